@@ -1,0 +1,118 @@
+"""The whole error tree. A caller catches by class; a person or an agent reads code, message and suggestions.
+
+    CortexError
+    ├── ConfigError        configuration   CONFIG_INVALID, WORKSPACE_UNKNOWN, WORKSPACE_MISSING
+    ├── InputError         processing      QUERY_EMPTY, QUERY_INVALID, REGEX_INVALID, ARGUMENT_INVALID, CURSOR_INVALID, BUDGET_TOO_SMALL
+    ├── FileError          filesystem      PATH_OUTSIDE, FILE_NOT_FOUND, FILE_UNREADABLE, PERMISSION_DENIED, DISK_FULL
+    ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_NEWER, STORE_UNWRITABLE
+    ├── LimitError         resource        INDEX_TIMEOUT, SEARCH_TIMEOUT, REGEX_TIMEOUT, MEMORY_LIMIT, DISK_LIMIT, INDEX_BUSY, RATE_LIMITED
+    ├── NetworkError       network         EMBEDDER_UNAVAILABLE, ADDRESS_REFUSED
+    └── Cancelled          processing      CANCELLED
+
+`CODES` holds what is fixed for each code; message, context and (extra) suggestions come from where it is raised. Each family
+renders its specification's form of an error; here is no rendering.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What every error of one code has in common."""
+
+    category: str  # configuration, filesystem, network, processing, resource
+    retryable: bool
+    suggestion: str
+    severity: str = "error"
+
+
+CODES: Mapping[str, Code] = {
+    "CONFIG_INVALID": Code("configuration", False, "Run `cortex config show` to see every value and where it came from."),
+    "WORKSPACE_UNKNOWN": Code("configuration", False, "Leave `workspace` out to search all, or name one of the known ones."),
+    "WORKSPACE_MISSING": Code("configuration", False, "Start the server with --workspace PATH, or in a project folder."),
+    "QUERY_EMPTY": Code("processing", False, "Say what to look for: a question, a name or a piece of code."),
+    "QUERY_INVALID": Code("processing", False, "Shorten the query or use plain words."),
+    "REGEX_INVALID": Code("processing", False, "Fix the expression, or search for the literal text."),
+    "REGEX_TIMEOUT": Code("resource", False, "Simplify the expression: nested repetitions such as (a+)+ take exponential time."),
+    "ARGUMENT_INVALID": Code("processing", False, "Compare the arguments with the tool's input schema."),
+    "CURSOR_INVALID": Code("processing", False, "Repeat the search without `cursor`."),
+    "BUDGET_TOO_SMALL": Code("processing", False, "Ask for a budget of at least 200 tokens."),
+    "PATH_OUTSIDE": Code("filesystem", False, "Give a path relative to the workspace root, without `..`."),
+    "FILE_NOT_FOUND": Code("filesystem", False, "Check the spelling with search_code; the file may have been moved or deleted."),
+    "FILE_UNREADABLE": Code("filesystem", False, "Run `cortex doctor PATH` to see why the file is left out."),
+    "PERMISSION_DENIED": Code("filesystem", False, "Check who may read and write there, or choose another place with CORTEX_HOME."),
+    "DISK_FULL": Code("filesystem", True, "Free some disk space, then try again; nothing that was stored is lost."),
+    "STORE_LOCKED": Code("filesystem", True, "Another process is writing; try again in a moment."),
+    "STORE_CORRUPT": Code("filesystem", False, "Run `cortex index --force` to build the index anew; the source files are untouched."),
+    "STORE_NEWER": Code("filesystem", False, "Upgrade Cortex: this store was written by a newer version."),
+    "STORE_UNWRITABLE": Code("filesystem", False, "Make the store's folder writable, or set CORTEX_HOME to a place that is."),
+    "INDEX_TIMEOUT": Code("processing", True, "Run it again: indexing goes on where it stopped. Reduce maxFiles or exclude large folders."),
+    "SEARCH_TIMEOUT": Code("processing", True, "Ask for fewer results or a narrower path, or raise search.timeout."),
+    "MEMORY_LIMIT": Code("resource", True, "Raise limits.memory.heap, reduce maxFiles or exclude large folders."),
+    "DISK_LIMIT": Code("resource", False, "Raise limits.disk.database or exclude large folders."),
+    "INDEX_BUSY": Code("resource", True, "Indexing is under way; search works meanwhile. Try again when it is done."),
+    "RATE_LIMITED": Code("resource", True, "Wait a minute before the next forced reindexing."),
+    "EMBEDDER_UNAVAILABLE": Code("network", True, "Check that the embedder runs, or use strategy `tfidf`."),
+    "ADDRESS_REFUSED": Code("network", False, "Use a loopback address, or set CORTEX_HTTP_TOKEN to serve beyond this machine."),
+    "CANCELLED": Code("processing", True, "Nothing to do: the request was cancelled.", severity="info"),
+    "INTERNAL_ERROR": Code("processing", False, "This is a defect in Cortex: the log holds the details."),
+}
+
+
+class CortexError(Exception):
+    """Anything that went wrong and that a caller can be told about.
+
+    `message` says what happened and what to do; `context` holds machine-readable facts; `suggestions` come before the code's own.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        context: Mapping[str, object] | None = None,
+        suggestions: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        fixed = CODES[code]
+        self.code = code
+        self.message = message
+        self.category = fixed.category
+        self.severity = fixed.severity
+        self.retryable = fixed.retryable
+        self.context: dict[str, object] = dict(context or {})
+        self.suggestions = (*suggestions, fixed.suggestion)
+
+
+class ConfigError(CortexError):
+    """A setting, file or flag that can't be used."""
+
+
+class InputError(CortexError):
+    """A question or argument that can't be answered as it is."""
+
+
+class FileError(CortexError):
+    """A file or folder that can't be read, or may not be."""
+
+
+class StoreError(CortexError):
+    """The store can't be opened, read or written."""
+
+
+class LimitError(CortexError):
+    """A limit on time, memory, disk or rate was reached; what was done until then is kept."""
+
+
+class NetworkError(CortexError):
+    """Something beyond this process did not answer, or may not be reached."""
+
+
+class Cancelled(CortexError):
+    """The caller no longer wants the answer."""
+
+    def __init__(self, message: str = "the request was cancelled") -> None:
+        super().__init__("CANCELLED", message)

@@ -1,0 +1,108 @@
+"""Pure functions on strings: words of identifiers, token estimate, cutting to a budget, hashes, roles of paths.
+
+Knows nothing of files, stores or queries. Identifiers are split here and not by the word index's own analyzer, because that one
+has no camelCase filter and the same split is needed for queries, snippets and paths.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import lru_cache
+
+TOKEN_CHARACTERS = 4  # a token is estimated as four characters
+
+_WORD = re.compile(r"[^\W_]+(?:_+[^\W_]+)*|[^\W_]+", re.UNICODE)
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+_CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\W\da-zA-Z_]+", re.UNICODE)
+MAX_WORD_CHARACTERS = 80  # longer runs are hashes, base64 or minified text: nobody searches for them by word
+
+
+def estimate_tokens(text: str) -> int:
+    """The number of tokens that `text` costs, by the rule of thumb used for every budget."""
+    return -(-len(text) // TOKEN_CHARACTERS)
+
+
+def words_of(text: str) -> list[str]:
+    """The searchable words of `text`, in order: identifiers whole and in parts, lower case; CJK runs as single characters and pairs."""
+    out: list[str] = []
+    for word in _WORD.findall(text):
+        out.extend(split_identifier(word))
+    return out
+
+
+@lru_cache(maxsize=200_000)
+def split_identifier(word: str) -> tuple[str, ...]:
+    """`parseHTTPConfig` -> (parsehttpconfig, parse, http, config): the whole first, then the parts where there are several."""
+    if len(word) > MAX_WORD_CHARACTERS:
+        return ()
+    if not word.isascii() and _CJK.search(word):
+        return _split_cjk(word)
+    whole = word.replace("_", "").lower()
+    parts = [part.lower() for part in _CAMEL.findall(word)]
+    if len(parts) <= 1:
+        return (whole,)
+    return (whole, *parts)
+
+
+def _split_cjk(word: str) -> tuple[str, ...]:
+    """Single characters and overlapping pairs: languages without spaces are found by any two characters."""
+    out: list[str] = []
+    run = ""
+    for character in word + " ":
+        if _CJK.match(character):
+            out.append(character)
+            if run:
+                out.append(run[-1] + character)
+            run += character
+        else:
+            run = ""
+    rest = _CJK.sub(" ", word)
+    for part in rest.split():
+        out.extend(split_identifier(part))
+    return tuple(out)
+
+
+def cut_to_tokens(text: str, tokens: int) -> str:
+    """`text`, or as many of its whole lines as fit into `tokens` (a first line that is too long is cut)."""
+    limit = tokens * TOKEN_CHARACTERS
+    if len(text) <= limit:
+        return text
+    if limit <= 0:
+        return ""
+    end = text.rfind("\n", 0, limit + 1)
+    return text[:end] if end > 0 else text[:limit]
+
+
+def hash_bytes(*parts: bytes) -> bytes:
+    """A 16-byte content hash of the parts, each delimited by its length."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.digest()
+
+
+_ROLES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("vendored", re.compile(r"(^|/)(vendor|vendored|third_party|third-party|node_modules|bower_components|_vendor|external|deps)/")),
+    ("generated", re.compile(r"(\.pb\.(go|cc|h)|_pb2(_grpc)?\.pyi?|\.g\.(dart|cs)|\.generated\.\w+|\.min\.(js|css)|_generated\.\w+)$")),
+    (
+        "test",
+        re.compile(
+            r"(^|/)(tests?|__tests__|spec|specs|testing|testdata|fixtures|e2e|androidTest|\w+Test)/"
+            r"|(^|/)(test_[^/]*|conftest)\.\w+$|[._-](test|tests|spec)\.\w+$|_test\.\w+$|(Tests?|Spec|IT)\.(java|kt|scala|cs|swift|php|groovy)$"
+        ),
+    ),
+    ("example", re.compile(r"(^|/)(examples?|samples?|demos?|docs_src|benchmarks?|tutorials?)/")),
+    ("locale", re.compile(r"(^|/)(locales?|translations?|i18n|l10n|LC_MESSAGES)/|\.(po|pot|xliff|xlf)$")),
+    ("docs", re.compile(r"(^|/)(docs?|documentation)/|\.(md|mdx|rst|txt|adoc)$|(^|/)(CHANGELOG|CHANGES|HISTORY|NEWS)[^/]*$", re.IGNORECASE)),
+)
+
+
+@lru_cache(maxsize=50_000)
+def role_of(path: str) -> str:
+    """What a file is for, judged by its relative path: "" for ordinary code, else the first role that matches."""
+    for role, pattern in _ROLES:
+        if pattern.search(path):
+            return role
+    return ""

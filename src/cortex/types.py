@@ -1,0 +1,285 @@
+"""The nouns of Cortex: frozen, slotted, no I/O, standard library only.
+
+Every folder speaks in these. A value that two folders name lives here; what only one folder needs lives there.
+Not here: settings (they know where they came from), errors (they have a tree of their own).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+# The environment variables that Cortex reads, in one place: the thin stdio front end forwards exactly these.
+ENVIRONMENT = (
+    "CORTEX_HOME",
+    "CORTEX_PROFILE",
+    "CORTEX_HTTP_TOKEN",
+    "CORTEX_LOG_LEVEL",
+    "CLAUDE_PROJECT_DIR",
+    "CODEINDEX_WORKSPACE_PATH",
+    "CODEINDEX_MAX_FILES",
+    "CODEINDEX_MAX_FILE_SIZE",
+    "CODEINDEX_CHUNK_SIZE",
+    "CODEINDEX_EMBEDDING_PROVIDER",
+    "CODEINDEX_UPDATE_INTERVAL",
+    "CODEINDEX_OPENAI_API_KEY",
+    "CODEINDEX_OLLAMA_BASE_URL",
+    "CODEINDEX_LOG_LEVEL",
+    "CODEINDEX_CACHE_SIZE",
+    "CODEINDEX_ENABLE_TELEMETRY",
+)
+# Besides these every setting has a variable of its own, CORTEX_<GROUP>_<KEY>; see settings.py.
+
+
+class Mode(StrEnum):
+    """How a query is answered."""
+
+    HYBRID = "hybrid"
+    MEANING = "meaning"
+    WORDS = "words"
+    EXACT = "exact"
+    FULL = "fullworkspace"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A place that text comes from: a workspace folder, later a document folder or a record space."""
+
+    id: int
+    kind: str  # "files" or "records"
+    name: str
+    root: str  # absolute path; "" for records
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file that a scan found and that belongs in the index, judged by name and size only."""
+
+    path: str  # relative to the source's root, with "/" on every platform
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file that was seen and left out, and why ("binary", "secret", "too large", "ignored", ...)."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What one look at a source's root found: `files` and `skipped` sorted by path."""
+
+    files: tuple[Found, ...]
+    skipped: tuple[Skipped, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A range of a blob's text. `start` and `end` are character offsets, lines count from 1 and are inclusive."""
+
+    ordinal: int
+    start: int
+    end: int
+    start_line: int
+    end_line: int
+    kind: str  # "function", "class", "method", "section", "block", ...
+    name: str = ""
+    qualified: str = ""  # "Outer.inner"; for Markdown the heading path "Guide > Install"
+    signature: str = ""
+    doc: str = ""  # first sentence of the doc comment
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A definition in a blob. `parent` is the qualified name of what it is defined in, or ""."""
+
+    name: str
+    qualified: str
+    kind: str
+    start_line: int
+    end_line: int
+    parent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What reading and cutting one file gives: its text as stored, and ranges in it."""
+
+    language: str
+    text: str
+    chunks: tuple[Chunk, ...]
+    symbols: tuple[Symbol, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A file whose content can't or shouldn't be indexed ("binary", "minified", "generated", "timed out", ...)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Doc:
+    """A named text in a source as the store remembers it. A changed text is a new doc with a new id."""
+
+    id: int
+    source: int
+    path: str
+    blob: int
+    size: int
+    mtime_ns: int
+    language: str
+    role: str = ""  # "" or "test", "example", "vendored", "generated", "docs", "locale": see text.role_of
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A text on its way in through `engine.put`."""
+
+    source: str  # name of a records source
+    path: str  # unique in the source: the record's id
+    text: str
+    language: str = "markdown"
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Which embedder made an index's vectors. Vectors with different stamps are never compared."""
+
+    provider: str
+    model: str
+    dimensions: int
+    prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A question to a store."""
+
+    text: str
+    mode: Mode = Mode.HYBRID
+    limit: int = 50
+    offset: int = 0
+    threshold: float = 0.0
+    extensions: tuple[str, ...] = ()  # lower case, without the dot
+    languages: tuple[str, ...] = ()
+    path: str = ""  # only files at or below this relative path
+    regex: bool = False  # exact mode: `text` is a regular expression
+    code: bool = False  # `text` is a code snippet: find what is similar
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One answer: a chunk of a doc, with the evidence for it."""
+
+    source: int
+    doc: int
+    chunk: int  # chunk id, 0 for a hit that is no chunk (exact mode)
+    path: str
+    start_line: int
+    end_line: int
+    text: str
+    score: float
+    relevance: float
+    language: str = ""
+    kind: str = ""
+    name: str = ""
+    qualified: str = ""
+    signature: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The answer to a Query: the hits asked for, best first, and how they came about."""
+
+    hits: tuple[Hit, ...]
+    total: int  # hits before limit and offset
+    mode: Mode  # the mode that ran
+    notes: tuple[str, ...] = ()  # what a reader should know: degraded mode, indexing under way, ...
+    docs: int = 0  # searched
+    chunks: int = 0
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a long piece of work is."""
+
+    stage: str  # "scanning", "reading", "embedding"
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """What one run of `engine.index` did."""
+
+    status: str  # "completed", "cancelled", "partial"
+    added: int = 0
+    changed: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """A store's health in numbers, for status and stats."""
+
+    state: str  # "ready", "indexing", "error"
+    holder: bool  # this process holds the lease
+    holder_pid: int
+    total_files: int
+    indexed_files: int
+    skipped: tuple[Skipped, ...]
+    chunks: int
+    embedded_chunks: int
+    progress: float
+    last_indexed: str  # RFC 3339, "" before the first run
+    fresh: bool  # nothing known to be waiting
+    disk_bytes: int
+    languages: Mapping[str, int] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)  # small, medium, large
+    average_chunk_tokens: float = 0.0
+    average_search_ms: float = 0.0
+    indexing_seconds: float = 0.0
+    cache_bytes: int = 0
+    cache_hit_rate: float = 0.0
+    last_cleanup: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FileView:
+    """A file as it is on disk now, with what the index knows of it."""
+
+    path: str
+    language: str
+    size: int
+    modified: str  # RFC 3339
+    text: str
+    chunks: tuple[Chunk, ...]
+    symbols: tuple[Symbol, ...]
+
+
+class Cancel:
+    """A flag that one thread raises and long work in another looks at."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def cancel(self) -> None:
+        self._event.set()
+
+    def __bool__(self) -> bool:
+        return self._event.is_set()
+
+
+ProgressCallback = Callable[[Progress], None]
