@@ -1,0 +1,155 @@
+"""Bytes in, JSON-RPC messages out: cuts a byte stream into bounded lines and judges each line's envelope.
+
+Whatever a peer writes ends here as a message of known shape, a refusal to send back, or nothing. It doesn't know methods, MCP
+or where the bytes come from. Road not taken: the SDK's own reader, which holds a line of any length in memory and drops a bad
+one without an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+MAX_LINE_BYTES = 10 * 1024 * 1024
+MAX_DEPTH = 100  # of nested arrays and objects
+MAX_METHOD_CHARS = 200
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+INVALID_PARAMS = -32602
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A message that wants an answer."""
+
+    id: int | str
+    method: str
+    params: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """A message that wants none."""
+
+    method: str
+    params: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A message that can't be taken; `line` is what the peer is told."""
+
+    line: bytes
+
+
+Incoming = Request | Notification | Refusal | None  # None: nothing to do (blank, an answer nobody waits for)
+
+
+async def split_lines(chunks: AsyncIterable[bytes], limit: int = MAX_LINE_BYTES) -> AsyncIterator[bytes | None]:
+    """The lines of a stream, the last one also without its newline; None stands for a line longer than `limit`."""
+    parts: list[bytes] = []
+    size = 0
+    async for chunk in chunks:
+        *whole, rest = chunk.split(b"\n")
+        for piece in whole:
+            yield b"".join((*parts, piece)) if size + len(piece) <= limit else None
+            parts, size = [], 0
+        size += len(rest)
+        # Over the limit only the size goes on counting: the rest of such a line is never held.
+        parts = [*parts, rest] if size <= limit else []
+    if size:
+        yield b"".join(parts) if size <= limit else None
+
+
+def parse(line: bytes | None) -> Incoming:
+    """What a line says, or why it can't be taken."""
+    if line is None:
+        return _refuse(None, INVALID_REQUEST, f"the line is longer than {MAX_LINE_BYTES} bytes and was skipped")
+    if not line.strip():
+        return None
+    try:
+        message = _decode(line)
+    except (ValueError, RecursionError) as error:
+        return _refuse(None, PARSE_ERROR, f"not a line of JSON: {_brief(error)}")
+    if _too_deep(line, message):
+        return _refuse(None, INVALID_REQUEST, f"nested deeper than {MAX_DEPTH} levels")
+    if isinstance(message, list):
+        return _refuse(None, INVALID_REQUEST, "batches are not supported: send one message per line")
+    if not isinstance(message, dict):
+        return _refuse(None, INVALID_REQUEST, "a message is a JSON object")
+    return _envelope(message)
+
+
+def _envelope(message: dict[str, Any]) -> Incoming:
+    id = message.get("id")
+    known = id if isinstance(id, int | str) and not isinstance(id, bool) else None
+    if message.get("jsonrpc") != "2.0":
+        return _refuse(known, INVALID_REQUEST, '`jsonrpc` must be "2.0"')
+    method, params = message.get("method"), message.get("params")
+    if method is None and ("result" in message or "error" in message):
+        return None
+    if not isinstance(method, str) or not 0 < len(method) <= MAX_METHOD_CHARS:
+        return _refuse(known, INVALID_REQUEST, f"`method` must be a string of 1 to {MAX_METHOD_CHARS} characters")
+    if "id" not in message:
+        return Notification(method, params) if params is None or isinstance(params, dict) else None
+    if known is None:
+        return _refuse(None, INVALID_REQUEST, "`id` must be a string or a whole number")
+    if params is not None and not isinstance(params, dict):
+        return _refuse(known, INVALID_PARAMS, "`params` must be an object")
+    return Request(known, method, params)
+
+
+def _decode(line: bytes) -> Any:
+    # utf-8-sig: a Windows shell may put a byte order mark in front of what it pipes.
+    text = line.decode("utf-8-sig")
+    message = json.loads(text, parse_constant=_no_number, parse_float=_finite)
+    if "\\ud" in text or "\\uD" in text:
+        # Half of a surrogate pair, as clients make by cutting a text inside an emoji, has no UTF-8: it becomes "?".
+        message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
+    return message
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError("a number is too large")
+    return number
+
+
+def _too_deep(line: bytes, message: object) -> bool:
+    """Whether a message nests deeper than MAX_DEPTH; counted only where there are brackets enough."""
+    if line.count(b"[") + line.count(b"{") <= MAX_DEPTH:
+        return False
+    level: list[object] = [message]
+    for _ in range(MAX_DEPTH + 1):
+        if not level:
+            return False
+        inner: list[object] = []
+        for node in level:
+            if isinstance(node, dict):
+                inner.extend(node.values())
+            elif isinstance(node, list):
+                inner.extend(node)
+        level = [node for node in inner if isinstance(node, dict | list)]
+    return bool(level)
+
+
+def _refuse(id: int | str | None, code: int, message: str) -> Refusal:
+    body = {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}
+    return Refusal(json.dumps(body).encode())
+
+
+def _brief(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return f"invalid UTF-8 at byte {error.start}"
+    return str(error)[:200]

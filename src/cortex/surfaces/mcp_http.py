@@ -1,0 +1,205 @@
+"""MCP over streamable HTTP at /mcp: one door that every request passes, then the SDK's sessions.
+
+The door refuses, in this order: other paths, a Host or Origin that isn't ours (DNS rebinding), a wrong token, a body that is too
+large or no decent JSON. Sessions, streams and revisions are the SDK's. Without a token only loopback is served. Road not taken:
+the SDK's OAuth layer, which is for servers with users; here is one token for one person or team.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from types import FrameType
+from urllib.parse import urlsplit
+
+import anyio
+import uvicorn
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cortex.errors import NetworkError
+from cortex.surfaces.lines import INVALID_REQUEST, Refusal, parse
+from cortex.surfaces.mcp import make_server
+from cortex.surfaces.threads import Threads, end, leave_soon
+from cortex.tools import Family
+
+log = logging.getLogger(__name__)
+
+PATH = "/mcp"
+MAX_BODY_BYTES = 4 * 1024 * 1024
+BODY_SECONDS = 30.0  # for a body to arrive
+MAX_SESSIONS = 256
+IDLE_SECONDS = 30 * 60.0
+MAX_CONNECTIONS = 512
+GRACE_SECONDS = 0.2  # for answers under way when a signal comes
+
+
+def serve_http(
+    families: Sequence[Family],
+    host: str,
+    port: int,
+    token: str | None,
+    *,
+    ready: Callable[[int], None] | None = None,
+) -> int:
+    """Serve the families at http://host:port/mcp until a signal, and close them; gives the exit code.
+
+    `ready` is told the port once it listens. Raises: NetworkError ADDRESS_REFUSED.
+    """
+    token = token or None
+    if token is None and not is_loopback(host):
+        raise NetworkError("ADDRESS_REFUSED", f"{host} is reachable from other machines and no token is set")
+    threads = Threads()
+    with _listen(host, port) as listener:
+        server = _Uvicorn(_config(_app(families, threads, token, is_loopback(host))))
+        if ready is not None:
+            ready(listener.getsockname()[1])
+        anyio.run(server.serve, [listener])
+    return end(families, threads)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or name stays on this machine."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+class Door:
+    """ASGI: refuses what may not or can't be served, and hands on the rest with its body read."""
+
+    def __init__(self, app: ASGIApp, token: str | None, local: bool) -> None:
+        self._app = app
+        self._token = token
+        self._local = local
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(Headers(scope=scope), scope["path"])
+        body = b""
+        if refusal is None and scope["method"] == "POST":
+            try:
+                body, refusal = await _body(Request(scope, receive))
+            except ClientDisconnect:
+                return
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        await self._app(scope, _replay(body, receive) if scope["method"] == "POST" else receive, send)
+
+    def _refusal(self, headers: Headers, path: str) -> Response | None:
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if self._local and not is_loopback(_name(f"//{host}")):
+            return _refuse(421, "the Host header names another machine")
+        if origin is not None and _name(origin) != _name(f"//{host}") and not is_loopback(_name(origin)):
+            return _refuse(403, "requests from other sites are refused")
+        if self._token is not None and not _bearer(headers.get("authorization", ""), self._token):
+            return _refuse(401, "send `Authorization: Bearer` with the server's token", {"WWW-Authenticate": "Bearer"})
+        return None if path.rstrip("/") == PATH else _refuse(404, f"the endpoint is {PATH}")
+
+
+async def _body(request: Request) -> tuple[bytes, Response | None]:
+    """The body of a request, or why it can't be taken."""
+    declared = request.headers.get("content-length", "")
+    too_large = _refuse(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
+    if declared.isdecimal() and int(declared[:20]) > MAX_BODY_BYTES:
+        return b"", too_large
+    parts, size = [], 0
+    with anyio.move_on_after(BODY_SECONDS) as late:
+        async for part in request.stream():
+            size += len(part)
+            if size > MAX_BODY_BYTES:
+                return b"", too_large
+            parts.append(part)
+    if late.cancelled_caught:
+        return b"", _refuse(408, "the body did not arrive in time")
+    body = b"".join(parts)
+    if not body.strip():
+        return b"", _refuse(400, "the body is empty")
+    match parse(body):
+        case Refusal(line):
+            return b"", Response(line, 400, media_type="application/json")
+    return body, None
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives the body once more, then what really comes."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+def _bearer(header: str, token: str) -> bool:
+    scheme, _, given = header.partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode())
+
+
+def _name(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _refuse(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": message}}
+    return JSONResponse(error, status, headers=headers)
+
+
+def _app(families: Sequence[Family], threads: Threads, token: str | None, local: bool) -> ASGIApp:
+    sessions = StreamableHTTPSessionManager(
+        make_server(families, threads),
+        session_idle_timeout=IDLE_SECONDS,
+        max_sessions=MAX_SESSIONS,
+        max_request_body_size=MAX_BODY_BYTES,
+    )
+    inner = Starlette(routes=[Mount("/", app=sessions.handle_request)], lifespan=lambda app: sessions.run())
+    return Door(inner, token, local)
+
+
+def _config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        ws="none",
+        server_header=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_graceful_shutdown=GRACE_SECONDS,  # pyright: ignore[reportArgumentType]  a float works and 1 is too long
+    )
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn that ends on a signal with exit code 0, where the original raises the signal once more."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        leave_soon()
+        self.should_exit = True
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    name = host.strip("[]")
+    try:
+        family = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((name, port), family=family, backlog=128)
+    except (OSError, OverflowError) as error:
+        raise NetworkError("ADDRESS_REFUSED", f"can't listen on {host}:{port}: {error}") from error

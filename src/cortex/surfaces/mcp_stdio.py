@@ -1,0 +1,43 @@
+"""MCP on stdin and stdout: `serve_stdio` runs until the client closes stdin, goes away or sends a signal, and exits 0."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from types import FrameType
+
+import anyio
+
+from cortex.surfaces.lines import split_lines
+from cortex.surfaces.mcp import make_server
+from cortex.surfaces.mcp_lines import serve_lines
+from cortex.surfaces.stdio import Stdio, chunks, claim, write_line
+from cortex.surfaces.threads import Threads, end, leave_soon
+from cortex.tools import Family
+
+
+def serve_stdio(families: Sequence[Family], stdio: Stdio | None = None) -> int:
+    """Serve the families to the client at stdin and stdout and close them; gives the exit code.
+
+    `stdio` is what `stdio.claim()` gave, for a caller that claimed early so that opening the families could not print.
+    """
+    threads = Threads()
+    anyio.run(_serve, families, threads, stdio or claim())
+    return end(families, threads)
+
+
+async def _serve(families: Sequence[Family], threads: Threads, stdio: Stdio) -> None:
+    loop = asyncio.get_running_loop()
+    with anyio.CancelScope() as scope:
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            leave_soon()
+            with suppress(RuntimeError):  # the loop has ended: the end is under way
+                loop.call_soon_threadsafe(scope.cancel)
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, stop)
+        await serve_lines(make_server(families, threads), split_lines(chunks(stdio)), partial(write_line, stdio))
