@@ -1,0 +1,283 @@
+"""One embedding index in a directory: a log of half-precision rows, scanned by turbovec or numpy and rescored exactly.
+
+    watermark.json     stamp, watermark, and how many records of which generation's log are complete
+    rows-000001.log    fixed-size records (id, vector); a later record replaces an earlier one, the id ~n removes n
+    scan-*.tvim        turbovec's own form of a prefix of that log, so that opening need not encode it again
+
+Everything here can be thrown away: what is missing, damaged or of another embedder opens empty with watermark -1, and the caller replays.
+One process writes (it holds the store's lease), any number read: a log only grows, and a new generation has a new name, because a mapped file
+can't be replaced on Windows. Knows nothing of chunks or models. Road not taken: turbovec's own `sync`, whose file would be a second truth that
+can be ahead of the watermark; and HNSW, which takes a hundred times longer to build and loses recall under filters.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from cortex.store.vectorlog import (
+    Log,
+    Manifest,
+    Records,
+    checksum_of,
+    log_path,
+    next_generation,
+    read_manifest,
+    sweep,
+    write_manifest,
+)
+from cortex.store.vectorscan import (
+    BLOCK,
+    Floats,
+    Ids,
+    View,
+    cosines,
+    encode,
+    encode_all,
+    find,
+    fold,
+    scan_codes,
+    scan_exactly,
+    turbovec_works,
+    unit,
+)
+from cortex.types import Stamp
+
+if TYPE_CHECKING:
+    from turbovec import IdMapIndex
+
+FRESH = -1  # the watermark of an index that holds nothing yet
+CANDIDATES = 200  # at least so many rows are rescored exactly; 4 bits alone have recall .92, rescored 1.0
+CANDIDATES_PER_RESULT = 4
+NARROW = 0.05  # an allow-list below this share is scanned exactly: faster than the engine's own filter
+DEAD_SHARE = 0.25  # of a log's records, before it is written anew
+DEAD_MINIMUM = 1000
+SNAPSHOT_MINIMUM = 10_000  # rows; encoding fewer takes below 50 ms
+SNAPSHOT_SHARE = 0.2  # of the log that is new since the last snapshot
+
+Engine = Literal["turbovec", "numpy"]
+
+
+class Vectors:
+    """An embedding index: one writer, any number of searchers."""
+
+    def __init__(self, directory: Path | None, stamp: Stamp, engine: Engine) -> None:
+        self.stamp = stamp
+        self.watermark = FRESH
+        self._directory = directory
+        # turbovec takes multiples of 8 only; other dimensions are scanned by numpy.
+        self._turbovec = engine == "turbovec" and stamp.dimensions % 8 == 0 and turbovec_works()
+        self._dtype = np.dtype([("id", "<i8"), ("vector", "<f2", (stamp.dimensions,))])
+        self._lock = threading.RLock()
+        self._clear()
+
+    @classmethod
+    def open(cls, directory: Path | None, stamp: Stamp, engine: Engine = "turbovec") -> Vectors:
+        """The index in `directory` (None: in memory only); empty with watermark -1 where nothing usable is there. Writes nothing."""
+        vectors = cls(directory, stamp, engine)
+        vectors.reload_if_moved()
+        return vectors
+
+    def add(self, ids: Ids, vectors: Floats) -> None:
+        """Put rows in; an id that is there is replaced.
+
+        Raises: ValueError for a negative id, a wrong shape or a value that is no number.
+        """
+        rows = np.asarray(vectors, dtype=np.float32)
+        if rows.shape != (len(ids), self.stamp.dimensions):
+            raise ValueError(
+                f"expected {len(ids)} vectors of {self.stamp.dimensions} dimensions, got the shape {rows.shape}"
+            )
+        records = np.zeros(len(ids), dtype=self._dtype)
+        records["id"], records["vector"] = ids, unit(rows)
+        if (records["id"] < 0).any():
+            raise ValueError("an id is negative; chunk ids count from 1")
+        self._append(records)
+
+    def remove(self, ids: Ids) -> None:
+        """Take rows out; unknown ids are nothing."""
+        with self._lock:
+            self._become_writer()
+            view = self._refresh()
+            known = view.ids[find(view.ids, ids)]
+            records = np.zeros(len(known), dtype=self._dtype)
+            records["id"] = ~known
+            self._append(records)
+
+    def sync(self, watermark: int) -> None:
+        """Make everything added and removed so far durable, then say that the index is complete up to `watermark`."""
+        with self._lock:
+            self._become_writer()
+            view = self._refresh()
+            dead = view.folded - len(view.ids)
+            if dead > DEAD_MINIMUM and dead > DEAD_SHARE * view.folded:
+                self._compact(view)
+            if self._directory is not None:
+                log = self._log or self._begin_log()
+                log.sync()
+                self._manifest = Manifest(self.stamp, watermark, self._generation, log.records, log.checksum)
+                write_manifest(self._directory, self._manifest)
+                self._save_scan(self._directory)
+                sweep(self._directory, keep=(log_path(self._directory, self._generation).name, self._snapshot))
+            self.watermark = watermark
+
+    def search(self, vector: Floats, k: int, allowed: Ids | None = None) -> list[tuple[int, float]]:
+        """The `k` nearest ids, of `allowed` only where that is given, as (id, cosine): best first, ties by id."""
+        query = unit(np.asarray(vector, dtype=np.float32).reshape(1, self.stamp.dimensions))[0]
+        with self._lock:
+            view, scan = self._refresh(), self._scan
+        chosen = np.arange(len(view.ids)) if allowed is None else find(view.ids, allowed)
+        if k <= 0 or not len(chosen) or not query.any():
+            return []
+        wide = max(CANDIDATES, CANDIDATES_PER_RESULT * k)
+        if len(chosen) > wide:
+            nearest = None
+            if scan is not None and len(chosen) >= NARROW * len(view.ids):
+                nearest = scan_codes(scan, view, query, wide, None if allowed is None else chosen)
+            chosen = scan_exactly(view, query, wide, chosen) if nearest is None else nearest
+        scores = cosines(view, query, chosen)
+        order = np.lexsort((chosen, -scores))[:k]
+        return [(int(view.ids[chosen[at]]), float(scores[at])) for at in order]
+
+    def ids(self) -> Ids:
+        """Every id in the index, ascending."""
+        with self._lock:
+            return self._refresh().ids.copy()
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._refresh().ids)
+
+    def reload_if_moved(self) -> bool:
+        """See what another process has written since; True where that changed anything. The writer itself has nothing to see."""
+        with self._lock:
+            if self._directory is None or (self._log is not None and self._log.writing):
+                return False
+            for _ in range(3):  # the generation may be swept between reading its name and opening it
+                manifest = read_manifest(self._directory)
+                if manifest == self._manifest:
+                    return False
+                if manifest is None or manifest.stamp != self.stamp:
+                    break
+                if self._follow(self._directory, manifest):
+                    return True
+            changed = self._manifest is not None
+            self._clear()
+            return changed
+
+    def close(self) -> None:
+        """Let go of files and memory; what was not synced is forgotten."""
+        with self._lock:
+            self._clear()
+
+    def _clear(self) -> None:
+        self._log: Log | None = None
+        self._manifest: Manifest | None = None
+        self._generation = 0
+        self._scan: IdMapIndex | None = None
+        self._snapshot = ""  # name of the file that holds the scan of
+        self._snapshot_records = 0  # so many records of the log
+        nothing = np.empty(0, dtype=np.int64)
+        self._view = View(np.empty(0, dtype=self._dtype), nothing, nothing)
+        self.watermark = FRESH
+
+    def _follow(self, directory: Path, manifest: Manifest) -> bool:
+        """Take over the state that `manifest` describes, reading only what is new; False where its log isn't whole."""
+        log, grown = self._log, False
+        if log is not None and self._generation == manifest.generation and log.records <= manifest.records:
+            grown = log.extend(manifest.records, manifest.checksum)
+        if not grown:
+            log = Log(log_path(directory, manifest.generation), self._dtype)
+            if not log.extend(manifest.records, manifest.checksum):
+                return False
+            self._clear()
+        self._log, self._manifest, self._generation, self.watermark = (
+            log,
+            manifest,
+            manifest.generation,
+            manifest.watermark,
+        )
+        return True
+
+    def _become_writer(self) -> None:
+        """Start from the newest state: the process that held the lease before may have written since this one looked."""
+        if self._log is None or not self._log.writing:
+            self.reload_if_moved()
+
+    def _append(self, records: Records) -> None:
+        with self._lock:
+            self._become_writer()
+            if len(records):
+                (self._log or self._begin_log()).append(records)
+
+    def _begin_log(self) -> Log:
+        """A new generation's empty log; nothing reads it before the watermark file names it."""
+        path = None
+        if self._directory is not None:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._generation = next_generation(self._directory)
+            path = log_path(self._directory, self._generation)
+        self._log, self._snapshot, self._snapshot_records = Log(path, self._dtype), "", 0
+        return self._log
+
+    def _refresh(self) -> View:
+        """The view of everything in the log, with the scan brought to the same state."""
+        if self._log is None or self._log.records == self._view.folded:
+            return self._view
+        records = self._log.view()
+        before = self._view if self._view.folded else self._load_scan(records)
+        self._view, gone = fold(before, records)
+        if self._scan is None:
+            if self._turbovec and len(self._view.ids) > CANDIDATES:
+                self._scan = encode_all(self._view)
+        else:
+            for number in gone.tolist():
+                self._scan.remove(number)
+            encode(self._scan, self._view, self._view.positions >= before.folded)
+        return self._view
+
+    def _compact(self, view: View) -> None:
+        """Write the live rows to a new generation; the old one stays until the watermark file has moved."""
+        log = self._begin_log()
+        places = np.sort(view.positions)
+        for start in range(0, len(places), BLOCK):
+            log.append(view.records[places[start : start + BLOCK]])
+        # The scan holds the same rows under the same ids: only their positions have moved.
+        self._view = View(log.view(), view.ids, np.searchsorted(places, view.positions))
+
+    def _load_scan(self, records: Records) -> View:
+        """The view of the prefix that a whole snapshot covers, with that snapshot as the scan; else the view of nothing."""
+        if self._directory is None or not self._turbovec:
+            return self._view
+        from turbovec import IdMapIndex
+
+        for path in self._directory.glob(f"scan-{self._generation:06d}-*-*.tvim"):
+            try:
+                _, _, count, checksum = path.stem.split("-")
+                if int(count) > len(records) or checksum_of(path) != int(checksum, 16):
+                    continue
+                scan = IdMapIndex.load(os.fspath(path))
+            except (OSError, ValueError):
+                continue
+            self._scan, self._snapshot, self._snapshot_records = scan, path.name, int(count)
+            return fold(self._view, records[: int(count)])[0]
+        return self._view
+
+    def _save_scan(self, directory: Path) -> None:
+        """Keep turbovec's form of the log once enough of it is new."""
+        count = self._view.folded
+        if (
+            self._scan is None
+            or len(self._view.ids) < SNAPSHOT_MINIMUM
+            or count - self._snapshot_records <= SNAPSHOT_SHARE * count
+        ):
+            return
+        fresh = directory / "scan.new"
+        self._scan.write(os.fspath(fresh))
+        self._snapshot = f"scan-{self._generation:06d}-{count}-{checksum_of(fresh):08x}.tvim"
+        self._snapshot_records = count
+        os.replace(fresh, directory / self._snapshot)

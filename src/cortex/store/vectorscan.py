@@ -1,0 +1,120 @@
+"""Pure steps of an embedding index: folding log records into a view, encoding rows for turbovec, and finding candidates in either engine.
+
+Knows nothing of files, locks or watermarks. turbovec is imported when it is first needed; unknown ids and empty lists raise there, so callers
+intersect first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cortex.store.vectorlog import Records
+
+if TYPE_CHECKING:
+    from turbovec import IdMapIndex
+
+BITS = 4  # per dimension in turbovec's scan
+BLOCK = 8192  # rows that are converted at once
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A state to search: live ids, ascending, and where in `records` each one's row is. Never changed, only replaced."""
+
+    records: Records
+    ids: Ids
+    positions: Ids
+
+    @property
+    def folded(self) -> int:
+        """How many records of the log are accounted for."""
+        return len(self.records)
+
+
+def turbovec_works() -> bool:
+    try:
+        import turbovec  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def unit(rows: Floats) -> Floats:
+    """Rows of length 1; zero rows stay as they are."""
+    lengths = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
+    if not np.isfinite(lengths).all():
+        raise ValueError("a vector holds a value that is no finite number; the embedder that made it is broken")
+    return (rows / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
+
+
+def find(ids: Ids, wanted: Ids) -> NDArray[np.intp]:
+    """Where in `ids` the wanted ones are, ascending; unknown ones are left out."""
+    return np.flatnonzero(np.isin(ids, np.asarray(wanted, dtype=np.int64)))
+
+
+def fold(view: View, records: Records) -> tuple[View, Ids]:
+    """The view after the records that it doesn't account for, and the ids whose rows in it no longer count."""
+    tail = records["id"][view.folded :]
+    touched, newest = np.unique(np.where(tail < 0, ~tail, tail)[::-1], return_index=True)
+    newest = len(tail) - 1 - newest  # the last record of each id decides
+    kept = tail[newest] >= 0
+    stale = find(view.ids, touched)
+    ids, positions = np.delete(view.ids, stale), np.delete(view.positions, stale)
+    places = np.searchsorted(ids, touched[kept])
+    ids = np.insert(ids, places, touched[kept])
+    positions = np.insert(positions, places, view.folded + newest[kept])
+    return View(records, ids, positions), view.ids[stale]
+
+
+def encode_all(view: View) -> IdMapIndex:
+    from turbovec import IdMapIndex
+
+    scan = IdMapIndex(view.records["vector"].shape[1], BITS)
+    encode(scan, view, np.ones(len(view.ids), dtype=np.bool_))
+    return scan
+
+
+def encode(scan: IdMapIndex, view: View, chosen: NDArray[np.bool_]) -> None:
+    """Put the chosen rows of `view` into turbovec's scan."""
+    ids, positions = view.ids[chosen], view.positions[chosen]
+    for start in range(0, len(ids), BLOCK):
+        rows = view.records["vector"][positions[start : start + BLOCK]].astype(np.float32)
+        scan.add_with_ids(rows, ids[start : start + BLOCK].astype(np.uint64))
+
+
+def scan_codes(
+    scan: IdMapIndex, view: View, query: Floats, wide: int, chosen: NDArray[np.intp] | None
+) -> NDArray[np.intp] | None:
+    """Turbovec's `wide` best, of the chosen ones; None where it no longer knows one of them."""
+    allowlist = None if chosen is None else view.ids[chosen].astype(np.uint64)
+    try:
+        _, ids = scan.search(query.reshape(1, -1), wide, allowlist=allowlist)
+    except KeyError:  # removed by another thread since the view was taken
+        return None
+    return find(view.ids, ids[0].astype(np.int64))
+
+
+def scan_exactly(view: View, query: Floats, wide: int, chosen: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The `wide` best of the chosen ones by numpy."""
+    scores = np.empty(len(chosen), dtype=np.float32)
+    for start in range(0, len(chosen), BLOCK):
+        rows = view.records["vector"][view.positions[chosen[start : start + BLOCK]]]
+        scores[start : start + BLOCK] = rows.astype(np.float32) @ query
+    return chosen[np.argpartition(-scores, wide - 1)[:wide]]
+
+
+def cosines(view: View, query: Floats, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
+    """The chosen rows' cosines, to four digits."""
+    # In double precision the sum doesn't depend on the order of addition: equal stores give equal scores. Rounding to halves has
+    # changed the rows' lengths a little, so they are measured again.
+    rows = view.records["vector"][view.positions[chosen]].astype(np.float64)
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    exact = (rows @ query.astype(np.float64)) / np.where(lengths > 0, lengths, 1.0)
+    return np.round(np.clip(exact, -1.0, 1.0), 4) + 0.0  # no -0.0
