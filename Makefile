@@ -1,0 +1,77 @@
+# Every target does its own set-up: Python 3.11 or newer, make and git are enough. CONTRIBUTING.md says what each is for.
+
+ifeq ($(OS),Windows_NT)
+BIN := .venv/Scripts
+else
+BIN := .venv/bin
+endif
+
+# The first Python on the PATH that is new enough; `make PYTHON=/path/to/python install` overrides it.
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
+
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+STAMP := .venv/installed
+REPO ?=
+ARGS ?=
+
+# pyright looks for a newer release of itself unless it is told not to.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.PHONY: help install check format test soak bench tour demo constraints clean
+
+help:
+	@echo "make install      build .venv with cortex and the tools of development in it"
+	@echo "make demo         index a repository and answer three questions (REPO=path for one of yours)"
+	@echo "make test         check, then the tests (ARGS=... goes to pytest)"
+	@echo "make check        format, lint, types, imports; change nothing"
+	@echo "make format       format and sort imports in place"
+	@echo "make soak         the long fault, fuzz, load and conformance runs"
+	@echo "make bench        the benchmarks (ARGS=... goes to bench/run.py)"
+	@echo "make tour         one walk through every tool with a foreign client"
+	@echo "make constraints  renew constraints.txt from what pyproject.toml allows"
+	@echo "make clean        remove .venv, caches and build results"
+
+install: $(STAMP)
+
+# The build backend comes first and pinned, so that building needs no environment of its own.
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Cortex needs Python 3.11 or newer; found: $$(python3 --version 2>&1). \
+	Install one, or name it: make PYTHON=/path/to/python3.11 install" >&2; exit 1; }
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv .venv
+	$(PIP) install --constraint constraints.txt hatchling editables
+	$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+check: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports --no-logo
+
+format: install
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --select I --fix .
+
+test: check
+	$(BIN)/python -m pytest $(ARGS)
+
+soak: install
+	CORTEX_SOAK=1 $(BIN)/python -m pytest -m soak --timeout=7200 -rs $(ARGS)
+
+bench: install
+	$(BIN)/python bench/run.py $(ARGS)
+
+tour: install
+	$(BIN)/python bench/tour.py $(ARGS)
+
+demo: install
+	@$(BIN)/python scripts/demo.py "$(REPO)"
+
+constraints:
+	@test -n "$(PYTHON)" || { echo "Cortex needs Python 3.11 or newer" >&2; exit 1; }
+	"$(PYTHON)" scripts/constraints.py
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist bench/out
+	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,150 @@
+"""What every test stands on: homes of its own, no variable of the person who runs it, sizes of campaigns, no process left.
+
+`make test` runs everything, the campaigns (marked `soak`) at their sample size. `make soak` sets CORTEX_SOAK and runs the
+campaigns in full; a campaign without a sample, one that doesn't ask for `campaign`, runs only there.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import hypothesis
+import psutil
+import pytest
+
+SOAK = bool(os.environ.get("CORTEX_SOAK"))
+FOREIGN_PREFIXES = ("CORTEX_", "CODEINDEX_", "CLAUDE_", "GIT_", "XDG_")
+MARK = "PYTEST_PROCESSES_OF"  # in the environment of whatever the tests start, however far it detaches itself
+END_SECONDS = 10.0
+GIT_CONFIG = """\
+[user]
+    name = Tester
+    email = tester@example.com
+[init]
+    defaultBranch = main
+[commit]
+    gpgSign = false
+[protocol "file"]
+    allow = always
+"""
+
+hypothesis.settings.register_profile("sample", deadline=None, derandomize=True, max_examples=50)
+hypothesis.settings.register_profile("soak", deadline=None, max_examples=2_000, print_blob=True)
+hypothesis.settings.load_profile("soak" if SOAK else "sample")
+
+
+@dataclass(frozen=True, slots=True)
+class Homes:
+    """Where a test's user and a test's Cortex are at home."""
+
+    user: Path
+    cortex: Path
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """The variables to start a process with."""
+        return {**os.environ, **_variables(self), **more}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave campaigns without a sample to `make soak`."""
+    if SOAK:
+        return
+    for test in items:
+        if test.get_closest_marker("soak") and "campaign" not in getattr(test, "fixturenames", ()):
+            test.add_marker(pytest.mark.skip(reason="a campaign without a sample: make soak runs it"))
+
+
+@pytest.fixture(scope="session")
+def campaign() -> Callable[[int, int], int]:
+    """`campaign(sample, full)`: how many rounds to run here."""
+    return lambda sample, full: full if SOAK else sample
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_process_left() -> Iterator[None]:
+    """Whatever the tests started has ended when they have."""
+    before = set(psutil.Process().children(recursive=True))
+    run = uuid.uuid4().hex
+    os.environ[MARK] = run
+    yield
+    started = [process for process in _started(run) if process not in before]
+    _, alive = psutil.wait_procs(started, timeout=END_SECONDS)
+    left = [_describe(process) for process in alive]
+    for process in alive:
+        process.kill()
+    assert not left, f"{len(left)} processes outlived the tests: {left}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def strangers_environment(tmp_path_factory: pytest.TempPathFactory, no_process_left: None) -> Iterator[Homes]:
+    """For the whole run: no home and no variable of the person who runs the tests."""
+    homes = _make_homes(tmp_path_factory.mktemp("homes"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(FOREIGN_PREFIXES):
+                patch.delenv(name)
+        _set(patch, homes)
+        yield homes
+
+
+@pytest.fixture
+def isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Homes:
+    """Homes that no other test has seen, in the environment of this process and of what it starts."""
+    homes = _make_homes(tmp_path_factory.mktemp("homes"))
+    _set(monkeypatch, homes)
+    return homes
+
+
+def _make_homes(directory: Path) -> Homes:
+    homes = Homes(user=directory / "user", cortex=directory / "cortex")
+    homes.user.mkdir()
+    (homes.user / ".gitconfig").write_text(GIT_CONFIG, encoding="utf-8")
+    return homes
+
+
+def _variables(homes: Homes) -> dict[str, str]:
+    return {
+        "HOME": str(homes.user),
+        "USERPROFILE": str(homes.user),
+        "CORTEX_HOME": str(homes.cortex),
+        "GIT_CONFIG_GLOBAL": str(homes.user / ".gitconfig"),
+        "GIT_CONFIG_NOSYSTEM": "1",
+    }
+
+
+def _set(patch: pytest.MonkeyPatch, homes: Homes) -> None:
+    for name, value in _variables(homes).items():
+        patch.setenv(name, value)
+
+
+def _started(run: str) -> list[psutil.Process]:
+    """Our children, and what carries our mark although it has left us for another parent."""
+    own = psutil.Process()
+    found = set(own.children(recursive=True))
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == run:
+                found.add(process)
+        except (psutil.Error, OSError):  # another user's, or gone
+            continue
+    found.discard(own)
+    return [process for process in found if not _ends_with_us(process)]
+
+
+def _ends_with_us(process: psutil.Process) -> bool:
+    """Python's own tracker of shared memory lives exactly as long as its parent."""
+    try:
+        return "resource_tracker" in " ".join(process.cmdline())
+    except psutil.Error:
+        return True
+
+
+def _describe(process: psutil.Process) -> str:
+    try:
+        return f"{process.pid} {' '.join(process.cmdline())[:200]}"
+    except psutil.Error:
+        return str(process.pid)

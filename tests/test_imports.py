@@ -1,0 +1,175 @@
+"""The walls of the house: who may import whom, and what may be said only in one room.
+
+The contracts are in pyproject.toml; what import-linter can't see (calls, names, SQL) is read from the syntax trees here.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "cortex"
+FILES = sorted(PACKAGE.rglob("*.py"))
+MAX_LINES = 600
+FORBIDDEN_WORDS = {"manager", "helper", "util", "utils", "service", "handler", "data", "info", "item", "misc"}
+INHERITED = {"sources/git.py"}  # chooses what its child process inherits, and takes no setting from it
+AT_HOME_IN_SEVERAL = {"numpy", "pydantic", "pydantic_core"}
+STATEMENT = re.compile(
+    r"^\s*(SELECT\s+\S|INSERT\s+(OR\s+\w+\s+)?INTO\s|REPLACE\s+INTO\s|UPDATE\s+\w+\s+SET\s|DELETE\s+FROM\s|PRAGMA\s+\w"
+    r"|(CREATE|DROP|ALTER)\s+(\w+\s+)*(TABLE|INDEX|TRIGGER|VIEW)\s|(BEGIN|COMMIT|ROLLBACK|VACUUM)\b[^.]*$)"
+)
+
+
+@cache
+def tree_of(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"), str(file))
+
+
+def room_of(file: Path) -> str:
+    """The folder or module directly under the package: "store", "engine", ..."""
+    return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def at(file: Path, node: ast.AST) -> str:
+    return f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
+
+
+def files_outside(*rooms: str) -> list[Path]:
+    return [file for file in FILES if room_of(file) not in rooms]
+
+
+def docstrings_of(tree: ast.Module) -> set[ast.AST]:
+    found: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            found.add(node.value)
+    return found
+
+
+def words_of_name(name: str) -> set[str]:
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+
+
+def test_the_contracts_of_the_house_are_kept():
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from importlinter.cli import lint_imports_command as run; run()",
+            "--no-logo",
+            "--no-cache",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "0 broken" in result.stdout
+
+
+def test_a_third_party_library_is_imported_in_one_room_only():
+    rooms: dict[str, set[str]] = defaultdict(set)
+    for file in FILES:
+        for library in libraries_of(tree_of(file)):
+            rooms[library].add(room_of(file))
+    assert {name: sorted(where) for name, where in rooms.items() if len(where) > 1} == {}
+
+
+def libraries_of(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module]
+        for name in names:
+            top = name.partition(".")[0]
+            if top != "cortex" and top not in sys.stdlib_module_names | AT_HOME_IN_SEVERAL:
+                yield top
+
+
+def test_only_settings_and_the_entry_point_read_the_environment():
+    found = [
+        at(file, node)
+        for file in files_outside("settings", "__main__")
+        if file.relative_to(PACKAGE).as_posix() not in INHERITED
+        for node in environment_reads(tree_of(file))
+    ]
+    assert found == []
+
+
+def environment_reads(tree: ast.Module) -> Iterator[ast.AST]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="os"), attr="environ" | "environb" | "getenv"):
+                yield node
+            case ast.ImportFrom(module="os", names=names):
+                yield from (name for name in names if name.name in {"environ", "environb", "getenv"})
+
+
+def test_only_commands_print():
+    found = [
+        at(file, node)
+        for file in files_outside("cli")
+        for node in ast.walk(tree_of(file))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+    assert found == []
+
+
+def test_only_the_store_holds_sql():
+    found = []
+    for file in files_outside("store"):
+        tree = tree_of(file)
+        docstrings = docstrings_of(tree)
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or node in docstrings:
+                continue
+            if STATEMENT.match(node.value):
+                found.append(f"{at(file, node)} {node.value[:60]!r}")
+    assert found == []
+
+
+def test_no_name_says_nothing():
+    found = []
+    for file in FILES:
+        if words_of_name(file.stem) & FORBIDDEN_WORDS:
+            found.append(at(file, tree_of(file)))
+        for node in ast.walk(tree_of(file)):
+            if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            if words_of_name(node.name) & FORBIDDEN_WORDS:
+                found.append(f"{at(file, node)} {node.name}")
+    assert found == []
+
+
+def test_every_file_can_be_read_in_one_sitting():
+    lengths = {str(file.relative_to(ROOT)): len(file.read_text(encoding="utf-8").splitlines()) for file in FILES}
+    assert {file: lines for file, lines in lengths.items() if lines >= MAX_LINES} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT id FROM docs", True),
+        ("\n  INSERT OR IGNORE INTO blobs VALUES (?)", True),
+        ("CREATE UNIQUE INDEX docs_path ON docs(path)", True),
+        ("PRAGMA integrity_check", True),
+        ("BEGIN IMMEDIATE", True),
+        ("Select a file from the list.", False),
+        ("DELETE", False),
+        ("BEGIN with a sentence. Then another.", False),
+    ],
+)
+def test_a_statement_is_told_from_prose(text: str, expected: bool):
+    assert bool(STATEMENT.match(text)) is expected
