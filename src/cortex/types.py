@@ -18,6 +18,7 @@ ENVIRONMENT = (
     "CORTEX_HTTP_TOKEN",
     "CORTEX_LOG_LEVEL",
     "CLAUDE_PROJECT_DIR",
+    "CONDUIT_HOME",
     "CODEINDEX_WORKSPACE_PATH",
     "CODEINDEX_MAX_FILES",
     "CODEINDEX_MAX_FILE_SIZE",
@@ -30,7 +31,7 @@ ENVIRONMENT = (
     "CODEINDEX_CACHE_SIZE",
     "CODEINDEX_ENABLE_TELEMETRY",
 )
-# Besides these every setting has a variable of its own, CORTEX_<GROUP>_<KEY>; see settings.py.
+# Besides these every setting has a variable of its own, CORTEX_<GROUP>_<KEY>; see settings/.
 
 
 class Mode(StrEnum):

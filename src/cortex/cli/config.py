@@ -1,0 +1,190 @@
+"""`cortex config show|get|set`: every setting, its value and where it came from; and changing one in a file with comments kept.
+
+Knows argv, tables and exit codes; what settings mean is in `cortex.settings`. `change` is the seam for the operations log: it says
+which keys a `set` changed. There is no `unset`: removing a line from a file is an editor's work.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cortex.errors import ConfigError
+from cortex.settings import (
+    FAMILY_KEYS,
+    KEYS,
+    Key,
+    Settings,
+    environment,
+    find_workspaces,
+    known_key,
+    load,
+    read_setting,
+    write_setting,
+)
+
+app = typer.Typer(name="config", help="Show and change settings.", no_args_is_help=True)
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
+PathOption = Annotated[
+    Path | None,
+    typer.Option("--path", metavar="PATH", help="The project whose files count; default: the one around here."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a `set` did."""
+
+    key: Key
+    file: Path
+    old: object
+    new: object
+    origin: str  # where the value that counts now comes from
+
+    @property
+    def changed_keys(self) -> tuple[str, ...]:
+        """The keys whose value in the file is new, for the operations log."""
+        return (self.key.name,) if self.old != self.new else ()
+
+
+@app.command()
+def show(
+    origin: Annotated[bool, typer.Option("--origin/--no-origin", help="Say where each value came from.")] = True,
+    path: PathOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show every setting with its value and where it came from."""
+    settings = _load(path)
+    if as_json:
+        shown = {name: {"value": value, "origin": settings.origin(name)} for name, value, _ in _rows(settings)}
+        _print_json({"settings": shown, "warnings": list(settings.warnings)})
+        return
+    rows = [(name, text, settings.origin(name)) for name, _, text in _rows(settings)]
+    _print_rows([row if origin else row[:2] for row in rows])
+    _print_warnings(settings)
+
+
+@app.command()
+def get(
+    key: Annotated[str, typer.Argument(help="A setting's name, such as workspace.maxFiles.")],
+    path: PathOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show one setting."""
+    settings = _load(path)
+    known, value = known_key(key), settings.value(key)
+    revealed = known.reveal(value) if isinstance(known, Key) else value
+    if as_json:
+        _print_json({"key": known.name, "value": revealed, "origin": settings.origin(key)})
+    else:
+        print(known.show(value) if isinstance(known, Key) else json.dumps(value, default=str))
+        _print_warnings(settings)
+
+
+@app.command("set")
+def set_value(
+    key: Annotated[str, typer.Argument(help="A setting's name, such as workspace.maxFiles.")],
+    value: Annotated[str, typer.Argument(help="Its new value; a list as a,b or as JSON.")],
+    project: Annotated[
+        bool, typer.Option("--project", help="Write the project's .cortex/config.yml, not your own file.")
+    ] = False,
+    path: PathOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Set one setting in your own file, or in the project's."""
+    done = change(key, value, project=project, path=path)
+    known = done.key
+    if as_json:
+        _print_json(
+            {
+                "key": known.name,
+                "old": known.reveal(done.old),
+                "new": known.reveal(done.new),
+                "file": str(done.file),
+                "origin": done.origin,
+                "changedKeys": list(done.changed_keys),
+            }
+        )
+        return
+    print(f"{known.name} = {known.show(done.new)} in {done.file}")
+    if done.origin != str(done.file):
+        print(f"note: {done.origin} still counts before this file", file=sys.stderr)
+
+
+def change(name: str, value: object, *, project: bool, path: Path | None) -> Change:
+    """Check and write one setting.
+
+    Raises: ConfigError, if the key is unknown, the value isn't allowed, or it would not count where it is written.
+    """
+    key = known_key(name)
+    settings = _load(path)
+    if not isinstance(key, Key):
+        raise ConfigError(
+            "CONFIG_INVALID", f"{key.name} can't be set by this command; write it into {settings.home / 'config.yml'}"
+        )
+    if project and settings.root is None:
+        raise ConfigError("WORKSPACE_MISSING", "there is no project here; name one with --path")
+    file = settings.root / ".cortex" / "config.yml" if project and settings.root else settings.home / "config.yml"
+    own = load(None, environment=environment())
+    new = own.check(key, value, project=settings.root if project else None)
+    old = read_setting(file, key)
+    write_setting(file, key, new, private=not project, within=settings.root if project else None)
+    return Change(key, file, old, new, _load(path).origin(key.name))
+
+
+def _load(path: Path | None) -> Settings:
+    """The settings that count at `path` or here; where no project is, those that count without one."""
+    variables = environment()
+    if path is not None and not path.is_dir():
+        raise ConfigError("WORKSPACE_UNKNOWN", f"{str(path)!r} is not a folder", suggestions=("Correct --path.",))
+    if path is not None:
+        return load(path.resolve(), environment=variables)
+    bare = load(None, environment=variables)
+    try:
+        return find_workspaces(bare, cwd=Path.cwd(), environment=variables)[0].settings
+    except ConfigError as error:
+        if error.code not in ("WORKSPACE_MISSING", "WORKSPACE_UNKNOWN"):
+            raise
+        return bare
+
+
+def _rows(settings: Settings) -> list[tuple[str, object, str]]:
+    """Name, value for JSON and value for people; of other families only the keys that are set."""
+    rows = [(key.name, key.reveal(settings.value(key.name)), key.show(settings.value(key.name))) for key in KEYS]
+    for key in FAMILY_KEYS:
+        value = settings.value(key.name)
+        if value is not None:
+            rows.append((key.name, value, json.dumps(value, ensure_ascii=True, default=str)))
+    return rows
+
+
+def _print_rows(rows: list[tuple[str, ...]]) -> None:
+    if not sys.stdout.isatty():
+        for row in rows:
+            print("\t".join(row))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        "key", "value", *(["origin"] if len(rows[0]) > 2 else []), box=None, header_style="bold", pad_edge=False
+    )
+    for row in rows:
+        table.add_row(*(Text(cell, style="dim" if row[-1] == "default" else "", overflow="fold") for cell in row))
+    Console().print(table)
+
+
+def _print_warnings(settings: Settings) -> None:
+    for warning in settings.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+
+
+def _print_json(answer: dict[str, object]) -> None:
+    print(json.dumps(answer, indent=2, ensure_ascii=False, default=str))

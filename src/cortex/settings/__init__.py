@@ -1,0 +1,27 @@
+"""Settings: one frozen object per workspace, from defaults, files, environment and flags; knows where each value came from.
+
+groups (what there is) -> keys (as a table) -> layers (checking and trust) -> model (Settings) -> files, load -> roots.
+"""
+
+from cortex.settings.files import read_setting, write_setting
+from cortex.settings.keys import FAMILY_KEYS, KEYS, FamilyKey, Key
+from cortex.settings.load import environment, find_home, load
+from cortex.settings.model import Settings, known_key
+from cortex.settings.roots import Workspace, find_workspaces, workspace_roots
+
+__all__ = [
+    "FAMILY_KEYS",
+    "KEYS",
+    "FamilyKey",
+    "Key",
+    "Settings",
+    "Workspace",
+    "environment",
+    "find_home",
+    "find_workspaces",
+    "known_key",
+    "load",
+    "read_setting",
+    "workspace_roots",
+    "write_setting",
+]

@@ -1,0 +1,307 @@
+"""Every setting there is: its group, type, default, range, description, and who may say it. The table in `keys.py` is read from here.
+
+Frozen pydantic models, one per group, nested as in the files. Knows no file, no variable's value and no origin. Groups that come
+from `codeindex.config.json` are spelled in camelCase there, the others in snake_case; both spellings are read everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from cortex.settings.values import parse_duration, parse_list, parse_paths, parse_size, parse_url, refuse_boolean
+
+DEFAULT_EXCLUDES = ("node_modules/**", ".git/**", "dist/**", "build/**", "*.log", "*.tmp")
+
+
+class Trust(StrEnum):
+    """What a project's own files may say about a key; they are a stranger's."""
+
+    FREE = "yes"
+    NEVER = "no"
+    LOOPBACK = "loopback only"
+    INSIDE = "inside the root"
+    LOWER = "lower only"
+    ON = "on only"
+    PROVIDER = "if configured"
+    ENVIRONMENT = "environment only"  # not from the home file either
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a value is called in messages and documentation."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What pydantic doesn't know of a setting: more variables that set it, its trust, whether it is a secret."""
+
+    trust: Trust = Trust.FREE
+    variables: tuple[str, ...] = ()
+    secret: bool = False
+
+
+Whole = Annotated[int, BeforeValidator(refuse_boolean), Kind("whole number")]
+Number = Annotated[float, BeforeValidator(refuse_boolean), Kind("number")]
+Size = Annotated[int, BeforeValidator(parse_size), Kind("size")]
+Duration = Annotated[float, BeforeValidator(parse_duration), Kind("duration")]
+Texts = Annotated[tuple[str, ...], BeforeValidator(parse_list), Kind("list")]
+Paths = Annotated[tuple[str, ...], BeforeValidator(parse_paths), Kind("list of paths")]
+Url = Annotated[str, BeforeValidator(parse_url), Kind("address")]
+
+_STRATEGIES = {"meaning": "embeddings", "semantic": "embeddings", "words": "tfidf", "fts5": "tfidf"}
+
+
+def _strategies(value: object) -> object:
+    parts = parse_list(value)
+    if isinstance(parts, list | tuple):
+        return [_STRATEGIES.get(part, part) if isinstance(part, str) else part for part in parts]
+    return parts
+
+
+def _level(value: object) -> object:
+    lower = value.lower() if isinstance(value, str) else value
+    return "warn" if lower == "warning" else lower
+
+
+class Group(BaseModel):
+    """A group of settings. Values are checked one by one by `layers.py`, so every field has a default."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        defer_build=True,
+        hide_input_in_errors=True,
+        coerce_numbers_to_str=True,
+        allow_inf_nan=False,
+        validate_by_name=True,
+        validate_by_alias=True,
+    )
+
+
+class CamelGroup(Group):
+    """A group whose keys are camelCase in files."""
+
+    model_config = ConfigDict(alias_generator=to_camel)
+
+
+class Workspace(CamelGroup):
+    paths: Annotated[Paths, Mark(Trust.INSIDE, ("CODEINDEX_WORKSPACE_PATH",))] = Field(
+        (), description="The folders that are indexed; empty: found by the working directory."
+    )
+    exclude_patterns: Texts = Field(
+        DEFAULT_EXCLUDES, description="Files left out, as in .gitignore. A list replaces the default."
+    )
+    include_patterns: Texts = Field(
+        ("**/*",), min_length=1, description="Only files that match one of these are indexed."
+    )
+    max_file_size: Annotated[Size, Mark(variables=("CODEINDEX_MAX_FILE_SIZE",))] = Field(
+        1_500_000, ge=1, description="Larger files are skipped; at most limits.processing.max_file_size."
+    )
+    max_files: Annotated[Whole, Mark(variables=("CODEINDEX_MAX_FILES",))] = Field(
+        25_000, ge=1, description="Files beyond this number are skipped; at most limits.processing.max_files."
+    )
+    watch_files: bool = Field(
+        True, description="Follow changes as they are saved; otherwise every indexing.updateInterval."
+    )
+
+
+class Indexing(CamelGroup):
+    chunk_size: Annotated[Whole, Mark(variables=("CODEINDEX_CHUNK_SIZE",))] = Field(
+        250, ge=50, le=1000, description="Every chunker's target, in tokens."
+    )
+    chunk_overlap: Whole = Field(
+        0, ge=0, le=500, description="Tokens that two chunks of the line chunker share; at most half of chunkSize."
+    )
+    strategies: Annotated[tuple[Literal["embeddings", "tfidf"], ...], BeforeValidator(_strategies), Kind("list")] = (
+        Field(
+            ("embeddings", "tfidf"),
+            min_length=1,
+            description="What is indexed: meaning (embeddings) and words (tfidf).",
+        )
+    )
+    embedding_provider: Annotated[
+        Literal["local", "openai", "ollama"], Mark(Trust.PROVIDER, ("CODEINDEX_EMBEDDING_PROVIDER",))
+    ] = Field(
+        "local",
+        description="Who turns text into vectors. A project may choose openai only where you configured a key for it.",
+    )
+    update_interval: Annotated[Duration, Mark(variables=("CODEINDEX_UPDATE_INTERVAL",))] = Field(
+        60.0, ge=1, description="Time between two comparing scans where watching is off or impossible."
+    )
+    batch_size: Whole = Field(100, ge=1, le=10_000, description="Files that are stored in one step.")
+    workers: Whole = Field(0, ge=0, le=64, description="Processes that read and cut files; 0: by the number of cores.")
+
+
+class Search(CamelGroup):
+    default_max_results: Whole = Field(50, ge=1, le=200, description="Results where a question doesn't say how many.")
+    relevance_threshold: Number = Field(0.0, ge=0, le=1, description="Results below this relevance are left out.")
+    timeout: Duration = Field(30.0, gt=0, description="A search that takes longer ends with SEARCH_TIMEOUT.")
+    enable_caching: bool = Field(True, description="Remember answers until something changes.")
+    cache_size: Annotated[Size, Mark(variables=("CODEINDEX_CACHE_SIZE",))] = Field(
+        500_000_000, ge=0, description="Most that remembered answers may take."
+    )
+    budget: Whole = Field(
+        4000, ge=200, le=1_000_000, description="Tokens that an answer may cost where the question doesn't say."
+    )
+
+
+class OpenAI(CamelGroup):
+    api_key: Annotated[str, Mark(Trust.NEVER, ("CODEINDEX_OPENAI_API_KEY",), secret=True)] = Field(
+        "", repr=False, description="Key for the OpenAI-compatible server."
+    )
+    model: str = Field("text-embedding-3-small", min_length=1, description="Embedding model.")
+    batch_size: Whole = Field(100, ge=1, le=2048, description="Texts in one request.")
+    base_url: Annotated[Url, Mark(Trust.LOOPBACK)] = Field(
+        "https://api.openai.com/v1", min_length=1, description="Address of the OpenAI-compatible server."
+    )
+
+
+class Ollama(CamelGroup):
+    base_url: Annotated[Url, Mark(Trust.LOOPBACK, ("CODEINDEX_OLLAMA_BASE_URL",))] = Field(
+        "http://localhost:11434", min_length=1, description="Address of Ollama."
+    )
+    model: str = Field("nomic-embed-text", min_length=1, description="Embedding model.")
+    timeout: Duration = Field(30.0, gt=0, description="Longest wait for one request.")
+
+
+class Providers(CamelGroup):
+    openai: OpenAI = OpenAI.model_construct()
+    ollama: Ollama = Ollama.model_construct()
+
+
+class Server(CamelGroup):
+    name: str = Field("cortex", min_length=1, max_length=100, description="Name told to clients.")
+    version: str = Field("", max_length=100, description="Version told to clients; empty: the installed one.")
+    transport: Literal["stdio", "http"] = Field("stdio", description="How `cortex mcp` speaks where no flag says.")
+    log_level: Annotated[
+        Literal["debug", "info", "warn", "error"],
+        BeforeValidator(_level),
+        Mark(variables=("CORTEX_LOG_LEVEL", "CODEINDEX_LOG_LEVEL")),
+    ] = Field("info", description="What is logged.")
+    enable_telemetry: Annotated[bool, Mark(variables=("CODEINDEX_ENABLE_TELEMETRY",))] = Field(
+        False,
+        description="Accepted for compatibility: there is no telemetry, and turning it on is answered with a warning.",
+    )
+    local_only: Annotated[bool, Mark(Trust.ON)] = Field(
+        False, description="No embedder but local ones, no socket but loopback."
+    )
+    http_token: Annotated[str, Mark(Trust.ENVIRONMENT, ("CORTEX_HTTP_TOKEN",), secret=True)] = Field(
+        "", repr=False, description="Token that HTTP clients must send; needed to serve beyond this machine."
+    )
+
+
+class Retention(CamelGroup):
+    days: Whole = Field(
+        30, ge=1, le=36_500, description="How long the search cache, logs and the operations log are kept."
+    )
+
+
+class MemoryLimits(Group):
+    heap: Annotated[Size, Mark(Trust.LOWER)] = Field(1_000_000_000, ge=1, description="Memory that indexing may take.")
+    cache: Annotated[Size, Mark(Trust.LOWER)] = Field(500_000_000, ge=0, description="Memory for remembered answers.")
+    embeddings: Annotated[Size, Mark(Trust.LOWER)] = Field(300_000_000, ge=0, description="Memory for vectors.")
+    buffer: Annotated[Size, Mark(Trust.LOWER)] = Field(
+        200_000_000, ge=1, description="Memory for files that wait to be stored."
+    )
+
+
+class DiskLimits(Group):
+    database: Annotated[Size, Mark(Trust.LOWER)] = Field(
+        10_000_000_000, ge=1, description="Disk that a store may take."
+    )
+    cache: Annotated[Size, Mark(Trust.LOWER)] = Field(5_000_000_000, ge=0, description="Disk for remembered answers.")
+    logs: Annotated[Size, Mark(Trust.LOWER)] = Field(1_000_000_000, ge=0, description="Disk for logs.")
+
+
+class NetworkLimits(Group):
+    embedding_timeout: Annotated[Duration, Mark(Trust.LOWER)] = Field(
+        30.0, gt=0, description="Longest wait for one embedding request."
+    )
+    batch_size: Annotated[Whole, Mark(Trust.LOWER)] = Field(
+        100, ge=1, description="Most texts in one embedding request."
+    )
+    concurrent_requests: Annotated[Whole, Mark(Trust.LOWER)] = Field(
+        10, ge=1, description="Most embedding requests at once."
+    )
+
+
+class ProcessingLimits(Group):
+    max_files: Annotated[Whole, Mark(Trust.LOWER)] = Field(
+        100_000, ge=1, description="The most that workspace.maxFiles may be."
+    )
+    max_file_size: Annotated[Size, Mark(Trust.LOWER)] = Field(
+        5_000_000, ge=1, description="The most that workspace.maxFileSize may be."
+    )
+    chunk_timeout: Annotated[Duration, Mark(Trust.LOWER)] = Field(
+        10.0, gt=0, description="Time for one file; then it is skipped."
+    )
+    index_timeout: Annotated[Duration, Mark(Trust.LOWER)] = Field(
+        1800.0, gt=0, description="Time for one index run; then INDEX_TIMEOUT."
+    )
+
+
+class Limits(Group):
+    memory: MemoryLimits = MemoryLimits.model_construct()
+    disk: DiskLimits = DiskLimits.model_construct()
+    network: NetworkLimits = NetworkLimits.model_construct()
+    processing: ProcessingLimits = ProcessingLimits.model_construct()
+
+
+class ChunkPaths(Group):
+    code: Texts = Field((), description="Chunk files: patterns of the code that they cover.")
+    docs: Texts = Field((), description="Chunk files: patterns of the documents that they cover.")
+    ignore: Texts = Field((), description="Patterns left out, in addition to workspace.excludePatterns.")
+
+
+class Chunking(Group):
+    strategies: Annotated[
+        tuple[Literal["symbols", "definitions", "data"], ...], BeforeValidator(parse_list), Kind("list")
+    ] = Field(("symbols", "definitions", "data"), description="Chunk files: the kinds of code chunks.")
+    doc_chunk_size: Whole = Field(400, ge=1, description="Chunk files: size of a document's chunk, in tokens.")
+    doc_overlap: Whole = Field(50, ge=0, description="Chunk files: tokens that two chunks of a document share.")
+    code_chunk_size: Whole = Field(
+        0, ge=0, description="Chunk files: size of a code chunk, in tokens; 0: whole definitions."
+    )
+    overlap: Whole = Field(0, ge=0, description="Chunk files: tokens that two code chunks share.")
+
+
+class Embedding(Group):
+    provider: Literal["local", "openai"] = Field("local", description="Chunk files: who made their vectors.")
+    model: str = Field("", description="Chunk files: the model of their vectors; empty: as the files say.")
+    dimensions: Whole = Field(
+        0, ge=0, le=100_000, description="Chunk files: length of their vectors; 0: as the files say."
+    )
+    endpoint: Annotated[Url, Mark(Trust.LOOPBACK)] = Field(
+        "", description="Chunk files: address of the server that embeds queries; empty: none."
+    )
+
+
+class Storage(Group):
+    cache_location: Annotated[str, Mark(Trust.INSIDE)] = Field(
+        "", description="Chunk files: folder of their cache; empty: the usual place."
+    )
+    branch_cache_enabled: bool = Field(True, description="Chunk files: one cache for each branch.")
+    cache_max_age_days: Whole = Field(30, ge=0, description="Chunk files: age at which a cache is dropped.")
+    cache_max_size_mb: Whole = Field(500, ge=0, description="Chunk files: most that caches may take, in MB.")
+
+
+class Groups(Group):
+    """All groups at their defaults."""
+
+    workspace: Workspace = Workspace.model_construct()
+    indexing: Indexing = Indexing.model_construct()
+    search: Search = Search.model_construct()
+    providers: Providers = Providers.model_construct()
+    server: Server = Server.model_construct()
+    retention: Retention = Retention.model_construct()
+    limits: Limits = Limits.model_construct()
+    paths: ChunkPaths = ChunkPaths.model_construct()
+    chunking: Chunking = Chunking.model_construct()
+    embedding: Embedding = Embedding.model_construct()
+    storage: Storage = Storage.model_construct()

@@ -1,0 +1,141 @@
+"""Where settings come from, in order: defaults, files, environment, flags; the later one counts.
+
+    defaults < $CORTEX_HOME/config.yml < conduit.yaml < <root>/.cortex/config.yml < <root>/codeindex.config.json
+             < <root>/.cortex/config.json < environment < flags (< runtime, see Settings.changed)
+
+`environment()` is the only place in Cortex that reads the process's own variables; `load` takes them as an argument, because one
+process may serve connections that have different ones. Trust needs two passes: what a project may say depends on what counts
+without it, and that includes the environment, which comes after the project's files.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from cortex.errors import ConfigError
+from cortex.settings.files import read_file
+from cortex.settings.groups import Groups
+from cortex.settings.keys import KEYS, FamilyKey, Key
+from cortex.settings.layers import Entry, Layers, Speaker
+from cortex.settings.model import Settings, known_key
+from cortex.types import ENVIRONMENT
+
+PROJECT_FILES = (".cortex/config.yml", "codeindex.config.json", ".cortex/config.json")
+_PROFILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_FLAGS = {"workspace.paths": "--workspace"}  # where a flag isn't called like its key
+_PREFIXES = (*(f"CORTEX_{group.upper()}_" for group in Groups.model_fields), "CODEINDEX_")
+_VARIABLES = {variable: key for key in KEYS for variable in key.variables}
+
+
+def environment() -> dict[str, str]:
+    """The process's variables that Cortex reads: those listed in `types.ENVIRONMENT`, and all that begin like a setting's."""
+    names = {*ENVIRONMENT, *_VARIABLES}
+    return {name: value for name, value in os.environ.items() if name in names or name.startswith(_PREFIXES)}
+
+
+def load(
+    root: Path | None,
+    *,
+    environment: Mapping[str, str],
+    flags: Mapping[str, object] | None = None,
+    user_home: Path | None = None,
+) -> Settings:
+    """The settings of the workspace at `root`, or those that count without one.
+
+    `flags` go by a setting's name; one that is None was not given. Raises: ConfigError (CONFIG_INVALID) for an invalid flag or
+    variable; what is wrong in files is in `warnings`.
+    """
+    user_home = user_home or Path.home()
+    home = find_home(environment, user_home)
+    own, own_warnings = _read_own(home, environment, user_home)
+    project, project_warnings = _read_project(root, home)
+    typed = ((list(_read_variables(environment)), Speaker.ENVIRONMENT), (list(_read_flags(flags or {})), Speaker.FLAG))
+
+    trusted = Layers()
+    for entries, speaker in ((own, Speaker.HOME), *typed):
+        trusted.lay(entries, speaker, held=trusted.values, root=root)
+    layers = Layers(warnings=[*own_warnings, *project_warnings, *_unknown_variables(environment)])
+    for entries, speaker in ((own, Speaker.HOME), (project, Speaker.PROJECT), *typed):
+        layers.lay(entries, speaker, held=trusted.values, root=root)
+    return Settings.build(layers, home=home, root=root)
+
+
+def find_home(environment: Mapping[str, str], user_home: Path) -> Path:
+    """The person's own folder: $CORTEX_HOME or ~/.cortex, and in it the folder of the profile that CORTEX_PROFILE names."""
+    given = environment.get("CORTEX_HOME", "")
+    home = expand(given, user_home) if given else user_home / ".cortex"
+    if not home.is_absolute():
+        raise ConfigError(
+            "CONFIG_INVALID", f"CORTEX_HOME={given!r} is not an absolute path", context={"key": "CORTEX_HOME"}
+        )
+    profile = environment.get("CORTEX_PROFILE", "")
+    if not profile:
+        return home
+    if not _PROFILE.fullmatch(profile):
+        message = f"CORTEX_PROFILE={profile!r} is not a name of letters, digits, '.', '_' and '-'"
+        raise ConfigError("CONFIG_INVALID", message, context={"key": "CORTEX_PROFILE"})
+    return home / "profiles" / profile
+
+
+def _read_own(home: Path, environment: Mapping[str, str], user_home: Path) -> tuple[list[Entry], list[str]]:
+    """The person's own files. Of conduit.yaml only the keys of documents are ours; the rest belongs to that product."""
+    entries, warnings = read_file(home / "config.yml")
+    given = environment.get("CONDUIT_HOME", "")
+    conduit, more = read_file(
+        (expand(given, user_home) if given else user_home / ".conduit") / "conduit.yaml", quiet=True
+    )
+    entries += [
+        entry for entry in conduit if isinstance(entry.key, FamilyKey) and entry.key.name.startswith(("kb.", "mcp.kb."))
+    ]
+    return entries, warnings + more
+
+
+def _read_project(root: Path | None, home: Path) -> tuple[list[Entry], list[str]]:
+    entries: list[Entry] = []
+    warnings: list[str] = []
+    for path in [root / name for name in PROJECT_FILES] if root else ():
+        if path.resolve() == (home / "config.yml").resolve():  # the root is the person's own home folder
+            continue
+        found, more = read_file(path, within=root)
+        entries += found
+        warnings += more
+    return entries, warnings
+
+
+def _read_variables(environment: Mapping[str, str]) -> Iterator[Entry]:
+    """One entry per key: of several variables for one key the first that is set counts, and CORTEX_* come first."""
+    for key in KEYS:
+        name = next((variable for variable in key.variables if environment.get(variable)), "")
+        if name:
+            yield Entry(key, _split_paths(name, environment[name]), f"environment {name}")
+
+
+def _split_paths(name: str, value: str) -> object:
+    if name == "CORTEX_WORKSPACE_PATHS" and not value.lstrip().startswith("["):
+        return [path for path in value.split(os.pathsep) if path]
+    return [value] if name == "CODEINDEX_WORKSPACE_PATH" else value
+
+
+def _read_flags(flags: Mapping[str, object]) -> Iterator[Entry]:
+    for name, value in flags.items():
+        if value is None:
+            continue
+        key = known_key(name)
+        spelled = key.attribute[-1] if isinstance(key, Key) else key.name
+        yield Entry(key, value, "flag " + _FLAGS.get(key.name, "--" + spelled.replace("_", "-")))
+
+
+def _unknown_variables(environment: Mapping[str, str]) -> Iterator[str]:
+    for name in sorted(environment):
+        if name.startswith(_PREFIXES) and name not in _VARIABLES and name not in ENVIRONMENT:
+            near = difflib.get_close_matches(name, _VARIABLES, n=1, cutoff=0.6)
+            yield f"environment {name}: unknown variable" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def expand(path: str, user_home: Path) -> Path:
+    """`path` with a leading ~ replaced; not by Path.expanduser, which reads the process's own variables."""
+    return user_home / path[2:] if path[:2] in ("~/", "~\\") else user_home if path == "~" else Path(path)

@@ -1,0 +1,113 @@
+"""One frozen Settings: all values, where each came from, and what was wrong with the files.
+
+Made by `load.py`; changed only into a new one. Knows no file. Values are kept twice, as stated and as they hold together
+(`settle`), so that a runtime change starts from what was said and not from what had been capped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field
+
+from cortex.errors import ConfigError
+from cortex.settings.groups import Group, Groups
+from cortex.settings.keys import KEYS, FamilyKey, Key, find_key, unknown
+from cortex.settings.layers import Entry, Layers, Speaker, settle
+
+
+class Settings(Groups):
+    """Every setting of one workspace, or of none (`root` is None)."""
+
+    home: Path = Path()
+    root: Path | None = None
+    families: Mapping[str, object] = Field(default_factory=dict)  # keys of other families, as they are written
+    warnings: tuple[str, ...] = ()
+    origins: Mapping[str, str] = Field(default_factory=dict, repr=False)
+    stated: Mapping[str, object] = Field(default_factory=dict, repr=False)
+
+    def origin(self, name: str) -> str:
+        """Where the value of a key came from: "default", a file, "environment NAME", "flag --name" or "runtime".
+
+        Raises: ConfigError (CONFIG_INVALID), if there is no such key.
+        """
+        return self.origins.get(known_key(name).name, "default")
+
+    def value(self, name: str) -> object:
+        """The value of a key by its name in any spelling; None for another family's key that isn't set.
+
+        Raises: ConfigError (CONFIG_INVALID), if there is no such key.
+        """
+        key = known_key(name)
+        if isinstance(key, FamilyKey):
+            return self.families.get(key.name)
+        found: object = self
+        for attribute in key.attribute:
+            found = getattr(found, attribute)
+        return found
+
+    def changed(self, changes: Mapping[str, object], origin: str = "runtime") -> Self:
+        """A copy with `changes`, each checked as what an agent may say.
+
+        Raises: ConfigError (CONFIG_INVALID), if a key is unknown or a value isn't allowed; then nothing is changed.
+        """
+        layers = Layers(dict(self.stated), dict(self.origins), dict(self.families), list(self.warnings))
+        entries = [Entry(known_key(name), value, origin) for name, value in changes.items()]
+        layers.lay(entries, Speaker.RUNTIME, held=self.stated, root=self.root)
+        return self.build(layers, home=self.home, root=self.root)
+
+    def check(self, key: Key, value: object, *, project: Path | None) -> object:
+        """`value` as it would count in the person's own file, or in the files of `project`; these settings are the person's.
+
+        Raises: ConfigError (CONFIG_INVALID), if it isn't allowed or would not count there.
+        """
+        layers = Layers(dict(self.stated))
+        speaker = Speaker.PROJECT if project else Speaker.HOME
+        layers.lay([Entry(key, value, "the new value")], speaker, held=self.stated, root=project)
+        if layers.warnings:
+            message = layers.warnings[0].removesuffix(" (ignored)")
+            raise ConfigError("CONFIG_INVALID", message, context={"key": key.name})
+        return layers.values[key.name]
+
+    @classmethod
+    def build(cls, layers: Layers, *, home: Path, root: Path | None) -> Self:
+        """The settings that `layers` add up to."""
+        settled, warnings = settle(layers.values)
+        return cls.model_construct(
+            None,
+            **_nest(Groups, settled, ()),
+            home=home,
+            root=root,
+            families=layers.families,
+            warnings=tuple(dict.fromkeys((*layers.warnings, *warnings))),
+            origins=layers.origins,
+            stated=layers.values,
+        )
+
+
+def known_key(name: str) -> Key | FamilyKey:
+    """The key that `name` spells.
+
+    Raises: ConfigError (CONFIG_INVALID) with the nearest known key.
+    """
+    key = find_key(name)
+    if key is None:
+        raise ConfigError("CONFIG_INVALID", unknown(name), context={"key": name})
+    return key
+
+
+def _nest(model: type[Group], values: Mapping[str, object], path: tuple[str, ...]) -> dict[str, object]:
+    """The fields of a group, made from checked values without checking them again."""
+    out: dict[str, object] = {}
+    for attribute, field in model.model_fields.items():
+        here = (*path, attribute)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Group):
+            out[attribute] = field.annotation.model_construct(None, **_nest(field.annotation, values, here))
+        else:
+            out[attribute] = values[_NAMES[here]]
+    return out
+
+
+_NAMES = {key.attribute: key.name for key in KEYS}
