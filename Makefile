@@ -18,7 +18,7 @@ ARGS ?=
 # pyright looks for a newer release of itself unless it is told not to.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help install check format test soak bench tour demo constraints clean
+.PHONY: help install check check-format check-lint check-types check-imports format test soak bench tour demo constraints clean
 
 help:
 	@echo "make install      build .venv with cortex and the tools of development in it"
@@ -43,10 +43,18 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[dev]'
 	@touch $@
 
-check: install
+check: check-format check-lint check-types check-imports
+
+check-format: install
 	$(BIN)/ruff format --check .
+
+check-lint: install
 	$(BIN)/ruff check .
+
+check-types: install
 	$(BIN)/pyright
+
+check-imports: install
 	$(BIN)/lint-imports --no-logo
 
 format: install
