@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -16,6 +17,8 @@ from typing import Any, NoReturn
 MAX_LINE_BYTES = 10 * 1024 * 1024
 MAX_DEPTH = 100  # of nested arrays and objects
 MAX_METHOD_CHARS = 200
+
+_SURROGATE = re.compile(rb"\\u[dD]")  # perhaps: an escape that may be half of a pair
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -84,6 +87,11 @@ def parse(line: bytes | None) -> Incoming:
     return _envelope(message)
 
 
+def well_formed(body: bytes) -> bytes:
+    """A body that `parse` took, without lone surrogates."""
+    return json.dumps(_decode(body)).encode() if _SURROGATE.search(body) else body
+
+
 def _envelope(message: dict[str, Any]) -> Incoming:
     id = message.get("id")
     known = id if isinstance(id, int | str) and not isinstance(id, bool) else None
@@ -107,7 +115,7 @@ def _decode(line: bytes) -> Any:
     # utf-8-sig: a Windows shell may put a byte order mark in front of what it pipes.
     text = line.decode("utf-8-sig")
     message = json.loads(text, parse_constant=_no_number, parse_float=_finite)
-    if "\\ud" in text or "\\uD" in text:
+    if _SURROGATE.search(line):
         # Half of a surrogate pair, as clients make by cutting a text inside an emoji, has no UTF-8: it becomes "?".
         message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
     return message

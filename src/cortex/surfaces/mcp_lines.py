@@ -110,11 +110,12 @@ async def _read(
 
 async def _write(session: MemoryObjectReceiveStream[SessionMessage], send: Sink, owed: _Owed) -> None:
     """Send what the session says and note which request is answered by it."""
-    async for message in session:
-        if line := _line(message.message):
-            await send(line)
-        if isinstance(message.message, wire.JSONRPCResponse | wire.JSONRPCError):
-            await owed.remove()
+    with session:  # closed with this task: nobody shall wait to hand over what can't be sent any more
+        async for message in session:
+            if line := _line(message.message):
+                await send(line)
+            if isinstance(message.message, wire.JSONRPCResponse | wire.JSONRPCError):
+                await owed.remove()
 
 
 async def _converse(
