@@ -1,0 +1,183 @@
+"""Where things live on disk: a project's root, its store's folder, and paths that must stay inside a root.
+
+Knows nothing of settings or stores: the user's home and Cortex's home come in as arguments. Git's files are read directly, because
+starting `git` to find one folder costs more than everything else at start-up.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from cortex.errors import FileError
+from cortex.text import hash_bytes
+
+MAX_PATH_CHARACTERS = 4096
+STORE_FOLDER = ".cortex"
+
+MARKERS = frozenset({
+    ".git", ".hg", ".svn", "package.json", "deno.json", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile",
+    "Cargo.toml", "go.mod", "go.work", "pom.xml", "build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts",
+    "build.sbt", "composer.json", "Gemfile", "mix.exs", "rebar.config", "stack.yaml", "cabal.project", "Package.swift", "pubspec.yaml",
+    "CMakeLists.txt", "meson.build", "WORKSPACE", "MODULE.bazel", "dune-project", "project.clj", "deps.edn", "flake.nix",
+    "codeindex.config.json",
+})  # fmt: skip
+MARKER_ENDINGS = (".sln", ".csproj", ".fsproj", ".vcxproj", ".xcodeproj", ".gemspec", ".cabal")
+
+_IGNORE_MARK = "# Written by Cortex: its own files, nothing else."
+_OWN_FILES = (
+    "/.gitignore",
+    "/cortex.db",
+    "/cortex.db-wal",
+    "/cortex.db-shm",
+    "/words*/",
+    "/vectors*/",
+    "/lease",
+    "/*.log",
+)
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]|\\\\")
+
+
+def find_project_root(start: Path, user_home: Path) -> Path | None:
+    """The repository around `start`, else the nearest folder that looks like a project; never the home folder or a filesystem root."""
+    nearest: Path | None = None
+    home = user_home.resolve()
+    start = start.resolve()
+    for folder in (start, *start.parents):
+        if folder == home or folder == folder.parent:
+            break
+        if (folder / ".git").exists():
+            return folder
+        if nearest is None and is_project(folder):
+            nearest = folder
+    return nearest
+
+
+def is_project(root: Path) -> bool:
+    """Whether `root` itself holds a marker of a project: a repository, a package or a build file."""
+    try:
+        names = os.listdir(root)
+    except OSError:
+        return False
+    return any(name in MARKERS or name.endswith(MARKER_ENDINGS) for name in names)
+
+
+def store_dir(root: Path, cortex_home: Path) -> Path:
+    """The folder of `root`'s store: in the project (a linked worktree's is its main worktree's), else under `cortex_home`."""
+    root = root.resolve()
+    root = main_worktree(root) or root
+    if is_project(root) and _is_writable(root):
+        return root / STORE_FOLDER
+    return cortex_home / "projects" / hash_bytes(os.fsencode(root)).hex()
+
+
+def main_worktree(root: Path) -> Path | None:
+    """The main worktree's root where `root` is a linked git worktree, else None."""
+    pointer = root / ".git"
+    if not pointer.is_file():
+        return None
+    git_dir = _read_path(pointer, "gitdir: ", root)
+    common = _read_path(git_dir / "commondir", "", git_dir) if git_dir else None
+    back = _read_path(git_dir / "gitdir", "", git_dir) if git_dir else None
+    if common is None or common.name != ".git" or not common.is_dir():
+        return None
+    # Only a link that is known on the other side counts: a stranger's archive could name any folder.
+    if back is None or back.resolve() != pointer.resolve():
+        return None
+    return common.parent
+
+
+def ensure_store_dir(folder: Path) -> None:
+    """Make a store's folder, for its owner only; in a project with a .gitignore of our own files, unless another one is there.
+
+    Raises: FileError PERMISSION_DENIED or DISK_FULL.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.name == STORE_FOLDER and is_project(folder.parent):
+            _write_ignore_file(folder / ".gitignore")
+    except OSError as error:
+        full = error.errno in (28, 122)  # ENOSPC, EDQUOT
+        code = "DISK_FULL" if full else "PERMISSION_DENIED"
+        raise FileError(
+            code, f"can't make the folder {folder}: {error.strerror}", context={"path": str(folder)}
+        ) from error
+
+
+def resolve_inside(root: Path, relative: str) -> Path:
+    """The real path of `relative` (or of an absolute path inside `root`), every symlink followed.
+
+    Raises: FileError PATH_OUTSIDE for whatever isn't in `root` or can't be a path.
+    """
+    if "\0" in relative or len(relative) > MAX_PATH_CHARACTERS:
+        raise _outside(relative)
+    given = Path(relative)
+    if not given.is_absolute() and (given.drive or _DRIVE.match(relative) or relative.startswith(("/", "\\"))):
+        raise _outside(relative)
+    parts = re.split(r"[\\/]", relative)
+    if ".." in parts or (
+        os.name == "nt" and any(":" in part for part in given.parts[1 if given.is_absolute() else 0 :])
+    ):
+        raise _outside(relative)
+    try:
+        real_root = os.path.realpath(root)
+        real = os.path.realpath(os.path.join(root, relative))
+        if os.path.commonpath([real_root, real]) != real_root:
+            raise _outside(relative)
+    except (ValueError, OSError) as error:  # another drive, or no path at all (a lone surrogate)
+        raise _outside(relative) from error
+    return Path(real)
+
+
+def relative_of(root: Path, path: Path) -> str:
+    """`path` relative to `root`, with "/" on every platform; "" for the root itself.
+
+    Raises: FileError PATH_OUTSIDE.
+    """
+    for base, inner in ((root, path), (Path(os.path.realpath(root)), Path(os.path.realpath(path)))):
+        try:
+            relative = inner.relative_to(base).as_posix()
+        except ValueError:
+            continue
+        if ".." not in relative.split("/"):
+            return "" if relative == "." else relative
+    raise _outside(str(path))
+
+
+def _outside(path: str) -> FileError:
+    shown = path[:200].encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
+    return FileError("PATH_OUTSIDE", f"the path '{shown}' is not inside the workspace", context={"path": shown})
+
+
+def _is_writable(root: Path) -> bool:
+    folder = root / STORE_FOLDER
+    if folder.is_symlink():  # a stranger's repository could point it anywhere
+        return False
+    if folder.exists():
+        return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+    return os.access(root, os.W_OK | os.X_OK)  # false on a filesystem mounted read-only, too
+
+
+def _read_path(file: Path, prefix: str, base: Path) -> Path | None:
+    """The path that one of git's pointer files holds."""
+    try:
+        line = file.read_text(encoding="utf-8", errors="surrogateescape")[: MAX_PATH_CHARACTERS + len(prefix)].strip(
+            "\r\n"
+        )
+    except OSError:
+        return None
+    if not line.startswith(prefix) or "\0" in line or len(line) == len(prefix):
+        return None
+    return Path(os.path.normpath(base / line.removeprefix(prefix)))
+
+
+def _write_ignore_file(file: Path) -> None:
+    wanted = "\n".join((_IGNORE_MARK, *_OWN_FILES)) + "\n"
+    if file.is_symlink():
+        return
+    if file.exists():
+        present = file.read_text(encoding="utf-8", errors="replace")
+        if present == wanted or not present.startswith(_IGNORE_MARK):
+            return
+    file.write_text(wanted, encoding="utf-8", newline="\n")
