@@ -1,0 +1,42 @@
+"""Cortex: a local context engine for coding agents.
+
+    from cortex import Engine, Query, open_engine
+
+    with open_engine("path/to/repository") as engine:
+        engine.index()
+        for hit in engine.search(Query("where are passwords checked?")).hits:
+            print(hit.path, hit.start_line, hit.relevance)
+
+Importing the package loads nothing heavy; names are looked up when they are used.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cortex.engine import Engine
+    from cortex.errors import CortexError
+    from cortex.types import Draft, Hit, IndexReport, Mode, Page, Query
+
+__all__ = ["CortexError", "Draft", "Engine", "Hit", "IndexReport", "Mode", "Page", "Query", "open_engine"]
+
+_HOMES = {"Engine": "cortex.engine", "CortexError": "cortex.errors"}
+
+
+def open_engine(root: str | Path) -> Engine:
+    """The engine of a folder, with the settings that count there."""
+    from cortex.engine import Engine
+    from cortex.settings import environment, load
+
+    folder = Path(root).resolve()
+    return Engine(folder, load(folder, environment=environment()))
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'cortex' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES.get(name, "cortex.types")), name)

@@ -30,33 +30,53 @@ class Code:
 
 
 CODES: Mapping[str, Code] = {
-    "CONFIG_INVALID": Code("configuration", False, "Run `cortex config show` to see every value and where it came from."),
-    "WORKSPACE_UNKNOWN": Code("configuration", False, "Leave `workspace` out to search all, or name one of the known ones."),
-    "WORKSPACE_MISSING": Code("configuration", False, "Start the server with --workspace PATH, or in a project folder."),
+    "CONFIG_INVALID": Code(
+        "configuration", False, "Run `cortex config show` to see every value and where it came from."
+    ),
+    "WORKSPACE_UNKNOWN": Code(
+        "configuration", False, "Leave `workspace` out to search all, or name one of the known ones."
+    ),
+    "WORKSPACE_MISSING": Code(
+        "configuration", False, "Start the server with --workspace PATH, or in a project folder."
+    ),
     "QUERY_EMPTY": Code("processing", False, "Say what to look for: a question, a name or a piece of code."),
     "QUERY_INVALID": Code("processing", False, "Shorten the query or use plain words."),
     "REGEX_INVALID": Code("processing", False, "Fix the expression, or search for the literal text."),
-    "REGEX_TIMEOUT": Code("resource", False, "Simplify the expression: nested repetitions such as (a+)+ take exponential time."),
+    "REGEX_TIMEOUT": Code(
+        "resource", False, "Simplify the expression: nested repetitions such as (a+)+ take exponential time."
+    ),
     "ARGUMENT_INVALID": Code("processing", False, "Compare the arguments with the tool's input schema."),
     "CURSOR_INVALID": Code("processing", False, "Repeat the search without `cursor`."),
     "BUDGET_TOO_SMALL": Code("processing", False, "Ask for a budget of at least 200 tokens."),
     "PATH_OUTSIDE": Code("filesystem", False, "Give a path relative to the workspace root, without `..`."),
-    "FILE_NOT_FOUND": Code("filesystem", False, "Check the spelling with search_code; the file may have been moved or deleted."),
+    "FILE_NOT_FOUND": Code(
+        "filesystem", False, "Check the spelling with search_code; the file may have been moved or deleted."
+    ),
     "FILE_UNREADABLE": Code("filesystem", False, "Run `cortex doctor PATH` to see why the file is left out."),
-    "PERMISSION_DENIED": Code("filesystem", False, "Check who may read and write there, or choose another place with CORTEX_HOME."),
+    "PERMISSION_DENIED": Code(
+        "filesystem", False, "Check who may read and write there, or choose another place with CORTEX_HOME."
+    ),
     "DISK_FULL": Code("filesystem", True, "Free some disk space, then try again; nothing that was stored is lost."),
     "STORE_LOCKED": Code("filesystem", True, "Another process is writing; try again in a moment."),
-    "STORE_CORRUPT": Code("filesystem", False, "Run `cortex index --force` to build the index anew; the source files are untouched."),
+    "STORE_CORRUPT": Code(
+        "filesystem", False, "Run `cortex index --force` to build the index anew; the source files are untouched."
+    ),
     "STORE_NEWER": Code("filesystem", False, "Upgrade Cortex: this store was written by a newer version."),
-    "STORE_UNWRITABLE": Code("filesystem", False, "Make the store's folder writable, or set CORTEX_HOME to a place that is."),
-    "INDEX_TIMEOUT": Code("processing", True, "Run it again: indexing goes on where it stopped. Reduce maxFiles or exclude large folders."),
+    "STORE_UNWRITABLE": Code(
+        "filesystem", False, "Make the store's folder writable, or set CORTEX_HOME to a place that is."
+    ),
+    "INDEX_TIMEOUT": Code(
+        "processing", True, "Run it again: indexing goes on where it stopped. Reduce maxFiles or exclude large folders."
+    ),
     "SEARCH_TIMEOUT": Code("processing", True, "Ask for fewer results or a narrower path, or raise search.timeout."),
     "MEMORY_LIMIT": Code("resource", True, "Raise limits.memory.heap, reduce maxFiles or exclude large folders."),
     "DISK_LIMIT": Code("resource", False, "Raise limits.disk.database or exclude large folders."),
     "INDEX_BUSY": Code("resource", True, "Indexing is under way; search works meanwhile. Try again when it is done."),
     "RATE_LIMITED": Code("resource", True, "Wait a minute before the next forced reindexing."),
     "EMBEDDER_UNAVAILABLE": Code("network", True, "Check that the embedder runs, or use strategy `tfidf`."),
-    "ADDRESS_REFUSED": Code("network", False, "Use a loopback address, or set CORTEX_HTTP_TOKEN to serve beyond this machine."),
+    "ADDRESS_REFUSED": Code(
+        "network", False, "Use a loopback address, or set CORTEX_HTTP_TOKEN to serve beyond this machine."
+    ),
     "CANCELLED": Code("processing", True, "Nothing to do: the request was cancelled.", severity="info"),
     "INTERNAL_ERROR": Code("processing", False, "This is a defect in Cortex: the log holds the details."),
 }

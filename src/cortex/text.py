@@ -84,8 +84,18 @@ def hash_bytes(*parts: bytes) -> bytes:
 
 
 _ROLES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("vendored", re.compile(r"(^|/)(vendor|vendored|third_party|third-party|node_modules|bower_components|_vendor|external|deps)/")),
-    ("generated", re.compile(r"(\.pb\.(go|cc|h)|_pb2(_grpc)?\.pyi?|\.g\.(dart|cs)|\.generated\.\w+|\.min\.(js|css)|_generated\.\w+)$")),
+    (
+        "vendored",
+        re.compile(
+            r"(^|/)(vendor|vendored|third_party|third-party|node_modules|bower_components|_vendor|external|deps)/"
+        ),
+    ),
+    (
+        "generated",
+        re.compile(
+            r"(\.pb\.(go|cc|h)|_pb2(_grpc)?\.pyi?|\.g\.(dart|cs)|\.generated\.\w+|\.min\.(js|css)|_generated\.\w+)$"
+        ),
+    ),
     (
         "test",
         re.compile(
@@ -95,7 +105,13 @@ _ROLES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     ("example", re.compile(r"(^|/)(examples?|samples?|demos?|docs_src|benchmarks?|tutorials?)/")),
     ("locale", re.compile(r"(^|/)(locales?|translations?|i18n|l10n|LC_MESSAGES)/|\.(po|pot|xliff|xlf)$")),
-    ("docs", re.compile(r"(^|/)(docs?|documentation)/|\.(md|mdx|rst|txt|adoc)$|(^|/)(CHANGELOG|CHANGES|HISTORY|NEWS)[^/]*$", re.IGNORECASE)),
+    (
+        "docs",
+        re.compile(
+            r"(^|/)(docs?|documentation)/|\.(md|mdx|rst|txt|adoc)$|(^|/)(CHANGELOG|CHANGES|HISTORY|NEWS)[^/]*$",
+            re.IGNORECASE,
+        ),
+    ),
 )
 
 

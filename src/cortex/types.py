@@ -231,10 +231,20 @@ class IndexReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Freshness:
+    """How far an index follows its source."""
+
+    state: str  # "ready", "indexing", "error"
+    progress: float  # 0 to 1
+    last_indexed: str  # RFC 3339, "" before the first run
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Vitals:
     """A store's health in numbers, for status and stats."""
 
-    state: str  # "ready", "indexing", "error"
+    freshness: Freshness
     holder: bool  # this process holds the lease
     holder_pid: int
     total_files: int
@@ -242,9 +252,6 @@ class Vitals:
     skipped: tuple[Skipped, ...]
     chunks: int
     embedded_chunks: int
-    progress: float
-    last_indexed: str  # RFC 3339, "" before the first run
-    fresh: bool  # nothing known to be waiting
     disk_bytes: int
     languages: Mapping[str, int] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)  # small, medium, large
@@ -254,7 +261,6 @@ class Vitals:
     cache_bytes: int = 0
     cache_hit_rate: float = 0.0
     last_cleanup: str = ""
-    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)

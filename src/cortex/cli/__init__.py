@@ -1,0 +1,69 @@
+"""The commands: the top of the house. Each module is one command; this one puts them together and turns errors into exit codes.
+
+Exit codes: 0 done, 1 an error that was explained, 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from cortex.cli import config, doctor, index, mcp, search
+from cortex.cli.show import print_error
+from cortex.errors import CortexError, FileError
+
+app = typer.Typer(
+    name="cortex",
+    help="A local context engine for coding agents: index a folder, ask it questions, serve it over MCP.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("index")(index.index)
+app.command("search")(search.search)
+app.command("mcp")(mcp.mcp)
+app.command("doctor")(doctor.doctor)
+app.add_typer(config.app, name="config")
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Show the version and exit."),
+) -> None:
+    if version:
+        from importlib.metadata import version as version_of
+
+        print(f"cortex {version_of('cortex-context')}")
+        raise typer.Exit
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line; every error that we know is one clear message."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        outcome = app(args=list(arguments), standalone_mode=False)
+    except CortexError as error:
+        print_error(error, as_json="--json" in arguments)
+        return 1
+    except typer.Exit as leaving:
+        return leaving.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except BrokenPipeError:  # `cortex search … | head`
+        sys.stderr.close()
+        return 0
+    except OSError as error:
+        full = FileError("DISK_FULL", f"the disk is full: {error}") if error.errno == 28 else None
+        print_error(full or FileError("PERMISSION_DENIED", str(error)), as_json="--json" in arguments)
+        return 1
+    except Exception as error:
+        if hasattr(error, "show") and hasattr(error, "exit_code"):  # click's own: wrong usage
+            error.show()  # type: ignore[attr-defined]
+            return int(error.exit_code)  # type: ignore[attr-defined]
+        raise
+    return outcome if isinstance(outcome, int) else 0

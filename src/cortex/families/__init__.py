@@ -1,0 +1,1 @@
+"""What things mean to an agent: one module per family of tools. Families never import each other."""

@@ -1,0 +1,216 @@
+"""Query -> Hits. Candidates come from the words (and, with an embedder, from the vectors), definitions from the symbol table;
+`rank` orders them, and only those that are shown get their text.
+
+`search` answers from a store; `search_exact` from the files themselves.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from cortex.errors import Cancelled, InputError, LimitError
+from cortex.search.exact import search_exact
+from cortex.search.parse import Parsed, parse
+from cortex.search.rank import Candidate, rank
+from cortex.store import Lookup, Narrow, Place, Store, Term, extension_of
+from cortex.text import words_of
+from cortex.types import Cancel, Hit, Mode, Page, Query, Source, Stamp
+
+__all__ = ["Meaning", "search", "search_exact"]
+
+DEPTH = 200  # candidates, however many hits are asked for
+FIELD_WEIGHTS = (("name", 3.0), ("path", 1.5), ("signature", 1.5), ("doc_text", 1.2), ("body", 1.0))
+MAX_QUERY_CHARACTERS = 20_000
+MEANING_WEIGHT = 0.5  # of a cosine beside a word score of 0..1
+
+Meaning = tuple[Stamp, Callable[[str], np.ndarray]]
+
+
+def search(
+    store: Store, source: Source, query: Query, *, meaning: Meaning | None, cancel: Cancel, deadline: float
+) -> Page:
+    """Answer a query in mode hybrid, meaning or words.
+
+    Raises: InputError QUERY_EMPTY or QUERY_INVALID, LimitError SEARCH_TIMEOUT, Cancelled.
+    """
+    check_query(query)
+    parsed = parse(query.text, query.code)
+    narrow = Narrow(source.id, query.extensions, query.languages, query.path)
+    notes: list[str] = []
+    mode = query.mode
+    if mode is not Mode.WORDS and meaning is None:
+        mode = Mode.WORDS
+        notes.append("answered by words: no embedder is configured")
+    candidates = _candidates(store, narrow, parsed, mode, meaning)
+    _check_time(cancel, deadline)
+    ranked = rank(candidates, parsed)
+    _check_time(cancel, deadline)
+    relevances = _relevances(store, ranked, parsed)
+    above = [pair for pair in zip(ranked, relevances, strict=True) if pair[1] >= query.threshold]
+    text = _Texts(store.lookup)
+    counts = store.lookup.counts(source.id)
+    return Page(
+        hits=tuple(_hit(*pair, text) for pair in above[query.offset : query.offset + query.limit]),
+        total=len(above),
+        mode=mode,
+        notes=tuple(notes),
+        docs=counts.docs,
+        chunks=counts.chunks,
+    )
+
+
+def check_query(query: Query) -> None:
+    """Refuse what can't be a question."""
+    if not query.text.strip():
+        raise InputError("QUERY_EMPTY", "the query is empty")
+    if len(query.text) > MAX_QUERY_CHARACTERS:
+        raise InputError(
+            "QUERY_INVALID", f"the query has {len(query.text)} characters, at most {MAX_QUERY_CHARACTERS} are allowed"
+        )
+
+
+def _candidates(store: Store, narrow: Narrow, parsed: Parsed, mode: Mode, meaning: Meaning | None) -> list[Candidate]:
+    by_words = _by_words(store, narrow, parsed) if mode is not Mode.MEANING else {}
+    by_meaning = _by_meaning(store, narrow, parsed, meaning) if meaning and mode is not Mode.WORDS else {}
+    defined = _by_definition(store.lookup, narrow, parsed) if mode is not Mode.MEANING else {}
+    pairs = list(dict.fromkeys([*by_words, *by_meaning, *defined]))
+    places = store.lookup.places(pairs)
+    return [
+        Candidate(
+            place,
+            words=by_words.get(pair, 0.0),
+            meaning=by_meaning.get(pair, 0.0) * (1.0 if mode is Mode.MEANING else MEANING_WEIGHT),
+            defines=defined.get(pair, 0.0),
+        )
+        for pair in pairs
+        if (place := places.get(pair)) is not None and _allowed(place, narrow)
+    ]
+
+
+def _by_words(store: Store, narrow: Narrow, parsed: Parsed) -> dict[tuple[int, int], float]:
+    words = store.indexes.words()
+    if words is None:
+        return {}
+    terms = [
+        Term(word, tuple((field, weight * field_weight) for field, field_weight in FIELD_WEIGHTS))
+        for word, weight in parsed.weights.items()
+    ]
+    rows = words.search(terms, narrow, DEPTH)
+    best = rows[0][2] if rows else 1.0
+    return {(doc, chunk): score / best for doc, chunk, score in rows}
+
+
+def _by_meaning(store: Store, narrow: Narrow, parsed: Parsed, meaning: Meaning) -> dict[tuple[int, int], float]:
+    stamp, embed = meaning
+    allowed = None
+    if narrow.extensions or narrow.languages or narrow.path:
+        docs = [
+            doc for doc in store.lookup.docs(narrow.source, narrow.path) if _allowed_doc(doc.path, doc.language, narrow)
+        ]
+        allowed = np.array([chunk for doc in docs for chunk, _ in store.lookup.chunks(doc.blob)], dtype=np.int64)
+    found = dict(store.indexes.vectors(stamp).search(embed(parsed.text), DEPTH, allowed))
+    pairs = store.lookup.places_of_chunks(narrow.source, list(found))
+    return {(doc, chunk): max(0.0, found[chunk]) for doc, chunk in pairs}
+
+
+def _by_definition(lookup: Lookup, narrow: Narrow, parsed: Parsed) -> dict[tuple[int, int], float]:
+    """Chunks that define a name of the query: 1 where the case and the qualified name agree, less where they don't."""
+    found: dict[tuple[int, int], float] = {}
+    for definition in lookup.definitions(narrow.source, parsed.names):
+        symbol = definition.symbol
+        exact = 1.0 if symbol.name in parsed.names else 0.6
+        if parsed.qualified:
+            exact *= 1.0 if any(_ends(symbol.qualified, name) for name in parsed.qualified) else 0.5
+        if chunk := lookup.chunk_at(definition.doc.blob, symbol.start_line):
+            pair = (definition.doc.id, chunk)
+            found[pair] = max(exact, found.get(pair, 0.0))
+    return found
+
+
+def _ends(qualified: str, wanted: str) -> bool:
+    return ("." + qualified.lower()).endswith("." + wanted.lower())
+
+
+def _allowed(place: Place, narrow: Narrow) -> bool:
+    return _allowed_doc(place.doc.path, place.doc.language, narrow)
+
+
+def _allowed_doc(path: str, language: str, narrow: Narrow) -> bool:
+    if narrow.extensions and extension_of(path) not in narrow.extensions:
+        return False
+    if narrow.languages and language not in narrow.languages:
+        return False
+    return not narrow.path or path == narrow.path or path.startswith(narrow.path + "/")
+
+
+def _relevances(store: Store, ranked: Sequence[Candidate], parsed: Parsed) -> list[float]:
+    """The part of the query that the best hits cover, times a hit's share of the best score: falls with the rank."""
+    if not ranked:
+        return []
+    text = _Texts(store.lookup)
+    best = max(ranked[0].score, 1e-9)
+    covered = max(_coverage(store, candidate, parsed, text) for candidate in ranked[:3])
+    return [round(min(1.0, covered * max(0.0, candidate.score) / best), 4) for candidate in ranked]
+
+
+class _Texts:
+    """The texts of chunks, each blob unpacked once per answer."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+        self._blobs: dict[int, str] = {}
+
+    def of(self, place: Place) -> str:
+        blob = place.doc.blob
+        if blob not in self._blobs:
+            self._blobs[blob] = self._lookup.text(blob)
+        return self._blobs[blob][place.chunk.start : place.chunk.end]
+
+
+def _hit(candidate: Candidate, relevance: float, text: _Texts) -> Hit:
+    doc, chunk = candidate.place.doc, candidate.place.chunk
+    return Hit(
+        source=doc.source,
+        doc=doc.id,
+        chunk=candidate.place.chunk_id,
+        path=doc.path,
+        start_line=chunk.start_line,
+        end_line=chunk.end_line,
+        text=text.of(candidate.place),
+        score=round(candidate.score, 4),
+        relevance=relevance,
+        language=doc.language,
+        kind=chunk.kind,
+        name=chunk.name,
+        qualified=chunk.qualified,
+        signature=chunk.signature,
+        why=candidate.why,
+    )
+
+
+def _coverage(store: Store, candidate: Candidate, parsed: Parsed, text: _Texts) -> float:
+    """The share of the query's weight, rare words counting more, that stands in the chunk, its path or its names."""
+    words = store.indexes.words()
+    if words is None:
+        return 0.0
+    chunk, doc = candidate.place.chunk, candidate.place.doc
+    have = set(words_of(f"{text.of(candidate.place)}\n{doc.path}\n{chunk.qualified}"))
+    masses = _masses(words.frequency, len(words), parsed.weights)
+    total = sum(masses.values())
+    matched = sum(mass for word, mass in masses.items() if word in have)
+    return max(matched / total if total else 0.0, candidate.meaning / MEANING_WEIGHT)
+
+
+def _masses(frequency: Callable[[str], int], rows: int, weights: Mapping[str, float]) -> dict[str, float]:
+    return {word: weight * math.log(1 + rows / (1 + frequency(word))) for word, weight in weights.items()}
+
+
+def _check_time(cancel: Cancel, deadline: float) -> None:
+    if cancel:
+        raise Cancelled()
+    if time.monotonic() > deadline:
+        raise LimitError("SEARCH_TIMEOUT", "the search ran out of time")

@@ -1,0 +1,117 @@
+"""What is remembered. One `Store` is one directory: a SQLite file that is the truth, and indexes that can be thrown away.
+
+This folder alone has SQL over our own tables, imports tantivy and turbovec, and knows the lease.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from cortex.errors import StoreError
+from cortex.store.connect import Connections, translated
+from cortex.store.indexes import Embed, Indexes
+from cortex.store.lease import Lease
+from cortex.store.log import Log, Operation, Request
+from cortex.store.lookup import Counts, Definition, Lookup, Place
+from cortex.store.schema import migrate
+from cortex.store.truth import Change, Known, Truth
+from cortex.store.words import FIELDS, Narrow, Term, Words, extension_of
+
+__all__ = [
+    "FIELDS",
+    "Change",
+    "Counts",
+    "Definition",
+    "Embed",
+    "Known",
+    "Lookup",
+    "Narrow",
+    "Operation",
+    "Place",
+    "Request",
+    "Store",
+    "Term",
+    "Words",
+    "extension_of",
+]
+
+NAME = "cortex.db"
+
+
+class Store:
+    """An open store. `directory` None keeps everything in memory."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self.directory = directory
+        path = None if directory is None else directory / NAME
+        self._connections = Connections(path)
+        try:
+            with self._connections.write() as connection:
+                migrate(connection)
+        except BaseException:
+            self._connections.close()
+            raise
+        self.truth = Truth(self._connections)
+        self.lookup = Lookup(self._connections)
+        self.indexes = Indexes(directory, self._connections, self.truth)
+        self.lease = Lease(directory)
+        self.log = Log(self._connections)
+
+    def disk_bytes(self) -> int:
+        """How much the store takes on disk, indexes included."""
+        if self.directory is None:
+            return 0
+        total = 0
+        for file in self.directory.rglob("*"):
+            try:
+                total += file.stat().st_size
+            except OSError:  # a segment that was merged away meanwhile
+                continue
+        return total
+
+    def check(self) -> list[str]:
+        """What is wrong with the store: SQLite's own check, then ids of every index compared with the truth."""
+        problems: list[str] = []
+        with self._connections.read() as connection:
+            verdict = [row[0] for row in connection.execute("PRAGMA integrity_check")]
+            if verdict != ["ok"]:
+                problems.append(f"SQLite: {'; '.join(verdict[:3])}")
+            expected = set(
+                connection.execute("SELECT docs.id, chunks.id FROM docs JOIN chunks ON chunks.blob = docs.blob")
+            )
+        words = self.indexes.words()
+        if words is not None and words.watermark() == self.truth.seq():
+            found = words.identities()
+            if found != expected:
+                problems.append(f"words: {len(expected - found)} rows missing, {len(found - expected)} too many")
+        return problems
+
+    def checkpoint(self) -> None:
+        """Move the write-ahead log into the file."""
+        self._connections.checkpoint()
+
+    def close(self) -> None:
+        """Close everything and give the lease back."""
+        self.indexes.close()
+        self._connections.close()
+        self.lease.release()
+
+
+def set_aside(directory: Path) -> Path:
+    """Move a damaged store's file out of the way and return where it went. The caller must hold the lease.
+
+    Raises: StoreError STORE_LOCKED when another process holds it.
+    """
+    lease = Lease(directory)
+    if not lease.take():
+        raise StoreError("STORE_LOCKED", f"process {lease.holder()} uses the store in {directory}; stop it first")
+    try:
+        target = directory / f"{NAME}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
+        with translated(directory):
+            (directory / NAME).replace(target)
+            for suffix in ("-wal", "-shm"):
+                (directory / (NAME + suffix)).unlink(missing_ok=True)
+        return target
+    finally:
+        lease.release()

@@ -1,0 +1,80 @@
+"""`cortex doctor`: why a file is or isn't in the index, or whether a folder's index is sound."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cortex.cli import workspace
+from cortex.cli.show import print_json
+from cortex.engine import Engine, rfc3339
+from cortex.paths import find_project_root
+
+
+def doctor(
+    path: Annotated[Path | None, typer.Argument(help="A file or folder; default: the project around here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+) -> int:
+    """Check an index, or say why a file is or isn't in it."""
+    if path is not None and not path.is_dir():
+        return _explain(path, as_json)
+    problems = 0
+    for found in workspace.find([path] if path else []):
+        with Engine(found.root, found.settings) as engine:
+            problems += _check(engine, as_json)
+    return 1 if problems else 0
+
+
+def _explain(path: Path, as_json: bool) -> int:
+    target = path.absolute()
+    root = find_project_root(target.parent, Path.home())
+    (found,) = workspace.find([root or target.parent])
+    with Engine(found.root, found.settings) as engine:
+        relative = engine.relative(str(target))
+        verdict, indexed = engine.explain(relative), engine.knows(relative)
+    if as_json:
+        print_json({"file": relative, "workspace": str(found.root), "indexed": indexed, "reason": verdict})
+    else:
+        print(f"{relative}: {'in the index' if indexed else 'not in the index'} ({verdict})")
+    return 0
+
+
+def _check(engine: Engine, as_json: bool) -> int:
+    vitals = engine.vitals()
+    free = shutil.disk_usage(engine.store.directory or engine.root).free
+    problems = engine.store.check()
+    if free < 200 << 20:
+        problems.append(f"only {free >> 20} MB of disk are free")
+    if not vitals.freshness.last_indexed:
+        problems.append("the folder was never indexed completely: run `cortex index`")
+    if shutil.which("git") is None:
+        problems.append("git is not installed: ignore files are read by Cortex itself, submodules are not seen")
+    facts = {
+        "workspace": str(engine.root),
+        "store": str(engine.store.directory),
+        "lastIndexed": vitals.freshness.last_indexed or None,
+        "files": vitals.indexed_files,
+        "chunks": vitals.chunks,
+        "skipped": len(vitals.skipped),
+        "diskBytes": vitals.disk_bytes,
+        "leaseHolder": vitals.holder_pid or None,
+        "warnings": list(engine.settings.warnings),
+        "problems": problems,
+        "operations": [
+            {"at": rfc3339(line.at), "what": line.what, **dict(line.detail)} for line in engine.operations(10)
+        ],
+    }
+    if as_json:
+        print_json(facts)
+        return len(problems)
+    for name in ("workspace", "store", "lastIndexed", "files", "chunks", "skipped", "diskBytes", "leaseHolder"):
+        print(f"{name:12} {facts[name]}")
+    for skip in vitals.skipped[:10]:
+        print(f"left out     {skip.path} ({skip.reason})")
+    for problem in problems:
+        print(f"problem      {problem}")
+    print("no problems found" if not problems else f"{len(problems)} problems")
+    return len(problems)

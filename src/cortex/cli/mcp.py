@@ -1,0 +1,78 @@
+"""`cortex mcp`: serve tools to an agent, on stdio or over HTTP."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cortex.cli import workspace
+from cortex.errors import InputError, NetworkError
+from cortex.settings import Workspace
+from cortex.tools import Family
+
+FAMILIES = ("code",)
+
+
+def mcp(
+    families: Annotated[
+        list[str] | None, typer.Argument(help="Families of tools; default: all that have content.")
+    ] = None,
+    workspaces: Annotated[
+        list[Path] | None,
+        typer.Option("--workspace", help="A folder to serve; may be repeated. Default: the project here."),
+    ] = None,
+    http: Annotated[
+        str | None, typer.Option("--http", metavar="HOST:PORT", help="Serve streamable HTTP at /mcp.")
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Leave out the tools that write.")] = False,
+) -> int:
+    """Serve tools over the Model Context Protocol."""
+    for name in families or ():
+        if name not in FAMILIES:
+            raise InputError("ARGUMENT_INVALID", f"unknown family {name!r}; known: {', '.join(FAMILIES)}")
+    if http:
+        return _serve_http(*_address(http), workspaces or [], read_only)
+    return _serve_stdio(workspaces or [], read_only)
+
+
+def _serve_stdio(paths: list[Path], read_only: bool) -> int:
+    from cortex.surfaces.stdio import claim
+
+    stdio = claim()  # before anything can write to stdout
+    opened = _open(workspace.find(paths), read_only)
+    from cortex.surfaces.mcp_stdio import serve_stdio
+
+    return serve_stdio(opened, stdio)
+
+
+def _serve_http(host: str, port: int, paths: list[Path], read_only: bool) -> int:
+    from cortex.surfaces.mcp_http import is_loopback, serve_http
+
+    found = workspace.find(paths)
+    settings = found[0].settings
+    if settings.server.local_only and not is_loopback(host):
+        raise NetworkError("ADDRESS_REFUSED", f"server.localOnly is on: {host} is not a loopback address")
+    return serve_http(_open(found, read_only), host, port, settings.server.http_token or None, ready=_say)
+
+
+def _open(found: Sequence[Workspace], read_only: bool) -> list[Family]:
+    from cortex.families.code import open_family
+
+    family = open_family(found, keep=True, read_only=read_only)
+    family.context.open()  # indexing starts before the first question
+    return [family]
+
+
+def _say(port: int) -> None:
+    print(f"serving MCP at port {port}, path /mcp; press Ctrl-C to stop", file=sys.stderr)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65_535:
+        raise InputError("ARGUMENT_INVALID", f"--http wants HOST:PORT, for example 127.0.0.1:8765, not {text!r}")
+    return host.strip("[]") or "127.0.0.1", int(port)

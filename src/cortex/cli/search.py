@@ -1,0 +1,147 @@
+"""`cortex search`: ask a folder a question on the command line."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cortex.cli import workspace
+from cortex.cli.show import print_json, progress_bar
+from cortex.engine import Engine
+from cortex.errors import CortexError, InputError
+from cortex.families.code.answers import context_of, search_metadata
+from cortex.families.code.workspaces import Located, Workspaces, search_all
+from cortex.types import Cancel, Mode, Page, Query
+
+MODES = {
+    "auto": Mode.HYBRID,
+    "hybrid": Mode.HYBRID,
+    "meaning": Mode.MEANING,
+    "embeddings": Mode.MEANING,
+    "semantic": Mode.MEANING,
+    "words": Mode.WORDS,
+    "tfidf": Mode.WORDS,
+    "fts5": Mode.WORDS,
+    "exact": Mode.EXACT,
+    "fullworkspace": Mode.FULL,
+}
+SNIPPET_LINES = 12
+
+
+def search(
+    query: Annotated[str, typer.Argument(help="A question, a name, or with --mode exact a text.")],
+    path: Annotated[list[Path] | None, typer.Option("--path", help="The folder; may be repeated.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="How many results.")] = 10,
+    mode: Annotated[str, typer.Option("--mode", help="hybrid, meaning, words, exact or fullworkspace.")] = "hybrid",
+    lang: Annotated[list[str] | None, typer.Option("--lang", help="Only this language; may be repeated.")] = None,
+    regex: Annotated[bool, typer.Option("--regex", help="The query is a regular expression (exact mode).")] = False,
+    threshold: Annotated[float, typer.Option("--threshold", min=0.0, max=1.0, help="Least relevance.")] = 0.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+) -> None:
+    """Search a folder; what isn't indexed yet is indexed first."""
+    if mode not in MODES:
+        raise InputError("ARGUMENT_INVALID", f"unknown mode {mode!r}; known: {', '.join(MODES)}")
+    wanted = Query(
+        text=query,
+        mode=Mode.EXACT if regex else MODES[mode],
+        limit=limit,
+        threshold=threshold,
+        languages=tuple(name.lower() for name in lang or ()),
+        regex=regex,
+    )
+    workspaces = Workspaces(workspace.find(path or []), keep=False)
+    try:
+        engines = workspaces.open()
+        late = [name for name, engine in engines if not _freshen(engine, as_json)]
+        started = time.perf_counter()
+        located, page = search_all(engines, wanted, Cancel())
+        milliseconds = 1000 * (time.perf_counter() - started)
+        if as_json:
+            metadata = search_metadata(page, milliseconds, [engine.freshness() for _, engine in engines])
+            print_json({"results": [_row(one, len(engines) > 1) for one in located], "metadata": metadata})
+        else:
+            _print_hits(located, page, late, len(engines) > 1)
+    finally:
+        workspaces.close()
+
+
+def _freshen(engine: Engine, as_json: bool) -> bool:
+    """Bring the index up to date where nobody else does; after the search's time limit the answer comes from what is there."""
+    if not engine.holds():
+        return True
+    cancel, failures = Cancel(), []
+
+    def work() -> None:
+        try:
+            with progress_bar(not as_json) as progress:
+                engine.index(progress=progress, cancel=cancel)
+        except CortexError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work, name="freshen", daemon=True)
+    thread.start()
+    thread.join(engine.settings.search.timeout)
+    finished = not thread.is_alive()
+    if not finished:
+        cancel.cancel()
+        thread.join(10)
+    for failure in failures:
+        print(f"warning: {failure.message}", file=sys.stderr)
+    return finished
+
+
+def _row(one: Located, several: bool) -> dict[str, object]:
+    hit = one.hit
+    row: dict[str, object] = {
+        "file": hit.path,
+        "startLine": hit.start_line,
+        "endLine": hit.end_line,
+        "relevance": hit.relevance,
+        "text": hit.text,
+        "context": context_of(hit),
+    }
+    return {**row, "workspace": one.workspace} if several else row
+
+
+def _print_hits(located: list[Located], page: Page, late: list[str], several: bool) -> None:
+    for name in late:
+        print(f"warning: {name} is not fully indexed yet; run `cortex index` to finish", file=sys.stderr)
+    for note in page.notes:
+        print(f"note: {note}", file=sys.stderr)
+    if not located:
+        print("nothing found", file=sys.stderr)
+        return
+    if sys.stdout.isatty():
+        _print_rich(located, several)
+        return
+    for one in located:
+        print(f"{_place(one, several)}  {one.hit.relevance:.2f}  {one.hit.qualified}".rstrip())
+        for line in one.hit.text.split("\n")[:SNIPPET_LINES]:
+            print(f"    {line}")
+
+
+def _place(one: Located, several: bool) -> str:
+    where = f"{one.workspace}/{one.hit.path}" if several else one.hit.path
+    return f"{where}:{one.hit.start_line}"
+
+
+def _print_rich(located: list[Located], several: bool) -> None:
+    from rich.console import Console
+    from rich.syntax import Syntax
+    from rich.text import Text
+
+    console = Console()
+    for one in located:
+        hit = one.hit
+        title = Text(_place(one, several), style="bold cyan")
+        title.append(f"  {hit.relevance:.2f}", style="green")
+        title.append(f"  {hit.qualified}" if hit.qualified else "", style="dim")
+        console.print(title)
+        code = "\n".join(hit.text.split("\n")[:SNIPPET_LINES])
+        lexer = hit.language or "text"
+        console.print(Syntax(code, lexer, line_numbers=True, start_line=hit.start_line, theme="ansi_dark"))

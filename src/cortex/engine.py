@@ -1,0 +1,525 @@
+"""The three verbs. `index` brings a source up to date, `put` and `forget` take what is written, `search` answers.
+
+An Engine is one store with one folder of files as its main source, open in this process. Whoever holds the store's lease writes;
+an engine without it reads, and asks the holder to index. Keeping a folder fresh in the background is `keeper.py`'s work, how a
+run goes is `indexing.py`'s, how an answer is found is `search/`'s. It knows no tool, protocol or command.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from cortex import chunkers, indexing
+from cortex.cache import Cache
+from cortex.embedders import Embedder, open_embedder
+from cortex.errors import Cancelled, CortexError, FileError, LimitError, StoreError
+from cortex.paths import ensure_store_dir, relative_of, resolve_inside, store_dir
+from cortex.readers import read
+from cortex.search import check_query, search, search_exact
+from cortex.settings import Settings
+from cortex.sources.files import explain, read_bytes, scan, scan_paths
+from cortex.store import Change, Operation, Request, Store, set_aside
+from cortex.text import hash_bytes
+from cortex.types import (
+    Cancel,
+    Cut,
+    Draft,
+    FileView,
+    Found,
+    Freshness,
+    IndexReport,
+    Mode,
+    Page,
+    Progress,
+    ProgressCallback,
+    Query,
+    Refused,
+    Source,
+    Vitals,
+)
+from cortex.worker import Pool
+
+FULL_MODE_FILES = 2_500  # above this, reading everything for one answer takes longer than indexing it once
+FORCE_SECONDS = 60  # between two forced runs that tools ask for
+FIRST_ANSWER_SECONDS = 8.0  # how long a query waits for a first index before it answers from what is there
+HOLDER_POLL_SECONDS = 0.1
+ORPHAN_DAYS = 14
+SMALL_BYTES, LARGE_BYTES = 10_000, 100_000
+
+log = logging.getLogger(__name__)
+
+
+class Engine:
+    """One open store and the folder it indexes."""
+
+    def __init__(
+        self, root: Path, settings: Settings, *, in_memory: bool = False, embedder: Embedder | None = None
+    ) -> None:
+        self.root = root.resolve()
+        self.settings = settings
+        directory = None if in_memory else store_dir(self.root, settings.home)
+        if directory is not None:
+            ensure_store_dir(directory)
+        self.store = Store(directory)
+        self.source = self.store.truth.source("files", self.root.name or str(self.root), str(self.root))
+        self._embedder = embedder or open_embedder(settings.indexing.embedding_provider)
+        self._pool = Pool(
+            settings.indexing.workers or default_workers(),
+            timeout_seconds=settings.limits.processing.chunk_timeout,
+            memory_bytes=settings.limits.memory.heap,
+        )
+        self._cache = Cache(settings.search.cache_size, settings.retention.days * 86_400)
+        self._indexing = threading.Lock()
+        self._progress = Progress("idle", 0, 0)
+        self._error = ""
+        self._forced_at = 0.0
+        self._searches = (0, 0.0)  # count, seconds
+        self._scratch: Engine | None = None
+        self.running = threading.Event()  # set while a run is under way
+
+    # -- index ---------------------------------------------------------------------------------------------------------
+
+    def index(
+        self,
+        *,
+        force: bool = False,
+        paths: Iterable[str] | None = None,
+        progress: ProgressCallback = lambda progress: None,
+        cancel: Cancel | None = None,
+        limited: bool = False,
+    ) -> IndexReport:
+        """Bring the folder, or only these files and folders of it, up to date; without the lease, by asking its holder.
+
+        A forced run is refused with INDEX_BUSY while another run is under way; `limited` also refuses a second one within a
+        minute. Raises: LimitError, Cancelled, FileError DISK_FULL, StoreError.
+        """
+        cancel = cancel or Cancel()
+        wanted = None if paths is None else sorted(set(paths))
+        while True:
+            if self.store.lease.take():
+                return self._index_here(force, wanted, progress, cancel, limited)
+            report = self._index_there(force, wanted, cancel, limited)
+            if report is not None:
+                return report
+
+    def _index_here(
+        self, force: bool, paths: list[str] | None, progress: ProgressCallback, cancel: Cancel, limited: bool
+    ) -> IndexReport:
+        if not self._indexing.acquire(blocking=not force):
+            raise LimitError("INDEX_BUSY", f"{self.root} is being indexed right now")
+        try:
+            if force and limited:
+                self._check_force_rate()
+            self.running.set()
+
+            def note(step: Progress) -> None:
+                self._progress = step
+                progress(step)
+
+            report = indexing.run(
+                indexing.Task(
+                    store=self.store,
+                    source=self.source,
+                    settings=self.settings,
+                    pool=self._pool,
+                    stamp=self._embedder.stamp if self._embedder else None,
+                    embed=self._embed_passages if self._embedder else None,
+                    force=force,
+                    paths=paths,
+                    progress=note,
+                    cancel=cancel,
+                )
+            )
+            self._error = ""
+        except CortexError as error:
+            self._error = error.message
+            self._record_run(IndexReport("partial"), force, paths, error.code)
+            raise
+        finally:
+            self._progress = Progress("idle", 0, 0)
+            self.running.clear()
+            self._indexing.release()
+        if report.added or report.changed or report.deleted or paths is None:
+            self._record_run(report, force, paths, "")
+        self.store.indexes.tidy()
+        return report
+
+    def _record_run(self, report: IndexReport, force: bool, paths: list[str] | None, error: str) -> None:
+        detail: dict[str, object] = {**asdict(report), "force": force, "whole": paths is None}
+        if error:
+            detail["error"] = error
+        try:
+            self.store.log.record("index", detail)
+            if report.deleted:
+                self.store.log.record("delete", {"docs": report.deleted, "source": self.source.name})
+        except CortexError as failure:  # a full disk must not hide the error that came first
+            log.warning("the operations log could not be written: %s", failure.message)
+
+    def _index_there(self, force: bool, paths: list[str] | None, cancel: Cancel, limited: bool) -> IndexReport | None:
+        """Have the lease holder do it; None when it went away, so that this process may try itself."""
+        path = paths[0] if paths and len(paths) == 1 else ""
+        request = self.store.log.ask(self.source.id, force, limited, path)
+        deadline = time.monotonic() + self.settings.limits.processing.index_timeout
+        while True:
+            answer = self.store.log.answered(request)
+            if answer is not None:
+                body = json.loads(answer)
+                if "error" in body:
+                    raise LimitError(body["error"], body["message"])
+                return IndexReport(**body)
+            if cancel:
+                self.store.log.withdraw(request)
+                raise Cancelled()
+            if time.monotonic() > deadline:
+                self.store.log.withdraw(request)
+                raise StoreError(
+                    "STORE_LOCKED", f"process {self.store.lease.holder()} holds {self.root} and did not answer"
+                )
+            if self.store.lease.take():
+                self.store.log.withdraw(request)
+                return None
+            time.sleep(HOLDER_POLL_SECONDS)
+
+    def serve_requests(self, since: int) -> None:
+        """As the lease holder, do what other processes asked for since that second."""
+        for request in self.store.log.asked(self.source.id, since):
+            self.store.log.answer(request.id, self._serve(request))
+
+    def _serve(self, request: Request) -> str:
+        try:
+            report = self.index(
+                force=request.force, limited=request.limited, paths=[request.path] if request.path else None
+            )
+        except CortexError as error:
+            return json.dumps({"error": error.code, "message": error.message})
+        return json.dumps(asdict(report))
+
+    def _check_force_rate(self) -> None:
+        now = time.monotonic()
+        if self._forced_at and now - self._forced_at < FORCE_SECONDS:
+            raise LimitError(
+                "RATE_LIMITED",
+                f"{self.root.name} was reindexed by force {now - self._forced_at:.0f} seconds ago",
+                context={"retry_after_seconds": round(FORCE_SECONDS - (now - self._forced_at))},
+            )
+        self._forced_at = now
+
+    # -- put and forget ------------------------------------------------------------------------------------------------
+
+    def put(self, drafts: Iterable[Draft]) -> list[int]:
+        """Take texts that were written, so that they are found at once; returns their doc ids.
+
+        Raises: StoreError STORE_LOCKED when another process holds the lease.
+        """
+        self._need_lease()
+        ids: list[int] = []
+        for draft in drafts:
+            source = self.store.truth.source("records", draft.source, "")
+            cut = chunkers.cut(draft.text, draft.path, draft.language, self.settings.indexing.chunk_size, 0)
+            raw = draft.text.encode("utf-8")
+            file = Found(draft.path, len(raw), time.time_ns())
+            key = hash_bytes(b"put", str(chunkers.VERSION).encode(), draft.language.encode(), raw)
+            self.store.truth.apply(source.id, Change(cuts=[(file, key, cut)]))
+            doc = self.store.lookup.doc(source.id, draft.path)
+            assert doc is not None
+            ids.append(doc.id)
+        self._catch_up()
+        return ids
+
+    def forget(self, docs: Iterable[int]) -> None:
+        """Remove docs and their content at once and for good."""
+        self._need_lease()
+        gone = list(docs)
+        self.store.truth.forget(gone)
+        self._catch_up()
+        self.store.log.record("delete", {"docs": len(gone)})
+
+    def _need_lease(self) -> None:
+        if not self.store.lease.take():
+            raise StoreError("STORE_LOCKED", f"process {self.store.lease.holder()} holds the store of {self.root}")
+
+    def _catch_up(self) -> None:
+        embed = self._embed_passages if self._embedder else None
+        self.store.indexes.catch_up(self._embedder.stamp if self._embedder else None, embed)
+
+    # -- search --------------------------------------------------------------------------------------------------------
+
+    def search(self, query: Query, *, cancel: Cancel | None = None, source: Source | None = None) -> Page:
+        """Answer a query from the folder, or from a records source.
+
+        Raises: InputError, LimitError SEARCH_TIMEOUT or REGEX_TIMEOUT, Cancelled, StoreError.
+        """
+        started = time.monotonic()
+        check_query(query)
+        self._await_first_index(cancel)
+        cancel = cancel or Cancel()
+        deadline = started + self.settings.search.timeout
+        where = source or self.source
+        key = (where.id, query, self.store.truth.seq(), self.store.truth.get("words"))
+        caching = self.settings.search.enable_caching and query.mode not in (Mode.EXACT, Mode.FULL)
+        page = self._cache.get(key) if caching else None
+        if page is None:
+            page = self._answer(query, where, cancel, deadline)
+            if caching:
+                self._cache.put(key, page)
+        else:
+            page = replace(page, cached=True)
+        count, seconds = self._searches
+        self._searches = (count + 1, seconds + time.monotonic() - started)
+        step = self._progress
+        if self.running.is_set() and step.total > 100:
+            page = replace(page, notes=(*page.notes, f"indexing is under way: {step.done} of {step.total} files"))
+        return page
+
+    def _answer(self, query: Query, source: Source, cancel: Cancel, deadline: float) -> Page:
+        match query.mode:
+            case Mode.EXACT:
+                return self._search_exact(query, source, cancel, deadline)
+            case Mode.FULL:
+                return self._search_full(query, cancel, deadline)
+            case _:
+                meaning = (self._embedder.stamp, self._embed_query) if self._embedder else None
+                return search(self.store, source, query, meaning=meaning, cancel=cancel, deadline=deadline)
+
+    def _search_exact(self, query: Query, source: Source, cancel: Cancel, deadline: float) -> Page:
+        files = [file for file in self.files(cancel) if _wanted(file.path, query)]
+        hits = search_exact(
+            query,
+            source,
+            files,
+            deadline=deadline,
+            max_file_size=self.settings.workspace.max_file_size,
+            cancel=cancel,
+        )
+        shown = tuple(hits[query.offset : query.offset + query.limit])
+        return Page(shown, len(hits), Mode.EXACT, docs=len(files))
+
+    def _search_full(self, query: Query, cancel: Cancel, deadline: float) -> Page:
+        """Read the files as they are, cut and rank every chunk, without the index."""
+        count = len(self.files(cancel))
+        if count > FULL_MODE_FILES:
+            page = self._answer(replace(query, mode=Mode.HYBRID), self.source, cancel, deadline)
+            note = f"fullworkspace reads at most {FULL_MODE_FILES} files, this workspace has {count}: answered from the index"
+            return replace(page, notes=(note, *page.notes))
+        if self._scratch is None:
+            self._scratch = Engine(self.root, self.settings, in_memory=True, embedder=self._embedder)
+        self._scratch.index(cancel=cancel)
+        page = self._scratch.search(replace(query, mode=Mode.WORDS), cancel=cancel)
+        return replace(page, mode=Mode.FULL, hits=tuple(replace(hit, source=self.source.id) for hit in page.hits))
+
+    def _await_first_index(self, cancel: Cancel | None) -> None:
+        """Where nothing is indexed yet, wait a little for the run that is under way."""
+        deadline = time.monotonic() + FIRST_ANSWER_SECONDS
+        while (
+            time.monotonic() < deadline
+            and not cancel
+            and not self.store.truth.get(f"indexed:{self.source.id}")
+            and not self.store.truth.get("words")
+            and (self.running.is_set() or not self.store.lease.held)
+            and self.store.lease.holder() > 0
+        ):
+            time.sleep(HOLDER_POLL_SECONDS / 2)
+
+    def _embed_passages(self, texts: list[str]) -> np.ndarray:
+        assert self._embedder is not None
+        return self._embedder.embed(texts, "passage")
+
+    def _embed_query(self, text: str) -> np.ndarray:
+        assert self._embedder is not None
+        return self._embedder.embed([text], "query")[0]
+
+    # -- files and health ----------------------------------------------------------------------------------------------
+
+    def files(self, cancel: Cancel | None = None) -> tuple[Found, ...]:
+        """The files that belong in the index, as they are on disk now."""
+        return scan(self.root, indexing.rules_of(self.settings), cancel).files
+
+    def view(self, path: str) -> FileView:
+        """A file as it is now, with its chunks and symbols.
+
+        Raises: FileError PATH_OUTSIDE, FILE_NOT_FOUND or FILE_UNREADABLE.
+        """
+        inside = resolve_inside(self.root, path)
+        relative = relative_of(self.root, inside)
+        if not inside.is_file():
+            raise FileError(
+                "FILE_NOT_FOUND", f"there is no file {relative!r} in {self.root.name}", context={"path": relative}
+            )
+        found = scan_paths(self.root, indexing.rules_of(self.settings), [relative]).files
+        if not any(file.path == relative for file in found):
+            raise FileError("FILE_UNREADABLE", f"{relative} is left out of the index: {self.explain(relative)}")
+        raw = read_bytes(self.root, relative, self.settings.workspace.max_file_size)
+        text = raw if isinstance(raw, Refused) else read(raw, relative)
+        if isinstance(text, Refused):
+            raise FileError("FILE_UNREADABLE", f"{relative} can't be shown: {text.reason}", context={"path": relative})
+        assert isinstance(raw, bytes)
+        cut = self._cut_of(relative, text, raw)
+        stat = inside.stat()
+        return FileView(
+            path=relative,
+            language=cut.language,
+            size=stat.st_size,
+            modified=rfc3339(stat.st_mtime),
+            text=text,
+            chunks=cut.chunks,
+            symbols=cut.symbols,
+        )
+
+    def _cut_of(self, path: str, text: str, raw: bytes) -> Cut:
+        """Chunks and symbols of a text: from the store where it has this very text, else cut now."""
+        doc = self.store.lookup.doc(self.source.id, path)
+        if doc is not None and self.store.lookup.text(doc.blob) == text:
+            chunks = tuple(chunk for _, chunk in self.store.lookup.chunks(doc.blob))
+            return Cut(doc.language, text, chunks, self.store.lookup.symbols(doc.blob))
+        settings = self.settings.indexing
+        for _, outcome in self._pool.cut_all(
+            [(path, path, raw)], settings.chunk_size, settings.chunk_overlap, Cancel()
+        ):
+            if isinstance(outcome, Cut):
+                return outcome
+        return Cut(chunkers.language_of(path, text[:200]), text, (), ())
+
+    def relative(self, path: str) -> str:
+        """The path relative to the root, with "/". Raises: FileError PATH_OUTSIDE."""
+        return relative_of(self.root, resolve_inside(self.root, path))
+
+    def knows(self, path: str) -> bool:
+        """Whether anything at or below this relative path is in the index."""
+        return next(self.store.lookup.docs(self.source.id, path), None) is not None
+
+    def holds(self) -> bool:
+        """Whether this process is, or can become, the one that indexes."""
+        return self.store.lease.take()
+
+    @property
+    def meaning(self) -> bool:
+        """Whether there is an embedder."""
+        return self._embedder is not None
+
+    def embedding_of_index(self) -> dict[str, str] | None:
+        """Which model embedded the chunks and when, None without vectors."""
+        if self._embedder is None:
+            return None
+        stamp = self._embedder.stamp
+        return {"provider": stamp.provider, "model": stamp.model, "generated": self.freshness().last_indexed}
+
+    def explain(self, path: str) -> str:
+        """Why a file is or isn't in the index."""
+        relative = self.relative(path)
+        for skip in self.store.truth.skipped(self.source.id):
+            if skip.path == relative:
+                return f"left out: {skip.reason}"
+        return explain(self.root, indexing.rules_of(self.settings), relative)
+
+    def freshness(self) -> Freshness:
+        """How far the index follows the folder."""
+        indexed_at = self.store.truth.get(f"indexed:{self.source.id}")
+        busy, step = self.running.is_set(), self._progress
+        return Freshness(
+            state="indexing" if busy else "error" if self._error else "ready" if indexed_at else "indexing",
+            progress=round(step.done / step.total, 4) if busy and step.total else 1.0 if indexed_at else 0.0,
+            last_indexed=rfc3339(int(indexed_at)) if indexed_at else "",
+            error=self._error,
+        )
+
+    def vitals(self) -> Vitals:
+        """How the store is."""
+        truth, lookup, source = self.store.truth, self.store.lookup, self.source.id
+        counts = lookup.counts(source)
+        step = self._progress
+        total = max(int(truth.get(f"files:{source}", "0")), counts.docs, step.total)
+        small, medium, large = lookup.sizes(source, SMALL_BYTES, LARGE_BYTES)
+        count, seconds = self._searches
+        embedded = len(self.store.indexes.vectors(self._embedder.stamp)) if self._embedder else 0
+        return Vitals(
+            freshness=self.freshness(),
+            holder=self.store.lease.held,
+            holder_pid=self.store.lease.holder(),
+            total_files=total,
+            indexed_files=counts.docs,
+            skipped=truth.skipped(source),
+            chunks=counts.chunks,
+            embedded_chunks=embedded,
+            disk_bytes=self.store.disk_bytes(),
+            languages=lookup.languages(source),
+            sizes={"small": small, "medium": medium, "large": large},
+            average_chunk_tokens=round(counts.characters / 4 / counts.chunks, 1) if counts.chunks else 0.0,
+            average_search_ms=round(1000 * seconds / count, 2) if count else 0.0,
+            indexing_seconds=float(truth.get(f"seconds:{source}", "0")),
+            cache_bytes=self._cache.size,
+            cache_hit_rate=self._cache.hit_rate,
+            last_cleanup=rfc3339(int(truth.get("cleanup"))) if truth.get("cleanup") else "",
+        )
+
+    def operations(self, limit: int = 20) -> list[Operation]:
+        """The last lines of the operations log."""
+        return self.store.log.recent(limit)
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    def reconfigure(self, settings: Settings, changed: dict[str, object]) -> None:
+        """Work with other settings from now on; recorded in the operations log."""
+        self.settings = settings
+        self._cache = Cache(settings.search.cache_size, settings.retention.days * 86_400)
+        self.store.log.record("config", {"changed": changed})
+
+    def clean_up(self) -> None:
+        """Drop what is older than it is to be kept: orphaned blobs, log lines, cached answers."""
+        now = int(time.time())
+        self.store.truth.sweep(now - ORPHAN_DAYS * 86_400)
+        self.store.log.purge(now - self.settings.retention.days * 86_400)
+        self.store.truth.set({"cleanup": str(now)})
+        self.store.checkpoint()
+
+    def rest(self, idle_seconds: float) -> None:
+        """Let go of the worker processes when they had nothing to do for that long."""
+        self._pool.close_if_idle(idle_seconds)
+
+    def close(self) -> None:
+        """End workers, close the store, give the lease back."""
+        if self._scratch is not None:
+            self._scratch.close()
+        self._pool.close()
+        if self._embedder is not None:
+            self._embedder.close()
+        self.store.close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def rebuild_damaged(root: Path, settings: Settings) -> Path:
+    """Set a damaged store aside, so that the next engine starts from nothing; returns where the old file went."""
+    return set_aside(store_dir(root.resolve(), settings.home))
+
+
+def default_workers() -> int:
+    """Half of the cores, at most four: the process that remembers needs one too."""
+    import os
+
+    return max(1, min(4, (os.cpu_count() or 2) // 2))
+
+
+def rfc3339(seconds: float) -> str:
+    """A moment as text, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _wanted(path: str, query: Query) -> bool:
+    if query.path and path != query.path and not path.startswith(query.path + "/"):
+        return False
+    if query.extensions and path.rsplit("/", 1)[-1].rsplit(".", 1)[-1].lower() not in query.extensions:
+        return False
+    return not query.languages or chunkers.language_of(path) in query.languages

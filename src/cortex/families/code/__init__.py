@@ -1,0 +1,28 @@
+"""The code family: search and context over code workspaces, as tools, resources and prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cortex import guide
+from cortex.families.code.resources import PROMPTS, RESOURCES
+from cortex.families.code.tools import TOOLS
+from cortex.families.code.workspaces import Workspaces
+from cortex.settings import Workspace
+from cortex.tools import Family
+
+__all__ = ["PROMPTS", "RESOURCES", "TOOLS", "Workspaces", "open_family"]
+
+
+def open_family(found: Sequence[Workspace], *, keep: bool = True, read_only: bool = False) -> Family:
+    """The family over these workspaces, opened and (with `keep`) kept fresh in the background."""
+    workspaces = Workspaces(found, keep=keep)
+    return Family(
+        name="code",
+        instructions=guide.text("code"),
+        context=workspaces,
+        tools=tuple(tool for tool in TOOLS if not (read_only and tool.writes)),
+        resources=RESOURCES,
+        prompts=PROMPTS,
+        close=workspaces.close,
+    )

@@ -1,0 +1,358 @@
+"""What the code tools and resources say: the shapes of their contract, made from hits and vitals, within a token budget.
+
+Pure functions: nothing here opens, searches or waits.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping, Sequence
+
+from cortex.errors import InputError
+from cortex.families.code.workspaces import Located
+from cortex.text import TOKEN_CHARACTERS, cut_to_tokens, estimate_tokens, hash_bytes
+from cortex.types import FileView, Freshness, Hit, Mode, Page, Symbol, Vitals
+
+MIN_BUDGET = 200
+SKELETON_SHARE = 0.3  # of the budget that hits without text may take
+MIN_TEXT_TOKENS = 40  # less text than this of a hit isn't worth its place
+SKIPPED_NAMED = 50
+STRATEGIES: Mapping[Mode, str] = {
+    Mode.MEANING: "embeddings",
+    Mode.WORDS: "tfidf",
+    Mode.FULL: "fullworkspace",
+    Mode.HYBRID: "hybrid",
+    Mode.EXACT: "exact",
+}
+
+Json = dict[str, object]
+
+
+def dump(body: object) -> str:
+    """Compact JSON: white space costs tokens too."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+
+
+def check_budget(budget: int | None, default: int) -> int:
+    """The budget that counts. Raises: InputError BUDGET_TOO_SMALL."""
+    if budget is not None and budget < MIN_BUDGET:
+        raise InputError("BUDGET_TOO_SMALL", f"a budget of {budget} tokens is too small, the least is {MIN_BUDGET}")
+    return budget or default
+
+
+def search_answer(
+    located: Sequence[Located], metadata: Json, budget: int, *, several: bool, offset: int, key: str
+) -> Json:
+    """Results and metadata: the best hits with text, the rest as file, lines and relevance only, never above the budget."""
+    total = int(str(metadata["totalResults"]))
+    skeletons = [_result(one, None, several) for one in located]
+    costs = [len(dump(one)) + 1 for one in skeletons]
+    room = budget * TOKEN_CHARACTERS - len(
+        dump({"results": [], "metadata": {**metadata, "truncated": True, "cursor": "x" * 60}})
+    )
+    for_text = room - min(sum(costs), int(room * SKELETON_SHARE))
+    results: list[Json] = []
+    cut = False
+    for one, skeleton, cost in zip(located, skeletons, costs, strict=True):
+        full = _result(one, one.hit.text, several)
+        size = len(dump(full)) + 1
+        if size > for_text and not cut:
+            cut = True
+            full = _fit(one, for_text, several)
+            size = len(dump(full)) + 1 if full else 0
+            chosen = full
+        else:
+            chosen = None if cut else full
+        if chosen is None:
+            chosen, size = skeleton, cost
+        if size > room:
+            break
+        results.append(chosen)
+        room -= size
+        for_text -= size
+    next_offset = offset + len(results)
+    truncated = cut or len(results) < len(located)
+    if truncated or next_offset < total:
+        metadata = {**metadata, "truncated": truncated}
+        if next_offset < total:
+            metadata["cursor"] = make_cursor(key, next_offset)
+    else:
+        metadata = {**metadata, "truncated": False}
+    return {"results": results, "metadata": metadata}
+
+
+def _fit(one: Located, characters: int, several: bool) -> Json | None:
+    """The hit with as many of its lines as fit, None if that is hardly any."""
+    tokens = (characters - len(dump(_result(one, "", several)))) // TOKEN_CHARACTERS
+    while tokens >= MIN_TEXT_TOKENS:
+        full = _result(one, cut_to_tokens(one.hit.text, tokens), several)
+        if len(dump(full)) < characters:
+            return full
+        tokens = tokens * 9 // 10  # quotes and line ends cost a second character in JSON
+    return None
+
+
+def _result(one: Located, text: str | None, several: bool) -> Json:
+    hit = one.hit
+    chunk: Json = {} if text is None else {"text": text}
+    chunk |= {"startLine": hit.start_line, "endLine": hit.end_line}
+    out: Json = {"file": hit.path, "chunk": chunk, "relevance": hit.relevance}
+    if several:
+        out["workspace"] = one.workspace
+    if text is not None:
+        out["context"] = context_of(hit)
+    return out
+
+
+def context_of(hit: Hit) -> Json:
+    """Where in the code a hit is: function, class, language, and why it was found."""
+    out: Json = {}
+    parent = hit.qualified.rpartition(".")[0]
+    if hit.kind in ("function", "method", "constructor", "macro"):
+        out["function"] = hit.name
+        if parent:
+            out["class"] = parent
+    elif hit.kind == "section":
+        out["section"] = hit.qualified
+    elif hit.name and hit.kind != "block":
+        out["class"] = hit.qualified or hit.name
+    if hit.language:
+        out["language"] = hit.language
+    if hit.why:
+        out["why"] = hit.why
+    return out
+
+
+def search_metadata(page: Page, milliseconds: float, states: Sequence[Freshness]) -> Json:
+    """How an answer came about: strategy, time, totals, and how fresh the index is."""
+    out: Json = {
+        "strategy": STRATEGIES[page.mode],
+        "executionTime": round(milliseconds, 1),
+        "totalResults": page.total,
+        "index": freshness(states),
+    }
+    if page.notes:
+        out["notes"] = list(page.notes)
+    return out
+
+
+def freshness(states: Sequence[Freshness]) -> Json:
+    """The index in a few words."""
+    busy = next((state for state in states if state.state != "ready"), None)
+    out: Json = {
+        "status": busy.state if busy else "ready",
+        "lastIndexed": min((s.last_indexed for s in states), default=""),
+    }
+    if busy and busy.state == "indexing":
+        out["progress"] = busy.progress
+    if busy and busy.error:
+        out["error"] = busy.error
+    return out
+
+
+def make_cursor(key: str, offset: int) -> str:
+    """An opaque place in the answer to one question."""
+    return base64.urlsafe_b64encode(f"{offset}:{_digest(key)}".encode()).decode()
+
+
+def read_cursor(key: str, cursor: str | None) -> int:
+    """The offset that a cursor stands for. Raises: InputError CURSOR_INVALID, if it belongs to another question."""
+    if cursor is None:
+        return 0
+    try:
+        offset, _, digest = base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")
+        if digest == _digest(key) and 0 <= int(offset) < 1_000_000:
+            return int(offset)
+    except (ValueError, binascii.Error, UnicodeError):
+        pass
+    raise InputError("CURSOR_INVALID", "this cursor does not belong to this search")
+
+
+def _digest(key: str) -> str:
+    return hash_bytes(key.encode("utf-8", "replace")).hex()[:12]
+
+
+def resource_answer(query: str, located: Sequence[Located], page: Page, metadata: Json, *, several: bool) -> Json:
+    """The search resource's form of an answer."""
+    results: list[Json] = []
+    for one in located:
+        body = _result(one, one.hit.text, several)
+        chunk = {"text": one.hit.text, "startLine": one.hit.start_line, "endLine": one.hit.end_line}
+        results.append(
+            {
+                "file": body["file"],
+                "fileName": one.hit.path.rsplit("/", 1)[-1],
+                "chunk": {**chunk, "tokens": estimate_tokens(one.hit.text)},
+                **{key: value for key, value in body.items() if key not in ("file", "chunk")},
+            }
+        )
+    return {
+        "query": query,
+        "strategy": metadata["strategy"],
+        "executionTime": metadata["executionTime"],
+        "totalResults": page.total,
+        "results": results,
+        "metadata": {"searchedFiles": page.docs, "searchedChunks": page.chunks, "cacheHit": page.cached},
+    }
+
+
+def file_answer(view: FileView, start: int, end: int, budget: int) -> Json:
+    """Lines of a file with what is defined in them, within the budget."""
+    lines = view.text.split("\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    symbols = [_symbol(one) for one in view.symbols if one.start_line <= end and one.end_line >= start]
+    chunks = [
+        {
+            "index": one.ordinal,
+            "startLine": one.start_line,
+            "endLine": one.end_line,
+            "kind": one.kind,
+            "name": one.qualified or one.name,
+        }
+        for one in view.chunks
+        if one.start_line <= end and one.end_line >= start
+    ]
+    characters = budget * TOKEN_CHARACTERS
+    side = characters // 4
+    body: Json = {
+        "file": view.path,
+        "language": view.language,
+        "startLine": start,
+        "endLine": end,
+        "totalLines": len(lines),
+        "text": "",
+        "symbols": _within(symbols, side),
+        "chunks": _within(chunks, side),
+    }
+    room = characters - len(dump(body)) - 60
+    text, last = _lines_within(lines, start, end, room)
+    body["text"], body["endLine"] = text, last
+    if last < end:
+        body |= {"truncated": True, "nextLine": last + 1}
+    return body
+
+
+def _lines_within(lines: Sequence[str], start: int, end: int, characters: int) -> tuple[str, int]:
+    taken: list[str] = []
+    for line in lines[start - 1 : end]:
+        characters -= len(dump(line)) - 2 + 2
+        if characters < 0 and taken:
+            break
+        if characters < 0:
+            return line[: max(0, characters + len(line))], start
+        taken.append(line)
+    return "\n".join(taken), start + max(0, len(taken) - 1)
+
+
+def _symbol(one: Symbol) -> Json:
+    return {"name": one.qualified, "kind": one.kind, "startLine": one.start_line, "endLine": one.end_line}
+
+
+def _within(parts: Sequence[Json], characters: int) -> list[Json]:
+    kept: list[Json] = []
+    for part in parts:
+        characters -= len(dump(part)) + 1
+        if characters < 0:
+            break
+        kept.append(part)
+    return kept
+
+
+def status_answer(name: str, path: str, vitals: Vitals, *, meaning: bool, warnings: Sequence[str]) -> Json:
+    """The status of one workspace."""
+    reasons: dict[str, int] = {}
+    for skip in vitals.skipped:
+        reasons[skip.reason] = reasons.get(skip.reason, 0) + 1
+    out: Json = {
+        "workspace": {"path": path, "name": name, "lastIndexed": vitals.freshness.last_indexed or None},
+        "indexing": {
+            "status": vitals.freshness.state,
+            "totalFiles": vitals.total_files,
+            "indexedFiles": vitals.indexed_files,
+            "skippedFiles": len(vitals.skipped),
+            "totalChunks": vitals.chunks,
+            "embeddedChunks": vitals.embedded_chunks,
+            "progress": vitals.freshness.progress,
+        },
+        "strategies": {
+            "available": ["embeddings", "tfidf", "fullworkspace"] if meaning else ["tfidf", "fullworkspace"],
+            "preferred": "embeddings" if meaning else "tfidf",
+            "fallback": ["tfidf"] if meaning else ["fullworkspace"],
+        },
+        "cache": {
+            "memoryUsage": size_text(vitals.cache_bytes),
+            "diskUsage": size_text(vitals.disk_bytes),
+            "hitRate": vitals.cache_hit_rate,
+            "lastCleanup": vitals.last_cleanup or None,
+        },
+        "skipped": {
+            "byReason": dict(sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))),
+            "files": [{"file": skip.path, "reason": skip.reason} for skip in vitals.skipped[:SKIPPED_NAMED]],
+        },
+        "lease": {"held": vitals.holder, "pid": vitals.holder_pid},
+    }
+    if vitals.freshness.error:
+        out["error"] = vitals.freshness.error
+    if warnings:
+        out["warnings"] = list(warnings)
+    return out
+
+
+def sum_status(parts: Sequence[Json]) -> Json:
+    """Several statuses as one: counts added up, the worst state, everything else from the first."""
+    first = dict(parts[0])
+    indexing = [part["indexing"] for part in parts]
+    total: Json = {}
+    for one in indexing:
+        assert isinstance(one, dict)
+        for key, value in one.items():
+            if isinstance(value, int):
+                total[key] = int(str(total.get(key, 0))) + value
+    states = [str(one["status"]) for one in indexing if isinstance(one, dict)]
+    total["status"] = next((state for state in ("error", "indexing") if state in states), "ready")
+    total["progress"] = min((float(str(one["progress"])) for one in indexing if isinstance(one, dict)), default=0.0)
+    return {**first, "indexing": total}
+
+
+def stats_answer(states: Sequence[Vitals], memory_bytes: int) -> Json:
+    """Statistics over one or several workspaces."""
+    languages: dict[str, int] = {}
+    sizes = {"small": 0, "medium": 0, "large": 0}
+    for state in states:
+        for language, count in state.languages.items():
+            languages[language] = languages.get(language, 0) + count
+        for size, count in state.sizes.items():
+            sizes[size] += count
+    chunks = sum(state.chunks for state in states)
+    tokens = sum(state.average_chunk_tokens * state.chunks for state in states)
+    return {
+        "files": {
+            "total": sum(state.indexed_files for state in states),
+            "byLanguage": dict(sorted(languages.items(), key=lambda pair: (-pair[1], pair[0]))),
+            "bySize": sizes,
+        },
+        "chunks": {
+            "total": chunks,
+            "averageSize": round(tokens / chunks, 1) if chunks else 0,
+            "embedded": sum(state.embedded_chunks for state in states),
+            "tfidfIndexed": chunks,
+        },
+        "performance": {
+            "averageSearchTime": round(sum(state.average_search_ms for state in states) / max(1, len(states)), 2),
+            "indexingTime": round(1000 * sum(state.indexing_seconds for state in states)),
+            "cacheHitRate": round(sum(state.cache_hit_rate for state in states) / max(1, len(states)), 4),
+            "memoryUsage": size_text(memory_bytes),
+        },
+    }
+
+
+def size_text(size: int) -> str:
+    """A size as people write it: 245MB."""
+    for unit, power in (("GB", 30), ("MB", 20), ("KB", 10)):
+        if size >= 1 << power:
+            value = size / (1 << power)
+            return f"{value:.1f}{unit}" if value < 10 else f"{value:.0f}{unit}"
+    return f"{size}B"

@@ -1,0 +1,148 @@
+"""The code family's resources and prompts: the same answers under an address, and two texts to start from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from cortex import guide
+from cortex.errors import InputError
+from cortex.families.code import answers
+from cortex.families.code.answers import Json, dump
+from cortex.families.code.tools import MODES, make_query, status
+from cortex.families.code.workspaces import Workspaces, search_all
+from cortex.process import memory_bytes
+from cortex.text import estimate_tokens
+from cortex.tools import Call, Prompt, PromptArgument, Resource
+
+
+def read_status(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
+    """How far the index is."""
+    return dump(status(context, variables.get("workspace")))
+
+
+def read_stats(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
+    """What is in the index."""
+    states = [engine.vitals() for _, engine in context.open(variables.get("workspace"))]
+    return dump(answers.stats_answer(states, memory_bytes()))
+
+
+def read_search(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
+    """A search by address."""
+    strategy = variables.get("strategy", "auto")
+    if strategy not in MODES:
+        raise InputError("ARGUMENT_INVALID", f"unknown strategy {strategy!r}; known: {', '.join(MODES)}")
+    query = make_query(
+        variables["query"],
+        strategy=strategy,
+        limit=int(_number(variables, "maxResults", context.settings.search.default_max_results, 1, 200)),
+        threshold=_number(variables, "threshold", context.settings.search.relevance_threshold, 0, 1),
+        file_types=[],
+    )
+    started = time.perf_counter()
+    engines = context.open(variables.get("workspace"))
+    located, page = search_all(engines, query, call.cancel)
+    metadata = answers.search_metadata(
+        page, 1000 * (time.perf_counter() - started), [e.freshness() for _, e in engines]
+    )
+    several = len(context.names) > 1
+    return dump(answers.resource_answer(variables["query"], located, page, metadata, several=several))
+
+
+def _number(variables: Mapping[str, str], name: str, default: float, least: float, most: float) -> float:
+    given = variables.get(name)
+    if given is None:
+        return default
+    try:
+        value = float(given)
+    except ValueError:
+        value = most + 1
+    if not least <= value <= most:
+        raise InputError("ARGUMENT_INVALID", f"{name} must be a number from {least:g} to {most:g}, not {given!r}")
+    return value
+
+
+def read_chunks(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
+    """A file's chunks with their text."""
+    for_file = None
+    for name, engine in context.open(variables.get("workspace")):
+        if for_file is None or engine.knows(engine.relative(variables["path"])):
+            for_file = (name, engine)
+    assert for_file is not None
+    engine = for_file[1]
+    view = engine.view(variables["path"])
+    chunks: list[Json] = []
+    for chunk in view.chunks:
+        text = view.text[chunk.start : chunk.end]
+        chunks.append(
+            {
+                "index": chunk.ordinal,
+                "text": text,
+                "startLine": chunk.start_line,
+                "endLine": chunk.end_line,
+                "tokens": estimate_tokens(text),
+                "embedding": engine.embedding_of_index(),
+            }
+        )
+    return dump(
+        {
+            "file": view.path,
+            "language": view.language,
+            "size": view.size,
+            "lastModified": view.modified,
+            "chunks": chunks,
+        }
+    )
+
+
+RESOURCES = (
+    Resource(
+        "codeindex://workspace/status{?workspace}",
+        "workspace-status",
+        "Workspace status",
+        "Current workspace indexing status and statistics",
+        read_status,
+    ),
+    Resource(
+        "codeindex://workspace/stats{?workspace}",
+        "workspace-stats",
+        "Workspace statistics",
+        "Comprehensive workspace statistics and analytics",
+        read_stats,
+    ),
+    Resource(
+        "codeindex://search/{query}{?maxResults,strategy,threshold,workspace}",
+        "search",
+        "Search results",
+        "Search results for natural language query",
+        read_search,
+    ),
+    Resource(
+        "codeindex://file/{+path}/chunks{?workspace}",
+        "file-chunks",
+        "File chunks",
+        "Individual file chunks with metadata",
+        read_chunks,
+    ),
+)
+
+PROMPTS = (
+    Prompt(
+        "code-search",
+        "Code search",
+        "Template for effective semantic code search",
+        (
+            PromptArgument("intent", "What you're trying to accomplish", required=True),
+            PromptArgument("context", "Additional context about the codebase"),
+            PromptArgument("language", "Preferred programming language"),
+        ),
+        lambda values: guide.fill(guide.text("code-search"), values),
+    ),
+    Prompt(
+        "workspace-overview",
+        "Workspace overview",
+        "Generate comprehensive workspace analysis",
+        (PromptArgument("focus", "Specific area to focus on (architecture, patterns, etc.)"),),
+        lambda values: guide.fill(guide.text("workspace-overview"), values),
+    ),
+)

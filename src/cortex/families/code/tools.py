@@ -1,0 +1,312 @@
+"""The five code tools: what each does with the workspaces. Shapes are in answers.py, arguments in arguments.py."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+
+from cortex import chunkers
+from cortex.engine import Engine
+from cortex.errors import CortexError, FileError, InputError, StoreError
+from cortex.families.code import answers
+from cortex.families.code.answers import Json, dump
+from cortex.families.code.arguments import (
+    FindSimilarCode,
+    GetFileContext,
+    ReindexWorkspace,
+    SearchCode,
+    UpdateConfig,
+)
+from cortex.families.code.workspaces import Workspaces, search_all
+from cortex.tools import Answer, Call, Tool
+from cortex.types import FileView, Mode, Progress, Query
+
+MODES: Mapping[str, Mode] = {
+    "auto": Mode.HYBRID,
+    "embeddings": Mode.MEANING,
+    "tfidf": Mode.WORDS,
+    "fullworkspace": Mode.FULL,
+}
+NEEDS_INDEXING = ("indexing.chunkSize", "indexing.embeddingProvider", "workspace.maxFiles")
+
+
+def search_code(context: Workspaces, arguments: SearchCode, call: Call) -> Answer:
+    """Find code by question, name or text."""
+    given = arguments.model_fields_set  # what isn't given has the default that the settings say
+    query = make_query(
+        arguments.query,
+        strategy=arguments.strategy,
+        limit=arguments.maxResults if "maxResults" in given else context.settings.search.default_max_results,
+        threshold=arguments.threshold if "threshold" in given else context.settings.search.relevance_threshold,
+        file_types=arguments.fileTypes or [],
+    )
+    return _search(context, query, arguments.workspace, arguments.budget, arguments.cursor, call)
+
+
+def find_similar_code(context: Workspaces, arguments: FindSimilarCode, call: Call) -> Answer:
+    """Find code that looks like a snippet."""
+    languages = (_language(arguments.language),) if arguments.language else ()
+    query = Query(text=arguments.code, code=True, limit=arguments.maxResults, languages=languages)
+    return _search(context, query, arguments.workspace, arguments.budget, arguments.cursor, call)
+
+
+def make_query(text: str, *, strategy: str, limit: int, threshold: float, file_types: list[str]) -> Query:
+    """A query as a tool call spells it: "text" in quotes and /text/ between slashes are exact."""
+    mode, regex, stripped = MODES[strategy], False, text.strip()
+    if strategy == "auto" and len(stripped) > 2:
+        if stripped[0] == stripped[-1] == '"' and '"' not in stripped[1:-1]:
+            mode, text = Mode.EXACT, stripped[1:-1]
+        elif stripped[0] == stripped[-1] == "/" and " " not in stripped.strip("/")[:1]:
+            mode, text, regex = Mode.EXACT, stripped[1:-1], True
+    extensions = tuple(dict.fromkeys(one.strip().lstrip("*").lstrip(".").lower() for one in file_types))
+    if "" in extensions:  # "*" is every type
+        extensions = ()
+    return Query(text=text, mode=mode, limit=limit, threshold=threshold, extensions=extensions, regex=regex)
+
+
+def _search(
+    context: Workspaces, query: Query, workspace: str | None, budget: int | None, cursor: str | None, call: Call
+) -> Answer:
+    tokens = answers.check_budget(budget, context.settings.search.budget)
+    key = repr((query, workspace))
+    offset = answers.read_cursor(key, cursor)
+    started = time.perf_counter()
+    engines = context.open(workspace)
+    located, page = search_all(engines, replace(query, offset=offset), call.cancel)
+    milliseconds = 1000 * (time.perf_counter() - started)
+    metadata = answers.search_metadata(page, milliseconds, [engine.freshness() for _, engine in engines])
+    body = answers.search_answer(located, metadata, tokens, several=len(context.names) > 1, offset=offset, key=key)
+    return Answer(dump(body), structured=body)
+
+
+def _language(name: str) -> str:
+    """The language that a caller means: its name, or an extension."""
+    wanted = name.strip().lower()
+    if wanted in chunkers.LANGUAGES:
+        return wanted
+    by_extension = chunkers.language_of(f"x.{wanted}")
+    if by_extension == "text" and wanted not in ("text", "txt"):
+        raise InputError(
+            "ARGUMENT_INVALID",
+            f"unknown language {name!r}",
+            suggestions=(f"Leave `language` out, or use one of: {', '.join(sorted(chunkers.LANGUAGES))}.",),
+        )
+    return by_extension
+
+
+def reindex_workspace(context: Workspaces, arguments: ReindexWorkspace, call: Call) -> Answer:
+    """Compare the workspace with its index, or build it anew."""
+    engines = context.open(arguments.workspace)
+    if arguments.path is not None:
+        engines = [pair for pair in engines if _has(pair[1], arguments.path)]
+        if not engines:
+            raise FileError("FILE_NOT_FOUND", f"there is no {arguments.path!r} in {', '.join(context.names)}")
+    reports: list[Json] = []
+    for name, engine in engines:
+        report = engine.index(
+            force=arguments.force,
+            paths=None if arguments.path is None else [engine.relative(arguments.path)],
+            progress=_report_to(call),
+            cancel=call.cancel,
+            limited=True,
+        )
+        reports.append({"workspace": name, **asdict(report)})
+    body = _sum(reports)
+    body["index"] = status(context, arguments.workspace)
+    if arguments.strategy == "embeddings" and not any(engine.meaning for _, engine in engines):
+        body["notes"] = ["no embedder is configured: there are no vectors to rebuild"]
+    return Answer(dump(body))
+
+
+def _report_to(call: Call) -> Callable[[Progress], None]:
+    def report(step: Progress) -> None:
+        if step.total:
+            call.progress(step.done, step.total, f"{step.stage} {step.done} of {step.total} files")
+
+    return report
+
+
+def _has(engine: Engine, path: str) -> bool:
+    relative = engine.relative(path)
+    return (engine.root / relative).exists() or engine.knows(relative)
+
+
+def _sum(reports: list[Json]) -> Json:
+    first = {key: value for key, value in reports[0].items() if key != "workspace"}
+    if len(reports) == 1:
+        return first
+    for report in reports[1:]:
+        for key in ("added", "changed", "deleted", "unchanged", "skipped"):
+            first[key] = int(str(first[key])) + int(str(report[key]))
+        first["seconds"] = round(float(str(first["seconds"])) + float(str(report["seconds"])), 3)
+        if report["status"] != "completed":
+            first["status"] = report["status"]
+    return {**first, "workspaces": reports}
+
+
+def status(context: Workspaces, workspace: str | None) -> Json:
+    """The status of the named workspace, or of all: sums in the same shape, and each one by itself."""
+    parts = []
+    for name, engine in context.open(workspace):
+        vitals, warnings = engine.vitals(), engine.settings.warnings
+        parts.append(answers.status_answer(name, str(engine.root), vitals, meaning=engine.meaning, warnings=warnings))
+    return parts[0] if len(parts) == 1 else {**answers.sum_status(parts), "workspaces": parts}
+
+
+def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> Answer:
+    """Change settings for as long as the engine runs; nothing is written to a file."""
+    wanted = {
+        key: value
+        for key, value in (
+            ("indexing.chunkSize", arguments.settings.chunkSize),
+            ("indexing.embeddingProvider", arguments.settings.embeddingProvider),
+            ("workspace.maxFiles", arguments.settings.maxFiles),
+            ("search.cacheSize", arguments.settings.cacheSize),
+        )
+        if value is not None
+    }
+    changed: dict[str, Json] = {}
+    reindexing = False
+    for name, engine in context.open(arguments.workspace):
+        _check_may_change(engine, name, wanted)
+        new = engine.settings.changed(wanted)
+        changed |= {
+            key.rpartition(".")[2]: {"old": engine.settings.value(key), "new": new.value(key)}
+            for key in wanted
+            if engine.settings.value(key) != new.value(key)
+        }
+        if wanted:
+            engine.reconfigure(new, {key: str(value) for key, value in wanted.items()})
+        if arguments.restart and any(key in NEEDS_INDEXING for key in wanted):
+            reindexing = context.look_again(engine) or reindexing
+    stale = any(key in NEEDS_INDEXING for key in wanted) and bool(changed)
+    return Answer(dump({"changed": changed, "restartNeeded": stale and not reindexing, "reindexing": reindexing}))
+
+
+def _check_may_change(engine: Engine, name: str, wanted: Mapping[str, object]) -> None:
+    if any(key in NEEDS_INDEXING for key in wanted) and not engine.holds():
+        raise StoreError("STORE_LOCKED", f"another process keeps the index of {name} with its own settings")
+
+
+def get_file_context(context: Workspaces, arguments: GetFileContext, call: Call) -> Answer:
+    """Lines of a file as it is now, with what is defined in them."""
+    budget = answers.check_budget(arguments.budget, context.settings.search.budget)
+    view = _view(context, arguments.workspace, arguments.path)
+    total = view.text.count("\n") + (not view.text.endswith("\n") and bool(view.text))
+    wanted = arguments.lineRange
+    start = (wanted.start if wanted else None) or 1
+    end = (wanted.end if wanted else None) or (start if wanted and wanted.start else total)
+    if start > end:
+        raise InputError("ARGUMENT_INVALID", f"lineRange starts at {start} and ends before it, at {end}")
+    if start > max(1, total):
+        raise InputError("ARGUMENT_INVALID", f"{view.path} has {total} lines, lineRange starts at {start}")
+    around = arguments.contextLines if wanted else 0
+    body = answers.file_answer(view, max(1, start - around), max(1, min(total, end + around)), budget)
+    return Answer(dump(body))
+
+
+def _view(context: Workspaces, workspace: str | None, path: str) -> FileView:
+    failure: CortexError | None = None
+    for _, engine in context.open(workspace):
+        try:
+            return engine.view(path)
+        except FileError as error:
+            failure = failure if failure and failure.code != "FILE_NOT_FOUND" else error
+    assert failure is not None
+    raise failure
+
+
+SEARCH_OUTPUT: Mapping[str, object] = {
+    "type": "object",
+    "properties": {
+        "results": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "file": {"type": "string"},
+                    "chunk": {
+                        "type": "object",
+                        "properties": {
+                            "text": {"type": "string"},
+                            "startLine": {"type": "number"},
+                            "endLine": {"type": "number"},
+                        },
+                    },
+                    "relevance": {"type": "number"},
+                    "context": {"type": "object"},
+                },
+            },
+        },
+        "metadata": {
+            "type": "object",
+            "properties": {
+                "strategy": {"type": "string"},
+                "executionTime": {"type": "number"},
+                "totalResults": {"type": "number"},
+            },
+        },
+    },
+}
+
+TOOLS = (
+    Tool(
+        family="code",
+        name="search_code",
+        title="Search code",
+        description="Use this first to find where something is in the code: a question in plain words, a name, an error message "
+        "or a path. Answers with the best places (file, lines, text, relevance), ranked, within a token budget; go on with "
+        '`cursor`. "Quoted" text and /regular expressions/ are matched exactly in the current files.',
+        arguments=SearchCode,
+        run=search_code,
+        writes=False,
+        idempotent=True,
+        output_schema=SEARCH_OUTPUT,
+    ),
+    Tool(
+        family="code",
+        name="reindex_workspace",
+        title="Reindex workspace",
+        description="Use this only when answers look out of date: the index follows saved files by itself. Compares the workspace "
+        "(or one path in it) with the index and updates what changed; `force` builds everything anew, at most once a minute. "
+        "The answer also holds the workspace's status and which files are left out.",
+        arguments=ReindexWorkspace,
+        run=reindex_workspace,
+        writes=True,
+        idempotent=True,
+    ),
+    Tool(
+        family="code",
+        name="update_config",
+        title="Update configuration",
+        description="Use this to change how the workspace is indexed or cached for as long as the server runs (chunkSize, "
+        "embeddingProvider, maxFiles, cacheSize). Nothing is written to a file; `restart` reindexes in the background.",
+        arguments=UpdateConfig,
+        run=update_config,
+        writes=True,
+        idempotent=True,
+    ),
+    Tool(
+        family="code",
+        name="get_file_context",
+        title="Get file context",
+        description="Use this to read the lines around a search hit, or a whole file, as it is on disk now, with the definitions "
+        "and chunks in that range. Long files come in parts: go on from `nextLine`.",
+        arguments=GetFileContext,
+        run=get_file_context,
+        writes=False,
+        idempotent=True,
+    ),
+    Tool(
+        family="code",
+        name="find_similar_code",
+        title="Find similar code",
+        description="Use this before writing code that may exist already, or to find all places that do the same: give a snippet, "
+        "get the most similar code of the workspace, ranked like search_code.",
+        arguments=FindSimilarCode,
+        run=find_similar_code,
+        writes=False,
+        idempotent=True,
+    ),
+)

@@ -1,0 +1,123 @@
+"""The workspaces that a server or command works on: engines opened on demand, kept fresh where that is wanted.
+
+Knows which engine a tool's `workspace` argument means and how answers from several are merged; what a tool says is in the
+other modules.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cortex.engine import Engine
+from cortex.errors import ConfigError
+from cortex.keeper import Keeper
+from cortex.settings import Settings, Workspace
+from cortex.types import Cancel, Hit, Mode, Page, Query
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A hit and the workspace that it is in."""
+
+    workspace: str
+    hit: Hit
+
+
+class Workspaces:
+    """The open workspaces of one connection."""
+
+    def __init__(self, found: Sequence[Workspace], *, keep: bool) -> None:
+        self._found = tuple(found)
+        self._keep = keep
+        self._lock = threading.Lock()
+        self._engines: dict[Path, Engine] = {}
+        self._keepers: dict[Path, Keeper] = {}
+        self._names = _unique_names([workspace.root for workspace in found])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a caller calls them: the folder's name where that is unique, else the path."""
+        return tuple(self._names.values())
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the first workspace: those that hold for a connection as a whole."""
+        first = self._engines.get(self._found[0].root)
+        return first.settings if first else self._found[0].settings
+
+    def open(self, name: str | None = None) -> list[tuple[str, Engine]]:
+        """The named workspace, or all of them, as (name, engine).
+
+        Raises: ConfigError WORKSPACE_UNKNOWN.
+        """
+        chosen = [workspace for workspace in self._found if name is None or self._is_called(workspace.root, name)]
+        if not chosen:
+            raise ConfigError(
+                "WORKSPACE_UNKNOWN",
+                f"unknown workspace {name!r}; known: {', '.join(self.names)}",
+                context={"workspace": name, "known": list(self.names)},
+            )
+        return [(self._names[workspace.root], self._engine(workspace)) for workspace in chosen]
+
+    def _is_called(self, root: Path, name: str) -> bool:
+        return name in (self._names[root], str(root), root.name) or name.rstrip("/\\") == str(root)
+
+    def _engine(self, workspace: Workspace) -> Engine:
+        with self._lock:
+            engine = self._engines.get(workspace.root)
+            if engine is None:
+                engine = self._engines[workspace.root] = Engine(workspace.root, workspace.settings)
+                if self._keep:
+                    self._keepers[workspace.root] = Keeper(engine)
+            return engine
+
+    def look_again(self, engine: Engine) -> bool:
+        """Have the workspace compared soon in the background; false where nobody keeps it."""
+        keeper = self._keepers.get(engine.root)
+        if keeper is not None:
+            keeper.look_again()
+        return keeper is not None
+
+    def close(self) -> None:
+        """Stop keeping and close every engine."""
+        with self._lock:
+            for keeper in self._keepers.values():
+                keeper.close()
+            for engine in self._engines.values():
+                engine.close()
+            self._keepers.clear()
+            self._engines.clear()
+
+
+def search_all(engines: Sequence[tuple[str, Engine]], query: Query, cancel: Cancel) -> tuple[list[Located], Page]:
+    """Ask every engine and merge by relevance; the page sums up what was searched."""
+    if len(engines) == 1:
+        name, engine = engines[0]
+        page = engine.search(query, cancel=cancel)
+        return [Located(name, hit) for hit in page.hits], page
+    deep = replace(query, offset=0, limit=query.offset + query.limit)
+    pages = [(name, engine.search(deep, cancel=cancel)) for name, engine in engines]
+    merged = sorted(
+        (Located(name, hit) for name, page in pages for hit in page.hits),
+        key=lambda one: (-one.hit.relevance, one.workspace, one.hit.path, one.hit.start_line, one.hit.chunk),
+    )
+    whole = Page(
+        hits=(),
+        total=sum(page.total for _, page in pages),
+        mode=pages[0][1].mode if pages else Mode.WORDS,
+        notes=tuple(dict.fromkeys(f"{name}: {note}" for name, page in pages for note in page.notes)),
+        docs=sum(page.docs for _, page in pages),
+        chunks=sum(page.chunks for _, page in pages),
+        cached=all(page.cached for _, page in pages),
+    )
+    return merged[query.offset : query.offset + query.limit], whole
+
+
+def _unique_names(roots: Sequence[Path]) -> dict[Path, str]:
+    counts: dict[str, int] = {}
+    for root in roots:
+        counts[root.name] = counts.get(root.name, 0) + 1
+    return {root: root.name if root.name and counts[root.name] == 1 else str(root) for root in roots}

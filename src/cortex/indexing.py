@@ -1,0 +1,261 @@
+"""Bringing a store up to date with a folder: look, compare, read, cut, remember, and let the indexes catch up.
+
+The one place that joins sources, worker and store. What it does is safe to stop at any moment: every step that is remembered is
+complete in itself, and the next run goes on from there. It doesn't know leases, threads or watching; the engine does.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cortex import chunkers
+from cortex.errors import LimitError
+from cortex.process import memory_bytes
+from cortex.settings import Settings
+from cortex.sources.files import Rules, read_bytes, scan, scan_paths
+from cortex.store import Change, Embed, Known, Store
+from cortex.text import hash_bytes
+from cortex.types import Cancel, Cut, Found, IndexReport, Progress, ProgressCallback, Refused, Source, Stamp
+from cortex.worker import Pool
+
+FLUSH_FILES = 250
+FLUSH_SECONDS = 2.0  # of work that a kill can cost
+FIRST_CATCH_UP_SECONDS = 1.0  # so that a query during the first run finds something soon
+CATCH_UP_SECONDS = 10.0  # each catch-up makes a segment: fewer are faster
+RACY_NS = 2_000_000_000  # a file changed this shortly before it was read may change again within the clock's grain
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one run works on and with."""
+
+    store: Store
+    source: Source
+    settings: Settings
+    pool: Pool
+    stamp: Stamp | None
+    embed: Embed | None
+    force: bool = False
+    paths: Collection[str] | None = None  # None is the whole source; else only these files and folders
+    progress: ProgressCallback = lambda progress: None
+    cancel: Cancel = field(default_factory=Cancel)
+
+
+def rules_of(settings: Settings) -> Rules:
+    """Which files belong in the index, as the settings say it."""
+    return Rules(
+        include=tuple(settings.workspace.include_patterns),
+        exclude=tuple(settings.workspace.exclude_patterns),
+        max_file_size=settings.workspace.max_file_size,
+        max_files=settings.workspace.max_files,
+    )
+
+
+def run(task: Task) -> IndexReport:
+    """Bring the task's source up to date.
+
+    Raises: LimitError INDEX_TIMEOUT, MEMORY_LIMIT or DISK_LIMIT; what was done until then is kept.
+    """
+    return _Run(task).go()
+
+
+class _Run:
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.started = time.monotonic()
+        self.deadline = self.started + task.settings.limits.processing.index_timeout
+        self.root = Path(task.source.root)
+        self.rules = rules_of(task.settings)
+        self.stamp = _chunker_stamp(task.settings)
+        self.change = Change()
+        self.flushed = self.caught_up = self.started
+        self.interval = FIRST_CATCH_UP_SECONDS
+        self.added = self.changed = self.skipped = self.done = self.total = 0
+
+    def go(self) -> IndexReport:
+        task = self.task
+        truth = task.store.truth
+        whole = task.paths is None
+        task.progress(Progress("scanning", 0, 0))
+        found = (
+            scan(self.root, self.rules, task.cancel)
+            if task.paths is None
+            else scan_paths(self.root, self.rules, task.paths)
+        )
+        known, skips = truth.known(task.source.id), truth.skips(task.source.id)
+        again = task.force or (whole and truth.get(f"stamp:{task.source.id}") not in ("", self.stamp))
+        if task.force:
+            truth.set({"epoch": str(int(truth.get("epoch", "0")) + 1)})
+        self.salt = f"{self.stamp}:{truth.get('epoch', '0')}".encode()
+        waiting = [file for file in found.files if again or _changed(file, known.get(file.path), skips.get(file.path))]
+        self.total = len(waiting)
+        self._read(waiting, known)
+        cancelled = bool(task.cancel)
+        gone = [] if cancelled else _gone(known, skips, found.files, task.paths)
+        deleted = sum(1 for path in gone if path in known)
+        self.change.removed.extend(gone)
+        self._flush()
+        self._catch_up()
+        if whole and not cancelled:
+            self._finish(len(found.files), [(one.path, one.reason) for one in found.skipped])
+        return IndexReport(
+            status="cancelled" if cancelled else "completed",
+            added=self.added,
+            changed=self.changed,
+            deleted=deleted,
+            unchanged=len(found.files) - len(waiting),
+            skipped=self.skipped + len(found.skipped),
+            seconds=round(time.monotonic() - self.started, 3),
+        )
+
+    def _read(self, waiting: list[Found], known: Mapping[str, Known]) -> None:
+        """Read, and cut what is new; every file ends up in the change exactly once."""
+        task = self.task
+        hashes: dict[str, bytes] = {}
+        cutting = task.pool.cut_all(
+            self._unseen(waiting, known, hashes),
+            task.settings.indexing.chunk_size,
+            task.settings.indexing.chunk_overlap,
+            task.cancel,
+        )
+        for file, outcome in cutting:
+            self._count(file, known)
+            match outcome:
+                case Refused(reason):
+                    self.skipped += 1
+                    self.change.skips.append((file, reason))
+                case Cut():
+                    self.change.cuts.append((file, hashes.pop(file.path), outcome))
+            self._step()
+
+    def _unseen(
+        self, waiting: list[Found], known: Mapping[str, Known], hashes: dict[str, bytes]
+    ) -> Iterator[tuple[Found, str, bytes]]:
+        """The files whose content the store doesn't have; the others go into the change on the way."""
+        for file in waiting:
+            if self.task.cancel:
+                return
+            self._check_limits()
+            raw = read_bytes(self.root, file.path, self.rules.max_file_size)
+            if isinstance(raw, Refused):
+                self._refuse(file, raw.reason, known)
+                continue
+            language = chunkers.language_of(file.path, raw[:200].decode("utf-8", "replace"))
+            content_hash = hash_bytes(self.salt, language.encode(), raw)
+            blob = self.task.store.truth.blobs([content_hash]).get(content_hash)
+            if blob is None:
+                hashes[file.path] = content_hash
+                yield file, file.path, raw
+                continue
+            before = known.get(file.path)
+            if before is not None and before.blob == blob:
+                self.change.touched.append((before.doc, file))
+                self.done += 1
+            else:
+                self._count(file, known)
+                self.change.links.append((file, blob))
+            self._step()
+
+    def _refuse(self, file: Found, reason: str, known: Mapping[str, Known]) -> None:
+        if reason == "vanished":
+            if file.path in known:
+                self.change.removed.append(file.path)
+        else:
+            self.change.skips.append((file, reason))
+        self.skipped += 1
+        self.done += 1
+
+    def _count(self, file: Found, known: Mapping[str, Known]) -> None:
+        self.done += 1
+        if file.path in known:
+            self.changed += 1
+        else:
+            self.added += 1
+
+    def _step(self) -> None:
+        now = time.monotonic()
+        self.task.progress(Progress("reading", self.done, self.total))
+        if len(self.change) >= FLUSH_FILES or now - self.flushed > FLUSH_SECONDS:
+            self._flush()
+            if now - self.caught_up > self.interval:
+                self.interval = CATCH_UP_SECONDS
+                self._catch_up()
+
+    def _flush(self) -> None:
+        if len(self.change):
+            self.task.store.truth.apply(self.task.source.id, self.change)
+            self.change = Change()
+        self.flushed = time.monotonic()
+
+    def _catch_up(self) -> None:
+        self.task.store.indexes.catch_up(self.task.stamp, self.task.embed)
+        self.caught_up = time.monotonic()
+
+    def _finish(self, files: int, skipped: list[tuple[str, str]]) -> None:
+        """Remember that everything was seen once."""
+        truth = self.task.store.truth
+        truth.finish(self.task.source.id, self.stamp, files, round(time.monotonic() - self.started, 3), skipped)
+        if self.task.force:
+            truth.sweep(int(time.time()) + 1)
+            self.task.store.indexes.rebuild()
+
+    def _check_limits(self) -> None:
+        limits = self.task.settings.limits
+        if time.monotonic() > self.deadline:
+            self._stop("INDEX_TIMEOUT", f"indexing stopped after {limits.processing.index_timeout:.0f} seconds")
+        if self.done % FLUSH_FILES == 0:
+            if memory_bytes() > limits.memory.heap:
+                self._stop(
+                    "MEMORY_LIMIT", f"indexing stopped: the process uses more than {limits.memory.heap >> 20} MB"
+                )
+            if self.task.store.disk_bytes() > limits.disk.database:
+                self._stop("DISK_LIMIT", f"indexing stopped: the store is larger than {limits.disk.database >> 20} MB")
+
+    def _stop(self, code: str, message: str) -> None:
+        self._flush()
+        self._catch_up()
+        raise LimitError(
+            code,
+            message,
+            context={
+                "operation": "indexing",
+                "workspace": self.task.source.root,
+                "files_processed": self.done,
+                "files_remaining": self.total - self.done,
+            },
+        )
+
+
+def _chunker_stamp(settings: Settings) -> str:
+    return f"{chunkers.VERSION}:{settings.indexing.chunk_size}:{settings.indexing.chunk_overlap}"
+
+
+def _changed(file: Found, known: Known | None, skip: tuple[int, int, str] | None) -> bool:
+    if skip is not None:
+        return (file.size, file.mtime_ns) != skip[:2] or skip[2].startswith("worker")
+    if known is None or (file.size, file.mtime_ns) != (known.size, known.mtime_ns):
+        return True
+    return known.mtime_ns > known.checked_ns - RACY_NS
+
+
+def _gone(
+    known: Mapping[str, Known],
+    skips: Mapping[str, tuple[int, int, str]],
+    files: tuple[Found, ...],
+    paths: Collection[str] | None,
+) -> list[str]:
+    """What the store has below the looked-at paths and the look didn't find."""
+    present = {file.path for file in files}
+    inside = None if paths is None else tuple(paths)
+    return sorted(
+        path
+        for path in {*known, *skips}
+        if path not in present
+        and (inside is None or any(path == one or not one or path.startswith(one + "/") for one in inside))
+    )

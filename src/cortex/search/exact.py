@@ -1,0 +1,132 @@
+"""A literal or a regular expression over the files as they are now, read from disk, without any index.
+
+Lines that match become hits with a little context; hits near each other are one. The `regex` module is used because it can be
+stopped: the standard one runs an exploding expression to its end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import regex
+
+from cortex.errors import Cancelled, InputError, LimitError
+from cortex.readers import read
+from cortex.sources.files import read_bytes
+from cortex.text import role_of
+from cortex.types import Cancel, Found, Hit, Query, Refused, Source
+
+CONTEXT_LINES = 2
+MAX_HITS = 2_000  # a pattern that matches everything stops here
+MAX_PATTERN_CHARACTERS = 2_000
+
+
+def search_exact(
+    query: Query,
+    source: Source,
+    files: Iterable[Found],
+    *,
+    deadline: float,
+    max_file_size: int,
+    cancel: Cancel,
+) -> list[Hit]:
+    """Every place where the pattern stands, ordinary code first, then by path and line.
+
+    Raises: InputError REGEX_INVALID, LimitError REGEX_TIMEOUT or SEARCH_TIMEOUT, Cancelled.
+    """
+    find = _finder(query, deadline)
+    hits: list[Hit] = []
+    for file in files:
+        if cancel:
+            raise Cancelled()
+        if time.monotonic() > deadline:
+            raise LimitError("SEARCH_TIMEOUT", "the search ran out of time", context={"files_left_from": file.path})
+        if len(hits) >= MAX_HITS:
+            break
+        raw = read_bytes(Path(source.root), file.path, max_file_size)
+        text = raw if isinstance(raw, Refused) else read(raw, file.path)
+        if not isinstance(text, Refused):
+            hits.extend(_hits_in(file.path, text, source.id, find))
+    return sorted(hits, key=lambda hit: (bool(role_of(hit.path)), -hit.score, hit.path, hit.start_line))
+
+
+def _finder(query: Query, deadline: float) -> Callable[[str], Iterator[tuple[int, int]]]:
+    if not query.regex:
+        return lambda text: _find_literal(text, query.text)
+    if len(query.text) > MAX_PATTERN_CHARACTERS:
+        raise InputError("REGEX_INVALID", f"the expression is longer than {MAX_PATTERN_CHARACTERS} characters")
+    try:
+        pattern = regex.compile(query.text, regex.MULTILINE)
+    except (regex.error, RecursionError, OverflowError, MemoryError) as error:
+        raise InputError(
+            "REGEX_INVALID", f"not a regular expression: {error}", context={"pattern": query.text}
+        ) from error
+
+    def find(text: str) -> Iterator[tuple[int, int]]:
+        left = max(0.01, deadline - time.monotonic())
+        try:
+            for match in pattern.finditer(text, timeout=left, concurrent=True):
+                yield match.span()
+        except TimeoutError as error:
+            raise LimitError(
+                "REGEX_TIMEOUT", "the expression takes too long on this workspace", context={"pattern": query.text}
+            ) from error
+
+    return find
+
+
+def _find_literal(text: str, wanted: str) -> Iterator[tuple[int, int]]:
+    at = text.find(wanted)
+    while at >= 0:
+        yield at, at + len(wanted)
+        at = text.find(wanted, at + max(1, len(wanted)))
+
+
+def _hits_in(path: str, text: str, source: int, find: Callable[[str], Iterator[tuple[int, int]]]) -> Iterator[Hit]:
+    spans = []
+    for span in find(text):
+        spans.append(span)
+        if len(spans) >= MAX_HITS:
+            break
+    if not spans:
+        return
+    lines = text.split("\n")
+    for first, last, count in _groups(_lines_of(text, spans)):
+        start, end = max(1, first - CONTEXT_LINES), min(len(lines), last + CONTEXT_LINES)
+        yield Hit(
+            source=source,
+            doc=0,
+            chunk=0,
+            path=path,
+            start_line=start,
+            end_line=end,
+            text="\n".join(lines[start - 1 : end]),
+            score=float(count),
+            relevance=1.0,
+            why=f"exact match in line {first}",
+        )
+
+
+def _lines_of(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The first and last line of each span; spans come in order, so the text is counted once."""
+    out: list[tuple[int, int]] = []
+    line, at = 1, 0
+    for start, end in spans:
+        line += text.count("\n", at, start)
+        at = start
+        out.append((line, line + text.count("\n", start, max(start, end - 1))))
+    return out
+
+
+def _groups(lines: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    first, last = lines[0]
+    count = 0
+    for start, end in lines:
+        if start > last + 2 * CONTEXT_LINES + 1:
+            yield first, last, count
+            first, count = start, 0
+        last = max(last, end) if count else end
+        count += 1
+    yield first, last, count

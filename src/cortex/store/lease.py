@@ -1,0 +1,84 @@
+"""The lease of a store: an operating-system lock that lives exactly as long as the process that holds it.
+
+Its holder watches, indexes and writes; everybody else reads. A lock file with a process id in it would go stale after a crash, and
+a lock inside SQLite would block readers; `flock` (on Windows `msvcrt.locking`) does neither, and children don't inherit it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+NAME = "lease"
+
+
+class Lease:
+    """The right to write to the store in `directory`. `None` is a store in memory, which nobody else can want."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._path = None if directory is None else directory / NAME
+        self._file: int | None = None
+        self._lock = threading.Lock()
+        self.held = directory is None
+
+    def take(self) -> bool:
+        """Try to become the holder; true if this process is the holder afterwards."""
+        with self._lock:
+            if self.held or self._path is None:
+                return True
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+            if not _lock(file):
+                os.close(file)
+                return False
+            os.ftruncate(file, 0)
+            os.write(file, f"\n{os.getpid()}\n".encode())
+            self._file, self.held = file, True
+            return True
+
+    def holder(self) -> int:
+        """The process id of the holder as far as it is known, 0 when nobody holds it."""
+        if self._path is None or self.held:
+            return os.getpid()
+        try:
+            file = os.open(self._path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+        except OSError:
+            return 0
+        try:
+            if _lock(file):
+                return 0
+            os.lseek(file, 1, os.SEEK_SET)  # the first byte is the locked one on Windows
+            return int(os.read(file, 32).split()[0])
+        except (OSError, ValueError, IndexError):
+            return -1
+        finally:
+            os.close(file)
+
+    def release(self) -> None:
+        with self._lock:
+            if self._file is not None:
+                os.close(self._file)  # closing gives the lock back
+                self._file, self.held = None, False
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(file: int) -> bool:
+        try:
+            os.lseek(file, 0, os.SEEK_SET)
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _lock(file: int) -> bool:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,96 @@
+"""What happened to a store, and what others ask of its lease holder: two small tables.
+
+The operations log is a line per index run, configuration change and deletion, kept for `retention.days`; it holds no content.
+A request is how a process without the lease asks the holder to index; the holder answers in the same row.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cortex.store.connect import Connections
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A line of the operations log."""
+
+    at: int  # seconds since the epoch
+    what: str
+    detail: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Something that another process wants indexed."""
+
+    id: int
+    source: int
+    force: bool
+    limited: bool  # a tool asked: forced runs are rare
+    path: str
+
+
+class Log:
+    """The operations log and the requests of one store."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def record(self, what: str, detail: Mapping[str, object]) -> None:
+        """Add a line."""
+        with self._connections.write() as connection:
+            connection.execute(
+                "INSERT INTO operations (at, what, detail) VALUES (?, ?, ?)",
+                (int(time.time()), what, json.dumps(detail, sort_keys=True, default=str)),
+            )
+
+    def recent(self, limit: int = 20) -> list[Operation]:
+        """The last lines, newest first."""
+        with self._connections.read() as connection:
+            rows = connection.execute("SELECT at, what, detail FROM operations ORDER BY id DESC LIMIT ?", (limit,))
+            return [Operation(at, what, json.loads(detail)) for at, what, detail in rows]
+
+    def purge(self, before: int) -> int:
+        """Drop lines and requests older than that second."""
+        with self._connections.write() as connection:
+            connection.execute("DELETE FROM requests WHERE at < ?", (before,))
+            return connection.execute("DELETE FROM operations WHERE at < ?", (before,)).rowcount
+
+    def ask(self, source: int, force: bool, limited: bool, path: str) -> int:
+        """Leave a request for the lease holder; returns its id."""
+        with self._connections.write() as connection:
+            row = connection.execute(
+                "INSERT INTO requests (at, source, force, limited, path) VALUES (?, ?, ?, ?, ?)",
+                (int(time.time()), source, force, limited, path),
+            ).lastrowid
+            assert row is not None
+            return row
+
+    def asked(self, source: int, since: int) -> list[Request]:
+        """The requests left unanswered since that second, oldest first."""
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                "SELECT id, source, force, limited, path FROM requests WHERE source = ? AND answer IS NULL AND at >= ? ORDER BY id",
+                (source, since),
+            )
+            return [Request(number, of, bool(force), bool(limited), path) for number, of, force, limited, path in rows]
+
+    def answer(self, request: int, answer: str) -> None:
+        """Answer a request."""
+        with self._connections.write() as connection:
+            connection.execute("UPDATE requests SET answer = ? WHERE id = ?", (answer, request))
+
+    def answered(self, request: int) -> str | None:
+        """The answer to a request, None while there is none."""
+        with self._connections.read() as connection:
+            row = connection.execute("SELECT answer FROM requests WHERE id = ?", (request,)).fetchone()
+            return None if row is None else row[0]
+
+    def withdraw(self, request: int) -> None:
+        """Take a request back."""
+        with self._connections.write() as connection:
+            connection.execute("DELETE FROM requests WHERE id = ?", (request,))

@@ -1,0 +1,192 @@
+"""The truth of a store, read for answers: chunks behind hits, definitions by name, text of files, counts.
+
+Only reads. Every function takes ids or names and gives nouns back; ids that SQLite doesn't know are left out.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from cortex.store.connect import Connections
+from cortex.types import Chunk, Doc, Symbol
+
+_DOC = "docs.id, docs.source, docs.path, docs.blob, docs.size, docs.mtime_ns, blobs.language, docs.role"
+_CHUNK = "ordinal, start, end, start_line, end_line, kind, name, qualified, signature, chunks.doc"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A chunk of a doc: what a row of the word index stands for."""
+
+    doc: Doc
+    chunk_id: int
+    chunk: Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A symbol and the doc that defines it."""
+
+    doc: Doc
+    symbol: Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much a store, or one source of it, holds."""
+
+    docs: int
+    chunks: int
+    characters: int
+
+
+class Lookup:
+    """The reading half of a store's SQLite file."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def places(self, pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Place]:
+        """The places for (doc, chunk) pairs."""
+        docs = self._docs_by_id(sorted({doc for doc, _ in pairs}))
+        chunks: dict[int, Chunk] = {}
+        ids = sorted({chunk for _, chunk in pairs})
+        with self._connections.read() as connection:
+            for part in _parts(ids):
+                marks = ",".join("?" * len(part))
+                for chunk_id, *rest in connection.execute(
+                    f"SELECT id, {_CHUNK} FROM chunks WHERE id IN ({marks})", part
+                ):
+                    chunks[chunk_id] = Chunk(*rest)
+        return {
+            (doc, chunk): Place(docs[doc], chunk, chunks[chunk])
+            for doc, chunk in pairs
+            if doc in docs and chunk in chunks
+        }
+
+    def _docs_by_id(self, ids: Sequence[int]) -> dict[int, Doc]:
+        docs: dict[int, Doc] = {}
+        with self._connections.read() as connection:
+            for part in _parts(ids):
+                marks = ",".join("?" * len(part))
+                for row in connection.execute(
+                    f"SELECT {_DOC} FROM docs JOIN blobs ON blobs.id = blob WHERE docs.id IN ({marks})", part
+                ):
+                    docs[row[0]] = Doc(*row)
+        return docs
+
+    def places_of_chunks(self, source: int, chunks: Sequence[int]) -> list[tuple[int, int]]:
+        """Every (doc, chunk) of the source for chunk ids, in the order given."""
+        docs: dict[int, list[int]] = {}
+        with self._connections.read() as connection:
+            for part in _parts(list(chunks)):
+                marks = ",".join("?" * len(part))
+                for chunk, doc in connection.execute(
+                    f"SELECT chunks.id, docs.id FROM chunks JOIN docs ON docs.blob = chunks.blob "
+                    f"WHERE chunks.id IN ({marks}) AND docs.source = ? ORDER BY docs.id",
+                    [*part, source],
+                ):
+                    docs.setdefault(chunk, []).append(doc)
+        return [(doc, chunk) for chunk in chunks for doc in docs.get(chunk, ())]
+
+    def definitions(self, source: int, names: Sequence[str], limit: int = 400) -> list[Definition]:
+        """Where these names (any case) are defined in the source, by path and line."""
+        folded = sorted({name.lower() for name in names})
+        if not folded:
+            return []
+        marks = ",".join("?" * len(folded))
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                f"SELECT {_DOC}, symbols.name, qualified, kind, start_line, end_line, parent "
+                f"FROM symbols JOIN docs ON docs.blob = symbols.blob JOIN blobs ON blobs.id = docs.blob "
+                f"WHERE folded IN ({marks}) AND source = ? ORDER BY path, start_line LIMIT ?",
+                [*folded, source, limit],
+            )
+            return [Definition(Doc(*row[:8]), Symbol(*row[8:])) for row in rows]
+
+    def chunk_at(self, blob: int, line: int) -> int:
+        """The id of the first chunk of the blob that holds this line, 0 if none does."""
+        with self._connections.read() as connection:
+            row = connection.execute(
+                "SELECT id FROM chunks WHERE blob = ? AND start_line <= ? AND end_line >= ? ORDER BY start_line DESC, id LIMIT 1",
+                (blob, line, line),
+            ).fetchone()
+            return 0 if row is None else row[0]
+
+    def doc(self, source: int, path: str) -> Doc | None:
+        """The doc at this path, if there is one."""
+        with self._connections.read() as connection:
+            row = connection.execute(
+                f"SELECT {_DOC} FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? AND path = ?", (source, path)
+            ).fetchone()
+            return None if row is None else Doc(*row)
+
+    def docs(self, source: int, below: str = "") -> Iterator[Doc]:
+        """The docs of a source at or below a path, by path."""
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                f"SELECT {_DOC} FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? ORDER BY path", (source,)
+            ).fetchall()
+        for row in rows:
+            if not below or row[2] == below or row[2].startswith(below + "/"):
+                yield Doc(*row)
+
+    def text(self, blob: int) -> str:
+        """The whole text of a blob, "" when it is gone."""
+        with self._connections.read() as connection:
+            row = connection.execute("SELECT text FROM blobs WHERE id = ?", (blob,)).fetchone()
+        return "" if row is None else zlib.decompress(row[0]).decode("utf-8")
+
+    def chunks(self, blob: int) -> tuple[tuple[int, Chunk], ...]:
+        """The chunks of a blob with their ids, in order."""
+        with self._connections.read() as connection:
+            rows = connection.execute(f"SELECT id, {_CHUNK} FROM chunks WHERE blob = ? ORDER BY ordinal", (blob,))
+            return tuple((chunk_id, Chunk(*rest)) for chunk_id, *rest in rows)
+
+    def symbols(self, blob: int) -> tuple[Symbol, ...]:
+        """The definitions in a blob, by line."""
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                "SELECT name, qualified, kind, start_line, end_line, parent FROM symbols WHERE blob = ? "
+                "ORDER BY start_line, end_line DESC, qualified",
+                (blob,),
+            )
+            return tuple(Symbol(*row) for row in rows)
+
+    def counts(self, source: int) -> Counts:
+        """How many docs and chunks a source has."""
+        with self._connections.read() as connection:
+            row = connection.execute(
+                "SELECT count(*), coalesce(sum(last_chunk - first_chunk + 1), 0), coalesce(sum(characters), 0) "
+                "FROM docs JOIN blobs ON blobs.id = blob WHERE source = ?",
+                (source,),
+            ).fetchone()
+            return Counts(*row)
+
+    def languages(self, source: int) -> dict[str, int]:
+        """The number of docs per language, most first."""
+        with self._connections.read() as connection:
+            return dict(
+                connection.execute(
+                    "SELECT language, count(*) AS n FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? "
+                    "GROUP BY language ORDER BY n DESC, language",
+                    (source,),
+                )
+            )
+
+    def sizes(self, source: int, small: int, large: int) -> tuple[int, int, int]:
+        """How many docs are below `small` bytes, between, and at or above `large` bytes."""
+        with self._connections.read() as connection:
+            row = connection.execute(
+                "SELECT coalesce(sum(size < ?), 0), coalesce(sum(size >= ? AND size < ?), 0), coalesce(sum(size >= ?), 0) "
+                "FROM docs WHERE source = ?",
+                (small, small, large, large, source),
+            ).fetchone()
+            return (row[0], row[1], row[2])
+
+
+def _parts(values: Sequence[int], size: int = 900) -> Iterator[Sequence[int]]:
+    for start in range(0, len(values), size):
+        yield values[start : start + size]

@@ -1,0 +1,79 @@
+"""The tables of a store and how older stores become newer ones: a list of functions, one per version.
+
+`blobs` own text, chunks and symbols and are addressed by content; `docs` give a blob a name in a source. A doc is never changed to
+another text: the new text is a new doc with a new id, so an id means the same thing in SQLite, in the words and in the vectors for
+ever. `gone` remembers removed docs until every index has dropped them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+
+from cortex.errors import StoreError
+
+_FIRST = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE sources (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, name TEXT NOT NULL, root TEXT NOT NULL, UNIQUE (kind, name, root));
+CREATE TABLE blobs (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, hash BLOB NOT NULL UNIQUE, language TEXT NOT NULL, characters INTEGER NOT NULL,
+  lines INTEGER NOT NULL, first_chunk INTEGER NOT NULL, last_chunk INTEGER NOT NULL, orphaned_at INTEGER, text BLOB NOT NULL);
+CREATE INDEX blobs_orphaned ON blobs (orphaned_at) WHERE orphaned_at IS NOT NULL;
+CREATE TABLE chunks (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, blob INTEGER NOT NULL REFERENCES blobs ON DELETE CASCADE, ordinal INTEGER NOT NULL,
+  start INTEGER NOT NULL, end INTEGER NOT NULL, start_line INTEGER NOT NULL, end_line INTEGER NOT NULL,
+  kind TEXT NOT NULL, name TEXT NOT NULL, qualified TEXT NOT NULL, signature TEXT NOT NULL, doc TEXT NOT NULL);
+CREATE INDEX chunks_blob ON chunks (blob);
+CREATE TABLE symbols (
+  blob INTEGER NOT NULL REFERENCES blobs ON DELETE CASCADE, folded TEXT NOT NULL, name TEXT NOT NULL, qualified TEXT NOT NULL,
+  kind TEXT NOT NULL, start_line INTEGER NOT NULL, end_line INTEGER NOT NULL, parent TEXT NOT NULL);
+CREATE INDEX symbols_folded ON symbols (folded);
+CREATE INDEX symbols_blob ON symbols (blob);
+CREATE TABLE docs (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, source INTEGER NOT NULL REFERENCES sources ON DELETE CASCADE, path TEXT NOT NULL,
+  blob INTEGER NOT NULL REFERENCES blobs, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, role TEXT NOT NULL,
+  seq INTEGER NOT NULL, checked_at INTEGER NOT NULL, UNIQUE (source, path));
+CREATE INDEX docs_blob ON docs (blob);
+CREATE INDEX docs_seq ON docs (seq);
+CREATE TABLE gone (
+  doc INTEGER PRIMARY KEY, first_chunk INTEGER NOT NULL, last_chunk INTEGER NOT NULL, seq INTEGER NOT NULL);
+CREATE INDEX gone_seq ON gone (seq);
+CREATE TABLE skips (
+  source INTEGER NOT NULL REFERENCES sources ON DELETE CASCADE, path TEXT NOT NULL, size INTEGER NOT NULL,
+  mtime_ns INTEGER NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (source, path)) WITHOUT ROWID;
+CREATE TABLE left_out (
+  source INTEGER NOT NULL REFERENCES sources ON DELETE CASCADE, path TEXT NOT NULL, reason TEXT NOT NULL,
+  PRIMARY KEY (source, path)) WITHOUT ROWID;
+CREATE TABLE operations (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, what TEXT NOT NULL, detail TEXT NOT NULL);
+CREATE TABLE requests (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, source INTEGER NOT NULL, force INTEGER NOT NULL,
+  limited INTEGER NOT NULL, path TEXT NOT NULL, answer TEXT);
+INSERT INTO meta VALUES ('seq', '0');
+"""
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    for statement in _FIRST.split(";"):
+        if statement.strip():
+            connection.execute(statement)
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_create,)
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the schema up to date inside the caller's transaction.
+
+    Raises: StoreError STORE_NEWER when a newer Cortex wrote the store.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            "STORE_NEWER",
+            f"this store has schema {version}, this Cortex knows {len(MIGRATIONS)}",
+            context={"schema": version, "known": len(MIGRATIONS)},
+        )
+    for number in range(version, len(MIGRATIONS)):
+        MIGRATIONS[number](connection)
+        connection.execute(f"PRAGMA user_version = {number + 1}")

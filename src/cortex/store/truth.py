@@ -1,0 +1,261 @@
+"""The truth of a store, written: sources, blobs with their chunks and symbols, docs, and what was removed.
+
+Every change is one transaction that raises `seq` by one; the indexes beside SQLite replay from there (`indexes.py`). Reading for
+answers is in `lookup.py`. Nothing here knows where text comes from or how it is ranked.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cortex.store.connect import Connections
+from cortex.text import role_of
+from cortex.types import Cut, Found, Skipped, Source
+
+COMPRESSION = 6  # level 9 saves 1 % more and takes twice the time on source code
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the store remembers of a doc's file, enough to see whether it changed."""
+
+    doc: int
+    blob: int
+    size: int
+    mtime_ns: int
+    checked_ns: int  # when its content was last read
+
+
+@dataclass(slots=True)
+class Change:
+    """One transaction's worth of changes to a source, collected file by file."""
+
+    cuts: list[tuple[Found, bytes, Cut]] = field(
+        default_factory=list
+    )  # new content: file, content hash, what came of it
+    links: list[tuple[Found, int]] = field(default_factory=list)  # known content under a new name or time: file, blob
+    touched: list[tuple[int, Found]] = field(default_factory=list)  # same content, new time: doc, file
+    removed: list[str] = field(default_factory=list)
+    skips: list[tuple[Found, str]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.cuts) + len(self.links) + len(self.touched) + len(self.removed) + len(self.skips)
+
+
+class Truth:
+    """The writing half of a store's SQLite file, and the reading that writing needs."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def source(self, kind: str, name: str, root: str) -> Source:
+        """The source with this kind, name and root, made if it is new."""
+        with self._connections.read() as connection:
+            row = _find_source(connection, kind, name, root)
+        if row is None:
+            with self._connections.write() as connection:
+                connection.execute(
+                    "INSERT OR IGNORE INTO sources (kind, name, root) VALUES (?, ?, ?)", (kind, name, root)
+                )
+                row = _find_source(connection, kind, name, root)
+        assert row is not None
+        return Source(row[0], kind, name, root)
+
+    def known(self, source: int) -> dict[str, Known]:
+        """Every doc of the source by path."""
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                "SELECT path, id, blob, size, mtime_ns, checked_at FROM docs WHERE source = ?", (source,)
+            )
+            return {path: Known(*rest) for path, *rest in rows}
+
+    def skips(self, source: int) -> dict[str, tuple[int, int, str]]:
+        """Every file that was read and refused: path to size, mtime and reason."""
+        with self._connections.read() as connection:
+            rows = connection.execute("SELECT path, size, mtime_ns, reason FROM skips WHERE source = ?", (source,))
+            return {path: (size, mtime_ns, reason) for path, size, mtime_ns, reason in rows}
+
+    def blobs(self, hashes: Sequence[bytes]) -> dict[bytes, int]:
+        """The ids of those contents that are already stored."""
+        found: dict[bytes, int] = {}
+        with self._connections.read() as connection:
+            for start in range(0, len(hashes), 500):
+                part = hashes[start : start + 500]
+                marks = ",".join("?" * len(part))
+                found.update(connection.execute(f"SELECT hash, id FROM blobs WHERE hash IN ({marks})", part))
+        return found
+
+    def apply(self, source: int, change: Change) -> int:
+        """Write the change in one transaction and return the new `seq`."""
+        now = time.time_ns()
+        with self._connections.write() as connection:
+            seq = _next_seq(connection)
+            for path in change.removed:
+                _remove_doc(connection, source, path, seq)
+                connection.execute("DELETE FROM skips WHERE source = ? AND path = ?", (source, path))
+            for file, reason in change.skips:
+                _remove_doc(connection, source, file.path, seq)
+                connection.execute(
+                    "INSERT OR REPLACE INTO skips (source, path, size, mtime_ns, reason) VALUES (?, ?, ?, ?, ?)",
+                    (source, file.path, file.size, file.mtime_ns, reason),
+                )
+            for file, content_hash, cut in change.cuts:
+                _put_doc(connection, source, file, _put_blob(connection, content_hash, cut), seq, now)
+            for file, blob in change.links:
+                connection.execute("UPDATE blobs SET orphaned_at = NULL WHERE id = ?", (blob,))
+                _put_doc(connection, source, file, blob, seq, now)
+            connection.executemany(
+                "UPDATE docs SET mtime_ns = ?, size = ?, checked_at = ? WHERE id = ?",
+                [(file.mtime_ns, file.size, now, doc) for doc, file in change.touched],
+            )
+            return seq
+
+    def forget(self, docs: Iterable[int]) -> int:
+        """Remove these docs and, at once and for good, the content that nothing else uses; returns the new `seq`."""
+        with self._connections.write() as connection:
+            seq = _next_seq(connection)
+            for doc in docs:
+                row = connection.execute("SELECT source, path, blob FROM docs WHERE id = ?", (doc,)).fetchone()
+                if row is not None:
+                    _remove_doc(connection, row[0], row[1], seq)
+                    connection.execute("DELETE FROM blobs WHERE id = ? AND orphaned_at IS NOT NULL", (row[2],))
+            return seq
+
+    def settle(self, seq: int, dead: int) -> None:
+        """The words have everything up to `seq`: forget the removals until then, and count the rows that died of them."""
+        with self._connections.write() as connection:
+            connection.execute("DELETE FROM gone WHERE seq <= ?", (seq,))
+            connection.execute(
+                "INSERT INTO meta VALUES ('dead', ?) ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + ?",
+                (str(dead), dead),
+            )
+
+    def sweep(self, orphaned_before: int) -> int:
+        """Drop the blobs that nothing has pointed to since before that second; returns their number."""
+        with self._connections.write() as connection:
+            return connection.execute("DELETE FROM blobs WHERE orphaned_at < ?", (orphaned_before,)).rowcount
+
+    def finish(self, source: int, stamp: str, files: int, seconds: float, skipped: Sequence[tuple[str, str]]) -> None:
+        """Remember that a run saw the whole source: when, with which chunker, and what it left out by name."""
+        with self._connections.write() as connection:
+            connection.execute("DELETE FROM left_out WHERE source = ?", (source,))
+            connection.executemany(
+                "INSERT OR IGNORE INTO left_out VALUES (?, ?, ?)", [(source, path, reason) for path, reason in skipped]
+            )
+            facts = {"stamp": stamp, "files": str(files), "seconds": str(seconds), "indexed": str(int(time.time()))}
+            connection.executemany(
+                "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)",
+                [(f"{key}:{source}", value) for key, value in facts.items()],
+            )
+
+    def get(self, key: str, default: str = "") -> str:
+        """A remembered fact about the store."""
+        with self._connections.read() as connection:
+            row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+            return default if row is None else row[0]
+
+    def set(self, values: Mapping[str, str]) -> None:
+        """Remember facts about the store."""
+        with self._connections.write() as connection:
+            connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", list(values.items()))
+
+    def seq(self) -> int:
+        return int(self.get("seq", "0"))
+
+    def skipped(self, source: int) -> tuple[Skipped, ...]:
+        """The files of a source that are not in the index, with the reasons, by path."""
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                "SELECT path, reason FROM skips WHERE source = ?1 UNION SELECT path, reason FROM left_out WHERE source = ?1 "
+                "ORDER BY path",
+                (source,),
+            )
+            return tuple(Skipped(path, reason) for path, reason in rows)
+
+
+def _find_source(connection: sqlite3.Connection, kind: str, name: str, root: str) -> tuple[int] | None:
+    return connection.execute(
+        "SELECT id FROM sources WHERE kind = ? AND name = ? AND root = ?", (kind, name, root)
+    ).fetchone()
+
+
+def _next_seq(connection: sqlite3.Connection) -> int:
+    connection.execute("UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'seq'")
+    return int(connection.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()[0])
+
+
+def _put_blob(connection: sqlite3.Connection, content_hash: bytes, cut: Cut) -> int:
+    row = connection.execute("SELECT id FROM blobs WHERE hash = ?", (content_hash,)).fetchone()
+    if row is not None:  # the same content twice in one change
+        connection.execute("UPDATE blobs SET orphaned_at = NULL WHERE id = ?", row)
+        return row[0]
+    (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'chunks'").fetchone()
+    first = last + 1
+    blob = connection.execute(
+        "INSERT INTO blobs (hash, language, characters, lines, first_chunk, last_chunk, text) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            content_hash,
+            cut.language,
+            len(cut.text),
+            cut.text.count("\n") + (not cut.text.endswith("\n") and bool(cut.text)),
+            first,
+            first + len(cut.chunks) - 1,
+            zlib.compress(cut.text.encode("utf-8"), COMPRESSION),
+        ),
+    ).lastrowid
+    assert blob is not None
+    connection.executemany(
+        "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                first + number,
+                blob,
+                c.ordinal,
+                c.start,
+                c.end,
+                c.start_line,
+                c.end_line,
+                c.kind,
+                c.name,
+                c.qualified,
+                c.signature,
+                c.doc,
+            )
+            for number, c in enumerate(cut.chunks)
+        ],
+    )
+    connection.executemany(
+        "INSERT INTO symbols VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        [(blob, s.name.lower(), s.name, s.qualified, s.kind, s.start_line, s.end_line, s.parent) for s in cut.symbols],
+    )
+    return blob
+
+
+def _put_doc(connection: sqlite3.Connection, source: int, file: Found, blob: int, seq: int, now: int) -> None:
+    _remove_doc(connection, source, file.path, seq, keep=blob)
+    connection.execute("DELETE FROM skips WHERE source = ? AND path = ?", (source, file.path))
+    connection.execute(
+        "INSERT INTO docs (source, path, blob, size, mtime_ns, role, seq, checked_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (source, file.path, blob, file.size, file.mtime_ns, role_of(file.path), seq, now),
+    )
+
+
+def _remove_doc(connection: sqlite3.Connection, source: int, path: str, seq: int, keep: int = 0) -> None:
+    row = connection.execute(
+        "SELECT docs.id, blob, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? AND path = ?",
+        (source, path),
+    ).fetchone()
+    if row is None:
+        return
+    doc, blob, first_chunk, last_chunk = row
+    connection.execute("DELETE FROM docs WHERE id = ?", (doc,))
+    connection.execute("INSERT INTO gone VALUES (?, ?, ?, ?)", (doc, first_chunk, last_chunk, seq))
+    if blob != keep:
+        connection.execute(
+            "UPDATE blobs SET orphaned_at = ? WHERE id = ? AND NOT EXISTS (SELECT 1 FROM docs WHERE blob = blobs.id)",
+            (int(time.time()), blob),
+        )
