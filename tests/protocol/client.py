@@ -73,9 +73,9 @@ class Client:
         """The next message; None at the end."""
         return self._lines.get(timeout=seconds)
 
-    def answer(self, id: int | str) -> dict:
+    def answer(self, id: int | str, seconds: float = WAIT_SECONDS) -> dict:
         """The message that answers a request; the others go aside."""
-        deadline = time.monotonic() + WAIT_SECONDS
+        deadline = time.monotonic() + seconds
         while True:
             message = self.take(max(0.01, deadline - time.monotonic()))
             assert message is not None, "the server ended"

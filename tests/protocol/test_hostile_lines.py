@@ -1,14 +1,11 @@
 """Whatever is written to a server's stdin, it goes on answering and says nothing but JSON-RPC."""
 
-import os
 import threading
 
 import pytest
 
 from protocol.client import Client
 from protocol.fuzz_lines import hostile_lines
-
-LINES = int(os.environ.get("CORTEX_SOAK", "5000"))
 
 
 def feed(client: Client, lines) -> threading.Thread:
@@ -22,11 +19,12 @@ def feed(client: Client, lines) -> threading.Thread:
     return thread
 
 
-@pytest.mark.timeout(60 + LINES // 100)
-def test_a_server_survives_hostile_lines_and_still_answers():
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_a_server_survives_hostile_lines_and_still_answers(campaign):
     with Client() as client:
-        writer = feed(client, hostile_lines(20261115, LINES, large=2))
-        assert "result" in client.answer("the end")
+        writer = feed(client, hostile_lines(20261115, campaign(5_000, 100_000), large=2))
+        assert "result" in client.answer("the end", seconds=600)
         writer.join(5)
         assert client.call("echo", {"text": "still here"})["result"]["content"][0]["text"] == "still here"
         assert client.close() == 0

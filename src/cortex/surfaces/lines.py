@@ -137,7 +137,7 @@ def _too_deep(line: bytes, message: object) -> bool:
     if line.count(b"[") + line.count(b"{") <= MAX_DEPTH:
         return False
     level: list[object] = [message]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         if not level:
             return False
         inner: list[object] = []

@@ -149,7 +149,8 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 def _bearer(header: str, token: str) -> bool:
     scheme, _, given = header.partition(" ")
-    return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode())
+    # Headers arrive decoded as latin-1, whatever the client meant by the bytes.
+    return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode("latin-1"), token.encode())
 
 
 def _name(url: str) -> str:

@@ -1,0 +1,53 @@
+"""Cutting bytes into lines and judging their envelope."""
+
+import itertools
+
+import anyio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cortex.surfaces.lines import Notification, Refusal, Request, parse, split_lines
+
+
+def lines_of(chunks: list[bytes], limit: int = 100) -> list[bytes | None]:
+    async def collect() -> list[bytes | None]:
+        async def source():
+            for chunk in chunks:
+                yield chunk
+
+        return [line async for line in split_lines(source(), limit)]
+
+    return anyio.run(collect)
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=6))
+def test_lines_are_the_same_however_the_stream_is_cut(stream, cuts):
+    places = sorted({0, len(stream), *(min(cut, len(stream)) for cut in cuts)})
+    chunks = [stream[start:stop] for start, stop in itertools.pairwise(places)]
+    expected = stream.split(b"\n")
+    assert lines_of(chunks, 50) == [
+        line if len(line) <= 50 else None for line in (expected if expected[-1] else expected[:-1])
+    ]
+
+
+def test_a_line_that_is_too_long_is_marked_and_the_next_is_whole():
+    assert lines_of([b"x" * 60, b"x" * 60, b"\nnext\n"]) == [None, b"next"]
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_judged(line):
+    assert parse(line) is None or isinstance(parse(line), Request | Notification | Refusal)
+
+
+def test_requests_and_notifications_are_told_apart():
+    assert parse(b'{"jsonrpc":"2.0","id":"a","method":"m"}') == Request("a", "m", None)
+    assert parse(b'\xef\xbb\xbf{"jsonrpc":"2.0","method":"m","params":{}}\r') == Notification("m", {})
+
+
+def test_nesting_is_allowed_up_to_a_hundred_levels():
+    def nested(depth: int) -> bytes:
+        return b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":' + b"[" * depth + b"]" * depth + b"}}"
+
+    assert isinstance(parse(nested(98)), Request)
+    assert isinstance(parse(nested(99)), Refusal)
+    assert isinstance(parse(b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":[' + b"[]," * 500 + b"1]}}"), Request)

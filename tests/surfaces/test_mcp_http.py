@@ -1,0 +1,217 @@
+"""MCP over streamable HTTP: the door, the sessions and the end."""
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from cortex.errors import NetworkError
+from cortex.surfaces.mcp_http import is_loopback, serve_http
+from protocol.client import FAMILY, MODERN, envelope
+from protocol.family import make_family
+
+TOKEN = "sesame-🦀"
+HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+
+
+class Server:
+    def __init__(self, process: subprocess.Popen, port: int) -> None:
+        self.process = process
+        self.port = port
+
+    def send(self, method: str, body: bytes = b"", path: str = "/mcp", **headers: str):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        given = HEADERS | {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, body, {name: value.encode() for name, value in given.items()})
+        response = connection.getresponse()
+        text = response.read().decode()
+        connection.close()
+        return response, text
+
+    def post(self, message: object, **headers: str) -> tuple[int, dict]:
+        body = message if isinstance(message, bytes) else json.dumps(message).encode()
+        response, text = self.send("POST", body, **headers)
+        if response.getheader("content-type", "").startswith("text/event-stream"):
+            text = [line[6:] for line in text.splitlines() if line.startswith("data: ")][-1]
+        return response.status, json.loads(text) if text else {}
+
+    def modern(self, method: str, params: dict, **headers: str) -> tuple[int, dict]:
+        name = {"mcp_name": params["name"]} if "name" in params else {}
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params | {"_meta": envelope()}}
+        return self.post(message, mcp_protocol_version=MODERN, mcp_method=method, **name, **headers)
+
+
+@contextmanager
+def serving(*arguments: str):
+    process = subprocess.Popen(
+        [sys.executable, str(FAMILY), "http", "0", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        for line in process.stderr:
+            if line.startswith(b"ready "):
+                break
+        yield Server(process, int(line.split()[1]))
+    finally:
+        process.kill()
+        printed = process.stdout.read()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+    assert printed == b""
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    with serving("127.0.0.1", TOKEN) as server:
+        yield server
+
+
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+}
+
+
+def test_a_session_shakes_hands_calls_and_ends(server):
+    response, text = server.send("POST", json.dumps(HELLO).encode())
+    session = response.getheader("mcp-session-id")
+    assert '"protocolVersion":"2025-06-18"' in text
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "echo", "arguments": {"text": "hi"}}}
+    status, answer = server.post(call, mcp_session_id=session)
+    assert (status, answer["result"]["content"][0]["text"]) == (200, "hi")
+    assert server.send("DELETE", mcp_session_id=session)[0].status == 200
+    assert server.post(call, mcp_session_id=session)[0] == 404
+
+
+def test_the_stateless_revision_needs_no_session(server):
+    status, answer = server.modern("tools/call", {"name": "echo", "arguments": {"text": "cut \ud83e"}})
+    assert (status, answer["result"]["content"][0]["text"]) == (200, "cut ?")
+    assert server.modern("server/discover", {})[1]["result"]["supportedVersions"] == [MODERN]
+    status, answer = server.modern("tools/call", {"name": "echo", "arguments": {}})
+    assert answer["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "evil.example"}, 421),
+        ({"host": "127.0.0.1.evil.example:80"}, 421),
+        ({"host": ""}, 421),
+        ({"host": "[::1"}, 421),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://[::"}, 403),
+        ({"origin": "http://localhost:3000"}, 200),
+        ({"host": "localhost"}, 200),
+        ({"host": "[::1]:80"}, 200),
+    ],
+)
+def test_host_and_origin_are_checked(server, headers, status):
+    assert server.modern("tools/list", {}, **headers)[0] == status
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 400),
+        (b"", 400),
+        (b"[" * 100_000, 400),
+        (b"\xff", 400),
+        (b'{"a":NaN}', 400),
+        (b"[]", 400),
+        (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', 400),
+        (b" " * (4 * 1024 * 1024 + 1), 413),
+    ],
+)
+def test_a_bad_body_is_refused_with_its_status(server, body, status):
+    assert server.post(body)[0] == status
+    assert server.modern("tools/list", {})[0] == 200
+
+
+def test_a_chunked_body_is_bounded_too(server):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    part = b"x" * 65_536
+    try:
+        connection.request("POST", "/mcp", iter([part] * 80), HEADERS, encode_chunked=True)
+        assert connection.getresponse().status == 413
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # refused while it was still being sent
+    finally:
+        connection.close()
+    assert server.modern("tools/list", {})[0] == 200
+
+
+def test_other_paths_and_methods_are_refused(server):
+    assert server.send("POST", b"{}", path="/")[0].status == 404
+    assert server.send("GET", path="/mcp/../x")[0].status == 404
+    assert server.send("PUT", b"{}")[0].status == 405
+
+
+@pytest.mark.parametrize(
+    ("authorization", "status"),
+    [("", 401), ("Bearer wrong", 401), (f"Basic {TOKEN}", 401), (f"Bearer {TOKEN}", 200), (f"bearer {TOKEN}", 200)],
+)
+def test_with_a_token_every_request_must_carry_it(guarded, authorization, status):
+    assert guarded.modern("tools/list", {}, authorization=authorization)[0] == status
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.1", "example.com", ""])
+def test_an_address_beyond_this_machine_is_refused_without_a_token(host):
+    with pytest.raises(NetworkError) as refused:
+        serve_http([make_family()], host, 0, "")
+    assert refused.value.code == "ADDRESS_REFUSED"
+
+
+def test_an_address_that_is_taken_is_refused_with_the_reason(server):
+    with pytest.raises(NetworkError) as refused:
+        serve_http([make_family()], "127.0.0.1", server.port, None)
+    assert str(server.port) in refused.value.message
+
+
+def test_beyond_loopback_any_host_name_is_served_with_the_token_only():
+    with serving("0.0.0.0", TOKEN) as server:
+        assert server.modern("tools/list", {}, host="cortex.example")[0] == 401
+        authorization = f"Bearer {TOKEN}"
+        assert server.modern("tools/list", {}, host="cortex.example", authorization=authorization)[0] == 200
+        foreign = {"host": "cortex.example", "origin": "http://evil.example", "authorization": authorization}
+        assert server.modern("tools/list", {}, **foreign)[0] == 403
+
+
+def test_loopback_is_recognized():
+    assert all(is_loopback(host) for host in ("127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost", "LOCALHOST"))
+    assert not any(is_loopback(host) for host in ("", "0.0.0.0", "::", "localhost.evil.example", "10.0.0.1"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_a_signal_ends_it_within_a_second_even_while_a_tool_runs(tmp_path):
+    closed = tmp_path / "family.closed"
+    with serving("127.0.0.1", str(closed)) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        params = {"name": "stubborn", "arguments": {}, "_meta": envelope() | {"progressToken": 1}}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        headers = HEADERS | {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "stubborn"}
+        connection.request("POST", "/mcp", json.dumps(message).encode(), headers)
+        response = connection.getresponse()
+        while b"notifications/progress" not in response.readline():
+            pass
+        start = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(10) == 0
+        assert time.monotonic() - start < 1
+        assert closed.exists()
+        connection.close()
