@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 1_000_000
 MAX_UNKNOWN_WARNINGS = 20  # in one file
+_MAPPING_STEP = re.compile(r"^[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*#[^\n]*\n)*( +)[^\s#-]", re.MULTILINE)
 
 
 def read_file(path: Path, *, within: Path | None = None, quiet: bool = False) -> tuple[list[Entry], list[str]]:
@@ -166,7 +168,8 @@ def _change_yaml(text: str, key: Key, value: object) -> str:
         return (text.rstrip() + "\n" if text.strip() else "") + _dump(yaml, content)
     if not isinstance(content, CommentedMap):
         raise ValueError("holds no keys with values")
-    yaml.indent(mapping=2, sequence=sequence or 2, offset=offset or 0)
+    step = _MAPPING_STEP.search(text)
+    yaml.indent(mapping=len(step[1]) if step else 2, sequence=sequence or 2, offset=offset or 0)
     _place(content, key.name, _plain(key, value))
     return _dump(yaml, content)
 
@@ -205,7 +208,14 @@ def _plain(key: Key, value: object) -> object:
         return format_size(value)
     if key.kind == "duration" and isinstance(value, float):
         return format_duration(value)
-    return list(value) if isinstance(value, tuple) else value
+    return [_quoted(part) for part in value] if isinstance(value, tuple) else _quoted(value)
+
+
+def _quoted(value: object) -> object:
+    """A text with line breaks or control characters in double quotes: other styles fold some of them into spaces."""
+    from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
+    return DoubleQuotedScalarString(value) if isinstance(value, str) and not value.isprintable() else value
 
 
 def _dump(yaml: YAML, content: object) -> str:

@@ -1,0 +1,221 @@
+"""`cortex config`: what it shows, and what it leaves in files."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cortex.cli.config import app
+from cortex.errors import ConfigError, CortexError, FileError
+from cortex.settings import FAMILY_KEYS, KEYS
+
+COMMENTED = """\
+# my settings
+workspace:
+    max_files: 100   # enough
+    excludePatterns:
+      - 'a'  # first
+      - "b"
+
+search:
+    # seconds
+    timeout: 5s
+"""
+
+
+@pytest.fixture
+def here(isolated: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "project" / ".git").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path / "project"
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments))
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def run_json(*arguments: str) -> Any:
+    return json.loads(run(*arguments, "--json"))
+
+
+def home_file() -> Path:
+    return Path(os.environ["CORTEX_HOME"]) / "config.yml"
+
+
+def test_show_lists_every_setting_with_its_origin(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODEINDEX_MAX_FILES", "7")
+    (here / "codeindex.config.json").write_text(
+        '{"workspace": {"maxFils": 1}, "default_task_id": "t"}', encoding="utf-8"
+    )
+    answer = run_json("show")
+    assert list(answer["settings"])[: len(KEYS)] == [key.name for key in KEYS]
+    assert answer["settings"]["workspace.maxFiles"] == {"value": 7, "origin": "environment CODEINDEX_MAX_FILES"}
+    assert answer["settings"]["default_task_id"]["value"] == "t"
+    assert "did you mean 'workspace.maxFiles'" in answer["warnings"][0]
+    lines = run("show").splitlines()
+    assert "workspace.maxFiles\t7\tenvironment CODEINDEX_MAX_FILES" in lines
+    assert "workspace.maxFiles\t7" in run("show", "--no-origin").splitlines()
+
+
+def test_secrets_are_never_shown(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORTEX_HTTP_TOKEN", "tok-hush")
+    output = run("set", "providers.openai.apiKey", "sk-hush") + run(
+        "set", "providers.openai.apiKey", "sk-hush2", "--json"
+    )
+    output += (
+        run("show")
+        + run("show", "--json")
+        + run("get", "providers.openai.apiKey")
+        + run("get", "server.httpToken", "--json")
+    )
+    assert "hush" not in output
+    assert output.count("***") >= 6
+
+
+def test_get_answers_in_any_spelling(here: Path) -> None:
+    assert run("get", "workspace.max_file_size") == "1.5MB\n"
+    assert run_json("get", "workspace.maxFileSize") == {
+        "key": "workspace.maxFileSize",
+        "value": 1_500_000,
+        "origin": "default",
+    }
+    assert run_json("get", "agent_tier")["value"] is None
+    with pytest.raises(ConfigError, match=r"did you mean 'workspace.maxFileSize'"):
+        run("get", "workspace.maxFileSiez")
+
+
+def test_set_writes_the_persons_own_file_for_them_alone(here: Path) -> None:
+    answer = run_json("set", "workspace.maxFiles", "30000")
+    assert answer == {
+        "key": "workspace.maxFiles",
+        "old": None,
+        "new": 30000,
+        "file": str(home_file()),
+        "origin": str(home_file()),
+        "changedKeys": ["workspace.maxFiles"],
+    }
+    assert run_json("get", "workspace.maxFiles")["value"] == 30000
+    assert run_json("set", "workspace.maxFiles", "30000")["changedKeys"] == []
+    if os.name != "nt":
+        assert stat.S_IMODE(home_file().stat().st_mode) == 0o600
+    assert [path.name for path in home_file().parent.iterdir()] == ["config.yml"]
+
+
+def test_set_with_project_writes_the_projects_file(here: Path) -> None:
+    run("set", "search.timeout", "500ms", "--project")
+    assert (here / ".cortex" / "config.yml").read_text(encoding="utf-8") == "search:\n  timeout: 0.5s\n"
+    assert run_json("get", "search.timeout") == {
+        "key": "search.timeout",
+        "value": 0.5,
+        "origin": str(here / ".cortex" / "config.yml"),
+    }
+
+
+def test_path_chooses_the_project(here: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    run("set", "search.budget", "500", "--project", "--path", str(tmp_path / "other"))
+    assert run_json("get", "search.budget", "--path", str(tmp_path / "other"))["value"] == 500
+    assert run_json("get", "search.budget")["value"] == 4000
+    with pytest.raises(ConfigError, match="is not a folder"):
+        run("get", "search.budget", "--path", str(tmp_path / "gone"))
+
+
+def test_set_keeps_comments_spelling_and_layout(here: Path) -> None:
+    home_file().parent.mkdir()
+    home_file().write_text(COMMENTED, encoding="utf-8")
+    run("set", "workspace.maxFiles", "200")
+    run("set", "search.timeout", "7s")
+    expected = COMMENTED.replace("max_files: 100", "max_files: 200").replace("5s", "7s")
+    assert home_file().read_text(encoding="utf-8") == expected
+
+
+def test_set_keeps_a_file_that_is_only_comments(here: Path) -> None:
+    home_file().parent.mkdir()
+    home_file().write_text("# workspace:\n#   maxFiles: 3\n", encoding="utf-8")
+    run("set", "workspace.maxFiles", "4")
+    assert home_file().read_text(encoding="utf-8") == "# workspace:\n#   maxFiles: 3\nworkspace:\n  maxFiles: 4\n"
+
+
+def test_set_says_what_still_counts_before_it(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODEINDEX_MAX_FILES", "7")
+    assert run_json("set", "workspace.maxFiles", "8")["origin"] == "environment CODEINDEX_MAX_FILES"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("workspace.maxFils", "3"), "did you mean 'workspace.maxFiles'"),
+        (("indexing.chunkSize", "3"), "from 50 to 1000"),
+        (("providers.openai.apiKey", "sk", "--project"), "counts only from your own"),
+        (("limits.memory.heap", "2GB", "--project"), "not raise it"),
+        (("server.httpToken", "t"), "CORTEX_HTTP_TOKEN"),
+        (("agent_tier", "T1"), "can't be set by this command"),
+    ],
+)
+def test_set_refuses_what_would_not_count_and_writes_nothing(
+    here: Path, arguments: tuple[str, ...], reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        run("set", *arguments)
+    assert not home_file().exists()
+    assert not (here / ".cortex").exists()
+
+
+def test_a_projects_limit_can_be_set_again_below_the_persons(here: Path) -> None:
+    for size in ("100MB", "200MB"):
+        run("set", "limits.memory.heap", size, "--project")
+        assert run("get", "limits.memory.heap") == f"{size}\n"
+
+
+@pytest.mark.parametrize("text", ["workspace: [", "- a\n", "workspace: 3\n"])
+def test_set_does_not_overwrite_a_file_it_cannot_understand(here: Path, text: str) -> None:
+    home_file().parent.mkdir()
+    home_file().write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match="correct it first"):
+        run("set", "workspace.maxFiles", "3")
+    assert home_file().read_text(encoding="utf-8") == text
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+def test_set_follows_a_persons_link_and_refuses_a_projects_that_leaves(here: Path, tmp_path: Path) -> None:
+    target = tmp_path / "dotfiles.yml"
+    target.write_text("# mine\n", encoding="utf-8")
+    home_file().parent.mkdir()
+    home_file().symlink_to(target)
+    run("set", "workspace.maxFiles", "3")
+    assert home_file().is_symlink()
+    assert "maxFiles: 3" in target.read_text(encoding="utf-8")
+    (here / ".cortex").mkdir()
+    (here / ".cortex" / "config.yml").symlink_to(target)
+    with pytest.raises(ConfigError, match="leaves the project"):
+        run("set", "workspace.maxFiles", "4", "--project")
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs a person without all rights")
+def test_set_says_when_the_file_cannot_be_written(here: Path) -> None:
+    home_file().parent.mkdir(mode=0o500)
+    with pytest.raises(FileError, match="can't be written"):
+        run("set", "workspace.maxFiles", "3")
+
+
+def test_outside_any_project_the_persons_own_settings_are_shown(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path.home())
+    assert run_json("get", "workspace.maxFiles")["value"] == 25_000
+    with pytest.raises(CortexError) as caught:
+        run("set", "workspace.maxFiles", "3", "--project")
+    assert caught.value.code == "WORKSPACE_MISSING"
+
+
+def test_every_family_key_is_readable(here: Path) -> None:
+    for key in FAMILY_KEYS:
+        assert run_json("get", key.name)["origin"] == "default"

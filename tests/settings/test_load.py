@@ -1,0 +1,339 @@
+"""Where values come from, which counts, and what is said about the rest."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from cortex.errors import ConfigError
+from cortex.settings import KEYS, Settings, environment, load
+from cortex.settings import load as load_settings
+
+
+class Place:
+    """A person's home and a project, with files as a test writes them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.user, self.root = folder / "user", folder / "project"
+        self.user.mkdir()
+        self.root.mkdir()
+        self.variables: dict[str, str] = {}
+
+    @property
+    def home_file(self) -> Path:
+        return self.user / ".cortex" / "config.yml"
+
+    def write(self, path: str | Path, content: object) -> Path:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+        return file
+
+    def load(self, **flags: object) -> Settings:
+        given = {name.replace("__", "."): value for name, value in flags.items()}
+        return load_settings(self.root, environment=self.variables, flags=given, user_home=self.user)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_without_anything_every_value_is_its_default(place: Place) -> None:
+    settings = place.load()
+    assert settings.warnings == ()
+    assert {key.name: settings.value(key.name) for key in KEYS} == {key.name: key.default for key in KEYS}
+    assert {settings.origin(key.name) for key in KEYS} == {"default"}
+    assert settings.workspace.max_file_size == 1_500_000
+    assert settings.limits.processing.index_timeout == 1800.0
+
+
+def test_each_origin_counts_before_the_ones_below_it(place: Place) -> None:
+    seen = [place.load().origin("workspace.maxFiles")]
+    files = [place.home_file, ".cortex/config.yml", "codeindex.config.json", ".cortex/config.json"]
+    for number, file in enumerate(files, start=1):
+        written = place.write(file, {"workspace": {"maxFiles": 1000 + number}})
+        settings = place.load()
+        assert settings.workspace.max_files == 1000 + number
+        assert settings.origin("workspace.maxFiles") == str(written)
+        seen.append(settings.origin("workspace.max_files"))
+    for number, name in enumerate(["CODEINDEX_MAX_FILES", "CORTEX_WORKSPACE_MAX_FILES"], start=5):
+        place.variables[name] = str(1000 + number)
+        settings = place.load()
+        assert settings.workspace.max_files == 1000 + number
+        assert settings.origin("workspace.maxFiles") == f"environment {name}"
+    settings = place.load(workspace__maxFiles=1007)
+    assert (settings.workspace.max_files, settings.origin("workspace.maxFiles")) == (1007, "flag --max-files")
+    changed = settings.changed({"workspace.maxFiles": 1008})
+    assert (changed.workspace.max_files, changed.origin("workspace.maxFiles")) == (1008, "runtime")
+    assert settings.workspace.max_files == 1007
+    assert changed.warnings == ()
+    assert len(set(seen)) == 5
+
+
+def test_the_document_keys_of_conduit_lie_between_the_home_file_and_the_project(place: Place) -> None:
+    place.write(place.home_file, {"kb": {"rag": {"min_score": 1}}})
+    conduit = place.write(
+        place.user / ".conduit" / "conduit.yaml",
+        "kb:\n  rag: {min_score: 2, mmr_lambda: 0.7}\nai: {provider: x}\nworkspace: {maxFiles: 3}\n",
+    )
+    settings = place.load()
+    assert settings.families["kb.rag.min_score"] == 2
+    assert settings.origin("kb.rag.min_score") == str(conduit)
+    assert settings.workspace.max_files == 25_000
+    assert settings.warnings == ()
+    place.write(".cortex/config.yml", {"kb": {"rag": {"min_score": 3}}})
+    assert place.load().families["kb.rag.min_score"] == 3
+
+
+def test_conduit_home_says_where_its_file_is(place: Place) -> None:
+    place.write(place.user / "elsewhere" / "conduit.yaml", "mcp: {kb: {search: {max_limit: 9}}}")
+    place.variables["CONDUIT_HOME"] = "~/elsewhere"
+    assert place.load().value("mcp.kb.search.max_limit") == 9
+
+
+def test_a_flag_that_was_not_given_leaves_the_value_alone(place: Place) -> None:
+    assert place.load(workspace__paths=None).origin("workspace.paths") == "default"
+    assert place.load(workspace__paths=["x"]).origin("workspace.paths") == "flag --workspace"
+
+
+def test_both_spellings_are_read_everywhere(place: Place) -> None:
+    place.write(
+        "codeindex.config.json", {"$schema": "x", "workspace": {"max_files": 10}, "limits": {"disk": {"logs": 5}}}
+    )
+    place.write(".cortex/config.yml", "chunking: {docChunkSize: 300, doc_overlap: 20}\nsearch.cache_size: 1GB\n")
+    settings = place.load()
+    assert (settings.workspace.max_files, settings.limits.disk.logs) == (10, 5)
+    assert (settings.chunking.doc_chunk_size, settings.chunking.doc_overlap) == (300, 20)
+    assert settings.search.cache_size == 1_000_000_000
+    assert settings.warnings == ()
+
+
+def test_the_ignored_paths_of_chunk_files_join_the_excluded_patterns(place: Place) -> None:
+    place.write(
+        ".cortex/config.yml", "paths: {ignore: [vendor/**, '*.log']}\nworkspace: {excludePatterns: ['*.log', a]}"
+    )
+    settings = place.load()
+    assert settings.workspace.exclude_patterns == ("*.log", "a", "vendor/**")
+    assert settings.changed({"paths.ignore": []}).workspace.exclude_patterns == ("*.log", "a")
+
+
+@pytest.mark.parametrize(
+    ("written", "key", "near"),
+    [
+        ({"workspace": {"maxFils": 1}}, "workspace.maxFils", "workspace.maxFiles"),
+        ({"maxFiles": 1}, "maxFiles", "workspace.maxFiles"),
+        ({"workspce": {"maxFiles": 1}}, "workspce", "workspace"),
+        ({"indexing": {"chunk_sise": 1}}, "indexing.chunk_sise", "indexing.chunkSize"),
+    ],
+)
+def test_an_unknown_key_is_a_warning_with_the_nearest_known_one(
+    place: Place, written: object, key: str, near: str
+) -> None:
+    file = place.write("codeindex.config.json", written)
+    assert place.load().warnings == (f"{file}: unknown key {key!r}; did you mean {near!r}?",)
+
+
+def test_a_key_like_no_other_is_a_warning_without_a_guess(place: Place) -> None:
+    file = place.write("codeindex.config.json", {"zzzzqq": 1})
+    assert place.load().warnings == (f"{file}: unknown key 'zzzzqq'",)
+
+
+def test_many_unknown_keys_give_few_warnings(place: Place) -> None:
+    place.write("codeindex.config.json", {f"q{number}": 1 for number in range(5000)})
+    assert len(place.load().warnings) == 21
+
+
+def test_a_misspelled_variable_is_a_warning_with_the_nearest_one(place: Place) -> None:
+    place.variables["CODEINDEX_MAX_FILE"] = "3"
+    (warning,) = place.load().warnings
+    assert warning.startswith("environment CODEINDEX_MAX_FILE: unknown variable; did you mean CODEINDEX_MAX_FILE")
+
+
+@pytest.mark.parametrize(
+    ("group", "key", "value", "allowed"),
+    [
+        ("workspace", "maxFiles", "many", "a whole number of at least 1"),
+        ("workspace", "maxFiles", True, "a whole number of at least 1"),
+        ("workspace", "maxFileSize", "5 parsecs", "a size such as 1.5MB"),
+        ("indexing", "chunkSize", 49, "from 50 to 1000"),
+        ("indexing", "embeddingProvider", "hal", "local, openai or ollama"),
+        ("indexing", "updateInterval", "soon", "a duration such as 60s"),
+        ("search", "relevanceThreshold", 1.5, "from 0 to 1"),
+        ("search", "timeout", 0, "above 0"),
+        ("server", "logLevel", "loud", "debug, info, warn or error"),
+        ("workspace", "excludePatterns", {"a": 1}, "a list of texts"),
+        ("workspace", "excludePatterns", "[not json", "a list of texts"),
+        ("embedding", "endpoint", "ftp://localhost", "http:// or https://"),
+    ],
+)
+def test_a_bad_value_in_a_file_is_a_warning_and_the_lower_origin_counts(
+    place: Place, group: str, key: str, value: object, allowed: str
+) -> None:
+    file = place.write("codeindex.config.json", {group: {key: value}})
+    settings = place.load()
+    (warning,) = settings.warnings
+    assert warning.startswith(f"{file}: {group}.{key}: ")
+    assert allowed in warning
+    assert settings.origin(f"{group}.{key}") == "default"
+    with pytest.raises(ConfigError) as caught:
+        settings.changed({f"{group}.{key}": value})
+    assert caught.value.code == "CONFIG_INVALID"
+    with pytest.raises(ConfigError, match="flag --"):
+        load(place.root, environment={}, flags={f"{group}.{key}": value}, user_home=place.user)
+
+
+def test_a_bad_value_in_a_project_leaves_the_value_of_the_home_file(place: Place) -> None:
+    place.write(place.home_file, {"workspace": {"maxFiles": 7}})
+    place.write("codeindex.config.json", {"workspace": {"maxFiles": "x"}})
+    assert place.load().workspace.max_files == 7
+
+
+def test_a_bad_variable_is_an_error_that_names_it(place: Place) -> None:
+    place.variables["CODEINDEX_CHUNK_SIZE"] = "9"
+    with pytest.raises(
+        ConfigError, match=r"environment CODEINDEX_CHUNK_SIZE: indexing\.chunkSize: '9'.*from 50 to 1000"
+    ):
+        place.load()
+
+
+def test_an_empty_variable_is_as_if_unset(place: Place) -> None:
+    place.variables["CODEINDEX_MAX_FILES"] = ""
+    assert place.load().origin("workspace.maxFiles") == "default"
+
+
+def test_an_unknown_runtime_key_is_an_error(place: Place) -> None:
+    with pytest.raises(ConfigError, match=r"did you mean 'indexing.chunkSize'"):
+        place.load().changed({"indexing.chunkSzie": 100})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("codeindex.config.json", "{", "isn't valid JSON at line 1"),
+        (".cortex/config.yml", "a: [1", "isn't valid YAML"),
+        (".cortex/config.yml", "a: 1\na: 2\n", "isn't valid YAML"),
+        (".cortex/config.yml", "!!python/object:os.system x", "isn't valid YAML"),
+        ("codeindex.config.json", "[" * 100_000, "is nested too deeply"),
+        ("codeindex.config.json", "[1]", "holds no keys"),
+        ("codeindex.config.json", " " * 1_000_001, "is larger than"),
+    ],
+)
+def test_a_file_that_cannot_be_understood_is_a_warning_and_ignored(
+    place: Place, name: str, text: str, reason: str
+) -> None:
+    file = place.write(name, text)
+    (warning,) = place.load().warnings
+    assert warning.startswith(f"{file}: {reason}")
+
+
+def test_bytes_that_are_no_text_are_a_warning(place: Place) -> None:
+    (place.root / "codeindex.config.json").write_bytes(b"\xff\xfe\x00")
+    assert "isn't UTF-8" in place.load().warnings[0]
+
+
+def test_a_yaml_file_that_unfolds_without_end_is_harmless(place: Place) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    lines += ["workspace: {paths: *a11, excludePatterns: *a11}", "default_thread_id: *a11"]
+    place.write(".cortex/config.yml", "\n".join(lines))
+    warnings = place.load().warnings
+    assert max(len(warning) for warning in warnings) < 1000
+
+
+def test_an_empty_file_and_empty_groups_say_nothing(place: Place) -> None:
+    place.write(".cortex/config.yml", "# nothing\nworkspace:\nsearch: {timeout: }\n")
+    place.write("codeindex.config.json", "")
+    assert place.load().warnings == ()
+
+
+def test_a_value_where_a_group_belongs_is_a_warning(place: Place) -> None:
+    file = place.write("codeindex.config.json", {"workspace": 5})
+    assert place.load().warnings == (f"{file}: workspace: is a group of keys, not a value (ignored)",)
+
+
+def test_what_is_above_a_ceiling_is_capped_and_said(place: Place) -> None:
+    place.variables = {"CODEINDEX_MAX_FILES": "200000", "CODEINDEX_MAX_FILE_SIZE": "6MB"}
+    settings = place.load(indexing__chunkOverlap=200)
+    assert (settings.workspace.max_files, settings.workspace.max_file_size) == (100_000, 5_000_000)
+    assert settings.indexing.chunk_overlap == 125
+    assert len(settings.warnings) == 3
+    place.variables["CORTEX_LIMITS_PROCESSING_MAX_FILES"] = "300000"
+    assert place.load().workspace.max_files == 200_000
+
+
+def test_telemetry_is_answered_with_a_warning_that_there_is_none(place: Place) -> None:
+    place.variables["CODEINDEX_ENABLE_TELEMETRY"] = "true"
+    assert place.load().warnings == ("server.enableTelemetry: there is no telemetry; nothing is collected or sent",)
+
+
+def test_lists_in_variables_are_read_from_commas_json_and_path_separators(place: Place) -> None:
+    place.variables = {
+        "CORTEX_WORKSPACE_EXCLUDE_PATTERNS": "a, b",
+        "CORTEX_WORKSPACE_INCLUDE_PATTERNS": '["x,y"]',
+        "CORTEX_WORKSPACE_PATHS": os.pathsep.join(["/one", "/two"]),
+        "CORTEX_INDEXING_STRATEGIES": "words",
+    }
+    settings = place.load()
+    assert settings.workspace.exclude_patterns == ("a", "b")
+    assert settings.workspace.include_patterns == ("x,y",)
+    assert settings.workspace.paths == ("/one", "/two")
+    assert settings.indexing.strategies == ("tfidf",)
+
+
+def test_the_home_is_chosen_by_variable_and_profile(place: Place) -> None:
+    assert place.load().home == place.user / ".cortex"
+    place.variables["CORTEX_HOME"] = str(place.user / "x")
+    assert place.load().home == place.user / "x"
+    place.variables["CORTEX_PROFILE"] = "work"
+    assert place.load().home == place.user / "x" / "profiles" / "work"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("CORTEX_HOME", "relative"), ("CORTEX_PROFILE", "../up"), ("CORTEX_PROFILE", "a/b")]
+)
+def test_a_home_or_profile_that_could_be_anywhere_is_an_error(place: Place, name: str, value: str) -> None:
+    place.variables[name] = value
+    with pytest.raises(ConfigError, match=name):
+        place.load()
+
+
+def test_the_environment_is_what_cortex_knows_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "CODEINDEX_MAX_FILES",
+        "CORTEX_SEARCH_BUDGET",
+        "CORTEX_SEARCH_BUDGIT",
+        "CLAUDE_PROJECT_DIR",
+        "CORTEX_XDR_KEY",
+    ):
+        monkeypatch.setenv(name, "1")
+    found = environment()
+    assert {"CODEINDEX_MAX_FILES", "CORTEX_SEARCH_BUDGET", "CORTEX_SEARCH_BUDGIT", "CLAUDE_PROJECT_DIR"} <= set(found)
+    assert "CORTEX_XDR_KEY" not in found
+    assert "PATH" not in found
+
+
+def test_loading_reads_no_variable_that_it_was_not_given(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODEINDEX_MAX_FILES", "3")
+    monkeypatch.setenv("CORTEX_HOME", "/nowhere")
+    settings = place.load()
+    assert settings.workspace.max_files == 25_000
+    assert settings.home == place.user / ".cortex"
+
+
+def test_settings_are_frozen(place: Place) -> None:
+    settings = place.load()
+    with pytest.raises(ValueError, match="frozen"):
+        settings.workspace.max_files = 3  # type: ignore[misc]
+    with pytest.raises(ValueError, match="frozen"):
+        settings.warnings = ()  # type: ignore[misc]
+
+
+def test_secrets_are_in_no_representation(place: Place) -> None:
+    place.variables = {"CODEINDEX_OPENAI_API_KEY": "sk-hush", "CORTEX_HTTP_TOKEN": "tok-hush"}
+    settings = place.load()
+    assert (settings.providers.openai.api_key, settings.server.http_token) == ("sk-hush", "tok-hush")
+    assert "hush" not in repr(settings) + str(settings)

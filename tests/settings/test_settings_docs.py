@@ -1,0 +1,56 @@
+"""The handbook's page on settings says what the code does: the same keys, defaults, ranges, variables and trust."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cortex.settings import FAMILY_KEYS, KEYS, Key
+from cortex.settings.load import PROJECT_FILES
+from cortex.types import ENVIRONMENT
+
+PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+
+
+def test_the_page_has_a_row_for_every_setting_as_the_code_has_it() -> None:
+    assert rows_between("settings") == render_settings(), "put this into docs/settings.md:\n" + "\n".join(
+        render_settings()
+    )
+
+
+def test_the_page_has_a_row_for_every_key_of_the_other_families() -> None:
+    assert rows_between("families") == render_families(), "put this into docs/settings.md:\n" + "\n".join(
+        render_families()
+    )
+
+
+def test_the_page_names_every_variable_and_file() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert [name for name in (*ENVIRONMENT, *PROJECT_FILES, "conduit.yaml") if f"`{name}`" not in text] == []
+
+
+def test_every_listed_variable_of_a_setting_is_one_that_the_code_reads() -> None:
+    read = {variable for key in KEYS for variable in key.variables}
+    others = {"CORTEX_HOME", "CORTEX_PROFILE", "CLAUDE_PROJECT_DIR", "CONDUIT_HOME"}
+    assert set(ENVIRONMENT) <= read | others
+
+
+def render_settings() -> list[str]:
+    lines = ["| key | default | allowed | variables | from a project's files | meaning |", "|---|---|---|---|---|---|"]
+    return lines + [render(key) for key in KEYS]
+
+
+def render(key: Key) -> str:
+    default = f"`{key.show(key.default)}`" if key.default != "" else "empty"
+    variables = ", ".join(f"`{variable}`" for variable in key.variables)
+    return f"| `{key.name}` | {default} | {key.allowed} | {variables} | {key.trust} | {key.description} |"
+
+
+def render_families() -> list[str]:
+    rows = [f"| `{key.name}` | {key.trust} | {key.description} |" for key in FAMILY_KEYS]
+    return ["| key | from a project's files | meaning |", "|---|---|---|", *rows]
+
+
+def rows_between(name: str) -> list[str]:
+    text = PAGE.read_text(encoding="utf-8")
+    inside = text.partition(f"<!-- {name} -->")[2].partition(f"<!-- end of {name} -->")[0]
+    return inside.strip().splitlines()

@@ -1,0 +1,180 @@
+"""A project's own files are a stranger's: what they may not say."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from cortex.errors import ConfigError
+from cortex.settings import Settings, load
+from cortex.settings.values import is_loopback
+
+FILES = [".cortex/config.yml", "codeindex.config.json", ".cortex/config.json"]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "project" / ".cortex").mkdir(parents=True)
+    return tmp_path / "project"
+
+
+def load_with(root: Path, project: object, home: object = None, *, file: str = FILES[0], **variables: str) -> Settings:
+    (root / file).write_text(json.dumps(project), encoding="utf-8")
+    own = root.parent / "user" / ".cortex"
+    own.mkdir(parents=True, exist_ok=True)
+    (own / "config.yml").write_text(json.dumps(home or {}), encoding="utf-8")
+    return load(root, environment=variables, user_home=root.parent / "user")
+
+
+def nest(name: str, value: object) -> dict[str, object]:
+    for part in reversed(name.split(".")):
+        value = {part: value}
+    assert isinstance(value, dict)
+    return value
+
+
+UNTRUSTED = [
+    ("providers.openai.apiKey", "sk-stranger"),
+    ("providers.openai.baseUrl", "https://evil.example/v1"),
+    ("providers.ollama.baseUrl", "http://10.0.0.1:11434"),
+    ("embedding.endpoint", "http://evil.example/embed"),
+    ("indexing.embeddingProvider", "openai"),
+    ("workspace.paths", ["/etc"]),
+    ("workspace.paths", [".."]),
+    ("storage.cache_location", "~/../../etc/../../.."),
+    ("limits.memory.heap", "2GB"),
+    ("limits.processing.max_files", 100_001),
+    ("limits.processing.index_timeout", "31m"),
+    ("agent_tier", "T2"),
+    ("plugins", {"coldstart": {"enabled": True}}),
+    ("server.chunks_dir", "/etc"),
+]
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize(("name", "value"), UNTRUSTED)
+def test_what_a_project_may_not_say_is_ignored_with_a_warning(root: Path, name: str, value: object, file: str) -> None:
+    settings = load_with(root, nest(name, value), file=file)
+    (warning,) = settings.warnings
+    assert warning.startswith(f"{root / file}: {name}: ")
+    assert warning.endswith("(ignored)")
+    assert "sk-stranger" not in warning
+    assert settings.origin(name) == "default"
+
+
+@pytest.mark.parametrize(("name", "value"), [pair for pair in UNTRUSTED if pair[0] != "server.chunks_dir"])
+def test_the_same_counts_from_the_persons_own_file(root: Path, name: str, value: object) -> None:
+    settings = load_with(root, {}, nest(name, value))
+    assert settings.warnings == ()
+    assert settings.origin(name) == str(root.parent / "user" / ".cortex" / "config.yml")
+
+
+@pytest.mark.parametrize(("name", "value"), UNTRUSTED)
+def test_the_same_is_an_error_as_a_runtime_change(root: Path, name: str, value: object) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_with(root, {}).changed({name: value})
+    assert caught.value.code == "CONFIG_INVALID"
+    assert "sk-stranger" not in str(caught.value)
+
+
+def test_a_project_may_name_addresses_on_this_machine(root: Path) -> None:
+    settings = load_with(root, {"providers": {"ollama": {"baseUrl": "http://127.0.0.1:9999"}}})
+    assert settings.providers.ollama.base_url == "http://127.0.0.1:9999"
+    assert settings.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("url", "stays"),
+    [
+        ("http://localhost", True),
+        ("https://LOCALHOST:8121/embed", True),
+        ("http://127.0.0.1:8121/embed?x=1", True),
+        ("http://[::1]:8121", True),
+        ("http://localhost@evil.example", False),
+        ("http://localhost:80@evil.example/", False),
+        ("http://localhost.evil.example", False),
+        ("http://127.0.0.1.evil.example", False),
+        ("http://localhost\\@evil.example", False),
+        ("http://0.0.0.0:80", False),
+        ("http://localhost/\n@evil.example", False),
+        ("//localhost", False),
+        ("http://2130706433/", False),
+    ],
+)
+def test_only_an_address_that_surely_stays_here_is_loopback(url: str, stays: bool) -> None:
+    assert is_loopback(url) is stays
+
+
+def test_a_project_may_choose_openai_where_the_person_configured_it(root: Path) -> None:
+    chosen = {"indexing": {"embeddingProvider": "openai"}}
+    assert load_with(root, chosen, CODEINDEX_OPENAI_API_KEY="sk-own").indexing.embedding_provider == "openai"
+    own = {"providers": {"openai": {"baseUrl": "https://models.example"}}}
+    assert load_with(root, chosen, own).indexing.embedding_provider == "openai"
+    settings = load_with(root, {}, CODEINDEX_OPENAI_API_KEY="sk-own").changed({"indexing.embeddingProvider": "openai"})
+    assert settings.indexing.embedding_provider == "openai"
+
+
+def test_paths_inside_the_project_count_and_those_outside_do_not(root: Path) -> None:
+    (root / "packages").mkdir()
+    settings = load_with(root, {"workspace": {"paths": ["packages", "../user", str(root)]}})
+    assert settings.workspace.paths == (str(root / "packages"), str(root))
+    (warning,) = settings.warnings
+    assert "../user" in warning
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+def test_a_link_does_not_lead_a_path_or_a_file_outside(root: Path) -> None:
+    (root / "out").symlink_to(root.parent)
+    settings = load_with(root, {"workspace": {"paths": ["out"]}})
+    assert settings.workspace.paths == ()
+    (root.parent / "foreign.json").write_text('{"workspace": {"maxFiles": 3}}', encoding="utf-8")
+    (root / "codeindex.config.json").symlink_to(root.parent / "foreign.json")
+    settings = load_with(root, {})
+    assert settings.workspace.max_files == 25_000
+    assert "leaves the project" in settings.warnings[0]
+
+
+def test_a_project_may_lower_limits(root: Path) -> None:
+    settings = load_with(root, {"limits": {"memory": {"heap": "100MB"}}})
+    assert (settings.limits.memory.heap, settings.warnings) == (100_000_000, ())
+
+
+def test_a_project_may_not_raise_a_limit_above_what_the_person_set(root: Path) -> None:
+    settings = load_with(root, {"limits": {"memory": {"heap": "900MB"}}}, {"limits": {"memory": {"heap": "800MB"}}})
+    assert settings.limits.memory.heap == 800_000_000
+    assert "not raise it above 800MB" in settings.warnings[0]
+
+
+def test_a_project_may_turn_local_only_on_but_not_off(root: Path) -> None:
+    assert load_with(root, {"server": {"localOnly": True}}).server.local_only
+    settings = load_with(root, {"server": {"localOnly": False}}, {"server": {"localOnly": True}})
+    assert settings.server.local_only
+    assert "not off" in settings.warnings[0]
+    assert not load_with(root, {"server": {"localOnly": True}}, CORTEX_SERVER_LOCAL_ONLY="false").server.local_only
+
+
+def test_the_http_token_counts_from_its_variable_only(root: Path) -> None:
+    settings = load_with(root, {}, {"server": {"httpToken": "t-home"}})
+    assert settings.server.http_token == ""
+    assert "CORTEX_HTTP_TOKEN" in settings.warnings[0]
+    assert "t-home" not in settings.warnings[0]
+    assert load_with(root, {}, CORTEX_HTTP_TOKEN="t").server.http_token == "t"
+    with pytest.raises(ConfigError):
+        load(root, environment={}, flags={"server.httpToken": "t"}, user_home=root.parent)
+
+
+def test_known_keys_of_other_families_are_kept_without_a_warning(root: Path) -> None:
+    team = {"default_thread_id": "thread_1", "auto_observations": True, "stop_hook_policy": "draft_only"}
+    settings = load_with(root, team, file=".cortex/config.json")
+    assert settings.families == team
+    assert settings.warnings == ()
+
+
+def test_a_project_in_the_home_folder_does_not_distrust_the_persons_own_file(tmp_path: Path) -> None:
+    (tmp_path / ".cortex").mkdir()
+    (tmp_path / ".cortex" / "config.yml").write_text("providers: {openai: {apiKey: sk-own}}", encoding="utf-8")
+    settings = load(tmp_path, environment={}, user_home=tmp_path)
+    assert (settings.providers.openai.api_key, settings.warnings) == ("sk-own", ())
