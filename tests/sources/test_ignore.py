@@ -74,6 +74,7 @@ _FOLDERS = ["", "a", "b", "ab", "a/b", "a/a", "b/a", "a/b/ab", "ab/b"]
 @example({"": ["*", "!*/", "!*.py"]})
 @example({"": ["/*", "!/a/", "/a/*", "!/a/b/"]})
 @example({"": ["a/", "!a/b/"], "a": ["!*.py"]})
+@example({"": ["a", "/**", "!a"]})
 @example({"": ["*.py"], "a": ["!a.py"], "a/b": ["a.py"]})
 def test_the_walk_finds_what_git_lists(
     tmp_path_factory: pytest.TempPathFactory, ignore_files: dict[str, list[str]]

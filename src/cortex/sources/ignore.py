@@ -155,7 +155,7 @@ def _translate(line: str) -> _Line | None:
     body = body.removeprefix("/")
     if not body or body.count("**") > MAX_DEEP_STARS:
         return None
-    expression = _expression(body)
+    expression = _expression(body, by_name)
     return None if expression is None else _Line(negated, folder_only, by_name, expression)
 
 
@@ -166,7 +166,7 @@ def _strip(line: str) -> str:
     return stripped + " " if backslashes % 2 and len(stripped) < len(line) else stripped
 
 
-def _expression(body: str) -> str | None:
+def _expression(body: str, by_name: bool) -> str | None:
     """The regular expression of a glob. A star takes the shortest run that lets the next fixed piece match, and never gives it back:
     any longer run only leaves less for the rest, and so the time stays linear."""
     out: list[str] = []
@@ -180,7 +180,7 @@ def _expression(body: str) -> str | None:
             if star_open:
                 out.append(")")
             star_open = False
-            deep = end - at == 2 and (at == 0 or body[at - 1] == "/") and "/" in body
+            deep = end - at == 2 and (at == 0 or body[at - 1] == "/") and not by_name
             if deep and end == len(body):
                 out.append(".+")
             elif deep and body[end] == "/":
