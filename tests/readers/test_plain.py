@@ -116,6 +116,8 @@ def test_a_private_key_in_any_file_is_a_secret(kind: str) -> None:
 def test_speaking_of_private_keys_is_no_secret() -> None:
     text = 'if "-----BEGIN PRIVATE KEY-----" in text:\n    raise ValueError\n'
     assert read(text.encode(), "check.py") == text
+    text = f'"-----BEGIN DSA PRIVATE KEY-----<the key>-----END DSA PRIVATE KEY-----", "{"a1" * 40}"\n'
+    assert read(text.encode(), "example.txt") == text
 
 
 @given(st.binary(max_size=300) | st.text(max_size=100).map(lambda text: text.encode("utf-16", "surrogatepass")))

@@ -28,7 +28,7 @@ _CONTROL_SHARE = 0.02
 
 # A block, not a mention: the base64 follows, also where line ends are written as \n in a string.
 _PRIVATE_KEY = re.compile(
-    r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----.{0,400}?[A-Za-z0-9+/=]{40}", re.DOTALL
+    r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----(?:(?!-----).){0,400}?[A-Za-z0-9+/=]{40}", re.DOTALL
 )
 _GENERATED = re.compile(
     r"""^\s*(?://|\#|/?\*|--|<!--|;|%|"{1,3}|'|\{-|\(\*)"""  # in a comment
