@@ -15,6 +15,7 @@ from cortex.tools import Answer, Arguments, Call, Family, Tool, Whole, bind, fin
 
 class Range(Arguments):
     start: Whole = Field(ge=1)
+    end: Whole | None = Field(None, ge=1)
 
 
 class Search(Arguments):
@@ -57,7 +58,10 @@ def test_a_schema_is_plain_and_keeps_defaults_and_ranges():
                 "type": "object",
                 "additionalProperties": False,
                 "required": ["start"],
-                "properties": {"start": {"type": "number", "minimum": 1}},
+                "properties": {
+                    "start": {"type": "number", "minimum": 1},
+                    "end": {"type": "number", "minimum": 1},
+                },
                 "description": "Lines",
             },
             "path": {"type": "string", "default": None},
@@ -81,6 +85,7 @@ def test_arguments_are_bound_with_jsons_types():
         ({"query": "x", "maxresult": 1}, "did you mean `maxResults`?"),
         ({"query": "x", "zzz": 1}, "known: query"),
         ({"query": "x", "lineRange": {"strat": 1}}, "did you mean `start`?"),
+        ({"query": "x", "lineRange": {"start": 1, "end": 0}}, "`lineRange.end`"),
         ({"query": "x", "maxResults": True}, "`maxResults`"),
         ({"query": "x", "maxResults": float("inf")}, "`maxResults`"),
         ({"query": "x", "maxResults": 0}, "greater than or equal to 1"),

@@ -229,10 +229,18 @@ def _whole(value: object) -> object:
 Whole = Annotated[int, BeforeValidator(_whole), _AnyNumber()]
 
 
-@cache
+# pydantic leaves these names where a range stands beside "may be null".
+_RANGES = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+
+
 def input_schema(tool: Tool) -> Mapping[str, Any]:
     """The JSON schema of a tool's arguments: no titles, no references, no null where "may be left out" is meant."""
-    schema = tool.arguments.model_json_schema(by_alias=True, schema_generator=_Plain)
+    return _schema_of(tool.arguments)
+
+
+@cache
+def _schema_of(arguments: type[BaseModel]) -> Mapping[str, Any]:
+    schema = arguments.model_json_schema(by_alias=True, schema_generator=_Plain)
     inlined = _inline(schema, schema.get("$defs", {}))
     return {"type": "object", **{key: value for key, value in inlined.items() if key not in ("$defs", "description")}}
 
@@ -253,7 +261,7 @@ class _Plain(GenerateJsonSchema):
 
 
 def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
-    """The schema with every `$ref` replaced by what it points to, and without model titles."""
+    """The schema with every `$ref` replaced by what it points to, without model titles, ranges by their JSON names."""
     if isinstance(node, list):
         return [_inline(part, definitions) for part in node]
     if not isinstance(node, dict):
@@ -261,7 +269,7 @@ def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
     if isinstance(node.get("$ref"), str):
         node = {**definitions[node["$ref"].rpartition("/")[2]], **{key: node[key] for key in node if key != "$ref"}}
     return {
-        key: {name: _inline(part, definitions) for name, part in value.items()}
+        _RANGES.get(key, key): {name: _inline(part, definitions) for name, part in value.items()}
         if key == "properties"
         else _inline(value, definitions)
         for key, value in node.items()

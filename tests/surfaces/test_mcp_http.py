@@ -15,6 +15,7 @@ from cortex.errors import NetworkError
 from cortex.surfaces.mcp_http import is_loopback, serve_http
 from protocol.client import FAMILY, MODERN, envelope
 from protocol.family import make_family
+from protocol.fuzz_lines import hostile_lines
 
 TOKEN = "sesame-🦀"
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -140,6 +141,14 @@ def test_host_and_origin_are_checked(server, headers, status):
 )
 def test_a_bad_body_is_refused_with_its_status(server, body, status):
     assert server.post(body)[0] == status
+    assert server.modern("tools/list", {})[0] == 200
+
+
+def test_hostile_bodies_are_refused_and_never_an_error_of_the_server(server):
+    for number, body in enumerate(hostile_lines(7, 300)):
+        headers = {"mcp_protocol_version": MODERN} if number % 2 else {}
+        response, _ = server.send("POST", body, **headers)
+        assert response.status < 500, body[:300]
     assert server.modern("tools/list", {})[0] == 200
 
 

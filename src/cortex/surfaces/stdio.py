@@ -34,7 +34,8 @@ class Stdio:
 
 def claim() -> Stdio:
     """Take stdin and stdout for the protocol: from now on `print` goes to stderr, and children read nothing."""
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()
     taken = Stdio(os.dup(0), os.dup(1))
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)

@@ -58,8 +58,9 @@ class Threads:
         self.running += 1
         try:
             return await anyio.to_thread.run_sync(in_thread, abandon_on_cancel=True, limiter=_unlimited())
-        finally:
-            call.cancel.cancel()  # answered or not, nobody waits for this call any more
+        except anyio.get_cancelled_exc_class():
+            call.cancel.cancel()
+            raise
 
 
 def progress_report(send: Send) -> Callable[[float, float | None, str], None]:
