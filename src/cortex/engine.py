@@ -72,11 +72,8 @@ class Engine:
         self.store = Store(directory)
         self.source = self.store.truth.source("files", self.root.name or str(self.root), str(self.root))
         self._embedder = embedder or open_embedder(settings.indexing.embedding_provider)
-        self._pool = Pool(
-            settings.indexing.workers or default_workers(),
-            timeout_seconds=settings.limits.processing.chunk_timeout,
-            memory_bytes=settings.limits.memory.heap,
-        )
+        self._pool = _make_pool(settings, settings.indexing.workers or default_workers())
+        self._single = _make_pool(settings, 1)  # for one file between the runs; a process only when it is used
         self._cache = Cache(settings.search.cache_size, settings.retention.days * 86_400)
         self._indexing = threading.Lock()
         self._progress = Progress("idle", 0, 0)
@@ -483,12 +480,14 @@ class Engine:
     def rest(self, idle_seconds: float) -> None:
         """Let go of the worker processes when they had nothing to do for that long."""
         self._pool.close_if_idle(idle_seconds)
+        self._single.close_if_idle(idle_seconds)
 
     def close(self) -> None:
         """End workers, close the store, give the lease back."""
         if self._scratch is not None:
             self._scratch.close()
         self._pool.close()
+        self._single.close()
         if self._embedder is not None:
             self._embedder.close()
         self.store.close()
@@ -503,6 +502,11 @@ class Engine:
 def rebuild_damaged(root: Path, settings: Settings) -> Path:
     """Set a damaged store aside, so that the next engine starts from nothing; returns where the old file went."""
     return set_aside(store_dir(root.resolve(), settings.home))
+
+
+def _make_pool(settings: Settings, size: int) -> Pool:
+    limits = settings.limits
+    return Pool(size, timeout_seconds=limits.processing.chunk_timeout, memory_bytes=limits.memory.heap)
 
 
 def default_workers() -> int:

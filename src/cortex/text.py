@@ -12,9 +12,10 @@ from functools import lru_cache
 
 TOKEN_CHARACTERS = 4  # a token is estimated as four characters
 
-_WORD = re.compile(r"[^\W_]+(?:_+[^\W_]+)*|[^\W_]+", re.UNICODE)
+_WORD = re.compile(r"\w+")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
-_CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\W\da-zA-Z_]+", re.UNICODE)
+_CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+MAX_REMEMBERED_WORDS = 100_000
 MAX_WORD_CHARACTERS = 80  # longer runs are hashes, base64 or minified text: nobody searches for them by word
 
 
@@ -25,24 +26,33 @@ def estimate_tokens(text: str) -> int:
 
 def words_of(text: str) -> list[str]:
     """The searchable words of `text`, in order: identifiers whole and in parts, lower case; CJK runs as single characters and pairs."""
-    out: list[str] = []
-    for word in _WORD.findall(text):
-        out.extend(split_identifier(word))
-    return out
+    return spaced_words(text).split()
 
 
-@lru_cache(maxsize=200_000)
+def spaced_words(text: str) -> str:
+    """The same words as one string with spaces between them: what a word index wants, and the fastest way to make it."""
+    return " ".join(map(_SPACED.__getitem__, _WORD.findall(text)))
+
+
+class _Spaced(dict[str, str]):
+    """Identifier -> its words with spaces, worked out once: source code says the same few words over and over."""
+
+    def __missing__(self, word: str) -> str:
+        if len(self) >= MAX_REMEMBERED_WORDS:
+            self.clear()
+        spaced = self[word] = " ".join(split_identifier(word))
+        return spaced
+
+
 def split_identifier(word: str) -> tuple[str, ...]:
     """`parseHTTPConfig` -> (parsehttpconfig, parse, http, config): the whole first, then the parts where there are several."""
     if len(word) > MAX_WORD_CHARACTERS:
         return ()
     if not word.isascii() and _CJK.search(word):
         return _split_cjk(word)
-    whole = word.replace("_", "").lower()
-    parts = [part.lower() for part in _CAMEL.findall(word)]
-    if len(parts) <= 1:
-        return (whole,)
-    return (whole, *parts)
+    pieces = _CAMEL.findall(word) if word.isascii() else word.split("_")
+    parts = [piece.lower() for piece in pieces if piece]
+    return tuple(parts) if len(parts) <= 1 else ("".join(parts), *parts)
 
 
 def _split_cjk(word: str) -> tuple[str, ...]:
@@ -82,6 +92,8 @@ def hash_bytes(*parts: bytes) -> bytes:
         digest.update(part)
     return digest.digest()
 
+
+_SPACED = _Spaced()
 
 _ROLES: tuple[tuple[str, re.Pattern[str]], ...] = (
     (

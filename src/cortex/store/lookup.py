@@ -93,18 +93,17 @@ class Lookup:
 
     def definitions(self, source: int, names: Sequence[str], limit: int = 400) -> list[Definition]:
         """Where these names (any case) are defined in the source, by path and line."""
-        folded = sorted({name.lower() for name in names})
-        if not folded:
+        if not names:
             return []
-        marks = ",".join("?" * len(folded))
+        marks = ",".join("?" * len(names))
         with self._connections.read() as connection:
             rows = connection.execute(
-                f"SELECT {_DOC}, symbols.name, qualified, kind, start_line, end_line, parent "
+                f"SELECT {_DOC}, symbols.name, qualified, kind, start_line, end_line "
                 f"FROM symbols JOIN docs ON docs.blob = symbols.blob JOIN blobs ON blobs.id = docs.blob "
-                f"WHERE folded IN ({marks}) AND source = ? ORDER BY path, start_line LIMIT ?",
-                [*folded, source, limit],
+                f"WHERE symbols.name IN ({marks}) AND source = ? ORDER BY path, start_line LIMIT ?",
+                [*names, source, limit],
             )
-            return [Definition(Doc(*row[:8]), Symbol(*row[8:])) for row in rows]
+            return [Definition(Doc(*row[:8]), _symbol(*row[8:])) for row in rows]
 
     def chunk_at(self, blob: int, line: int) -> int:
         """The id of the first chunk of the blob that holds this line, 0 if none does."""
@@ -149,11 +148,11 @@ class Lookup:
         """The definitions in a blob, by line."""
         with self._connections.read() as connection:
             rows = connection.execute(
-                "SELECT name, qualified, kind, start_line, end_line, parent FROM symbols WHERE blob = ? "
+                "SELECT name, qualified, kind, start_line, end_line FROM symbols WHERE blob = ? "
                 "ORDER BY start_line, end_line DESC, qualified",
                 (blob,),
             )
-            return tuple(Symbol(*row) for row in rows)
+            return tuple(_symbol(*row) for row in rows)
 
     def counts(self, source: int) -> Counts:
         """How many docs and chunks a source has."""
@@ -185,6 +184,10 @@ class Lookup:
                 (small, small, large, large, source),
             ).fetchone()
             return (row[0], row[1], row[2])
+
+
+def _symbol(name: str, qualified: str, kind: str, start_line: int, end_line: int) -> Symbol:
+    return Symbol(name, qualified, kind, start_line, end_line, parent=qualified.removesuffix(name).rstrip("."))
 
 
 def _parts(values: Sequence[int], size: int = 900) -> Iterator[Sequence[int]]:

@@ -26,9 +26,9 @@ CREATE TABLE chunks (
   kind TEXT NOT NULL, name TEXT NOT NULL, qualified TEXT NOT NULL, signature TEXT NOT NULL, doc TEXT NOT NULL);
 CREATE INDEX chunks_blob ON chunks (blob);
 CREATE TABLE symbols (
-  blob INTEGER NOT NULL REFERENCES blobs ON DELETE CASCADE, folded TEXT NOT NULL, name TEXT NOT NULL, qualified TEXT NOT NULL,
-  kind TEXT NOT NULL, start_line INTEGER NOT NULL, end_line INTEGER NOT NULL, parent TEXT NOT NULL);
-CREATE INDEX symbols_folded ON symbols (folded);
+  blob INTEGER NOT NULL REFERENCES blobs ON DELETE CASCADE, name TEXT NOT NULL COLLATE NOCASE,
+  qualified TEXT NOT NULL, kind TEXT NOT NULL, start_line INTEGER NOT NULL, end_line INTEGER NOT NULL);
+CREATE INDEX symbols_name ON symbols (name);
 CREATE INDEX symbols_blob ON symbols (blob);
 CREATE TABLE docs (
   id INTEGER PRIMARY KEY AUTOINCREMENT, source INTEGER NOT NULL REFERENCES sources ON DELETE CASCADE, path TEXT NOT NULL,

@@ -229,8 +229,8 @@ def _put_blob(connection: sqlite3.Connection, content_hash: bytes, cut: Cut) -> 
         ],
     )
     connection.executemany(
-        "INSERT INTO symbols VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        [(blob, s.name.lower(), s.name, s.qualified, s.kind, s.start_line, s.end_line, s.parent) for s in cut.symbols],
+        "INSERT INTO symbols VALUES (?, ?, ?, ?, ?, ?)",
+        [(blob, s.name, s.qualified, s.kind, s.start_line, s.end_line) for s in cut.symbols],
     )
     return blob
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import tantivy
 
 from cortex.errors import CortexError, FileError
-from cortex.text import words_of
+from cortex.text import spaced_words
 from cortex.types import Chunk, Doc
 
 FIELDS = ("name", "path", "signature", "doc_text", "body")
@@ -194,11 +194,11 @@ def _document(row: Row) -> tantivy.Document:
         extension=extension_of(path),
         language=row.doc.language,
         folder=folders,
-        name=" ".join(words_of(row.chunk.qualified or row.chunk.name)),
-        path=" ".join(words_of(path)),
-        signature=" ".join(words_of(row.chunk.signature)),
-        doc_text=" ".join(words_of(row.chunk.doc)),
-        body=" ".join(words_of(row.body)),
+        name=spaced_words(row.chunk.qualified or row.chunk.name),
+        path=spaced_words(path),
+        signature=spaced_words(row.chunk.signature),
+        doc_text=spaced_words(row.chunk.doc),
+        body=spaced_words(row.body),
     )
 
 
