@@ -71,10 +71,10 @@ class Engine:
             ensure_store_dir(directory)
         self.store = Store(directory)
         self.source = self.store.truth.source("files", self.root.name or str(self.root), str(self.root))
-        self._embedder = embedder or open_embedder(settings.indexing.embedding_provider)
+        self._embedder = embedder or open_embedder(_provider(settings))
         self._pool = _make_pool(settings, settings.indexing.workers or default_workers())
         self._single = _make_pool(settings, 1)  # for one file between the runs; a process only when it is used
-        self._cache = Cache(settings.search.cache_size, settings.retention.days * 86_400)
+        self._cache = _make_cache(settings)
         self._indexing = threading.Lock()
         self._progress = Progress("idle", 0, 0)
         self._error = ""
@@ -111,11 +111,14 @@ class Engine:
     def _index_here(
         self, force: bool, paths: list[str] | None, progress: ProgressCallback, cancel: Cancel, limited: bool
     ) -> IndexReport:
-        if not self._indexing.acquire(blocking=not force):
-            raise LimitError("INDEX_BUSY", f"{self.root} is being indexed right now")
+        self._await_turn(force, progress, cancel)
         try:
             if force and limited:
                 self._check_force_rate()
+        except LimitError:
+            self._indexing.release()
+            raise
+        try:
             self.running.set()
 
             def note(step: Progress) -> None:
@@ -138,7 +141,7 @@ class Engine:
             )
             self._error = ""
         except CortexError as error:
-            self._error = error.message
+            self._error = "" if isinstance(error, Cancelled) else error.message
             self._record_run(IndexReport("partial"), force, paths, error.code)
             raise
         finally:
@@ -149,6 +152,17 @@ class Engine:
             self._record_run(report, force, paths, "")
         self.store.indexes.tidy()
         return report
+
+    def _await_turn(self, force: bool, progress: ProgressCallback, cancel: Cancel) -> None:
+        """Wait until no other run is under way, passing on how far that one is; a forced run doesn't wait."""
+        while not self._indexing.acquire(blocking=not force, timeout=-1 if force else HOLDER_POLL_SECONDS):
+            if force:
+                raise LimitError(
+                    "INDEX_BUSY", f"{self.root.name} is being indexed right now", context={"workspace": str(self.root)}
+                )
+            if cancel:
+                raise Cancelled()
+            progress(self._progress)
 
     def _record_run(self, report: IndexReport, force: bool, paths: list[str] | None, error: str) -> None:
         detail: dict[str, object] = {**asdict(report), "force": force, "whole": paths is None}
@@ -348,19 +362,23 @@ class Engine:
         inside = resolve_inside(self.root, path)
         relative = relative_of(self.root, inside)
         if not inside.is_file():
-            raise FileError(
-                "FILE_NOT_FOUND", f"there is no file {relative!r} in {self.root.name}", context={"path": relative}
-            )
+            raise _missing(self.root, relative)
         found = scan_paths(self.root, indexing.rules_of(self.settings), [relative]).files
         if not any(file.path == relative for file in found):
-            raise FileError("FILE_UNREADABLE", f"{relative} is left out of the index: {self.explain(relative)}")
+            verdict = self.explain(relative)
+            raise FileError("FILE_UNREADABLE", f"{relative} can't be shown: {verdict}", context={"path": relative})
         raw = read_bytes(self.root, relative, self.settings.workspace.max_file_size)
         text = raw if isinstance(raw, Refused) else read(raw, relative)
+        if isinstance(text, Refused) and text.reason == "vanished":
+            raise _missing(self.root, relative)
         if isinstance(text, Refused):
             raise FileError("FILE_UNREADABLE", f"{relative} can't be shown: {text.reason}", context={"path": relative})
         assert isinstance(raw, bytes)
         cut = self._cut_of(relative, text, raw)
-        stat = inside.stat()
+        try:
+            stat = inside.stat()
+        except OSError as error:
+            raise _missing(self.root, relative) from error
         return FileView(
             path=relative,
             language=cut.language,
@@ -415,7 +433,12 @@ class Engine:
         for skip in self.store.truth.skipped(self.source.id):
             if skip.path == relative:
                 return f"left out: {skip.reason}"
-        return explain(self.root, indexing.rules_of(self.settings), relative)
+        verdict = explain(self.root, indexing.rules_of(self.settings), relative)
+        if verdict.startswith("belongs"):  # as far as name and size tell; the content may say otherwise
+            raw = read_bytes(self.root, relative, self.settings.workspace.max_file_size)
+            text = raw if isinstance(raw, Refused) else read(raw, relative)
+            return f"left out: {text.reason}" if isinstance(text, Refused) else verdict
+        return verdict
 
     def freshness(self) -> Freshness:
         """How far the index follows the folder."""
@@ -466,7 +489,7 @@ class Engine:
     def reconfigure(self, settings: Settings, changed: dict[str, object]) -> None:
         """Work with other settings from now on; recorded in the operations log."""
         self.settings = settings
-        self._cache = Cache(settings.search.cache_size, settings.retention.days * 86_400)
+        self._cache = _make_cache(settings)
         self.store.log.record("config", {"changed": changed})
 
     def clean_up(self) -> None:
@@ -504,6 +527,16 @@ def rebuild_damaged(root: Path, settings: Settings) -> Path:
     return set_aside(store_dir(root.resolve(), settings.home))
 
 
+def _make_cache(settings: Settings) -> Cache:
+    size = min(settings.search.cache_size, settings.limits.memory.cache)
+    return Cache(size, settings.retention.days * 86_400)
+
+
+def _provider(settings: Settings) -> str:
+    """Who embeds; with server.localOnly nobody beyond this machine."""
+    return "local" if settings.server.local_only else settings.indexing.embedding_provider
+
+
 def _make_pool(settings: Settings, size: int) -> Pool:
     limits = settings.limits
     return Pool(size, timeout_seconds=limits.processing.chunk_timeout, memory_bytes=limits.memory.heap)
@@ -519,6 +552,11 @@ def default_workers() -> int:
 def rfc3339(seconds: float) -> str:
     """A moment as text, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _missing(root: Path, path: str) -> FileError:
+    kind = "it is a folder" if (root / path).is_dir() else f"there is no such file in {root.name}"
+    return FileError("FILE_NOT_FOUND", f"{path or '.'} can't be read: {kind}", context={"path": path})
 
 
 def _wanted(path: str, query: Query) -> bool:
