@@ -19,6 +19,7 @@ MIN_BUDGET = 200
 SKELETON_SHARE = 0.3  # of the budget that hits without text may take
 MIN_TEXT_TOKENS = 40  # less text than this of a hit isn't worth its place
 SKIPPED_NAMED = 50
+ERROR_CHARACTERS = 200  # of what went wrong with the index, in every answer
 STRATEGIES: Mapping[Mode, str] = {
     Mode.MEANING: "embeddings",
     Mode.WORDS: "tfidf",
@@ -47,6 +48,7 @@ def search_answer(
 ) -> Json:
     """Results and metadata: the best hits with text, the rest as file, lines and relevance only, never above the budget."""
     total = int(str(metadata["totalResults"]))
+    metadata = _shorten_notes(metadata, budget * TOKEN_CHARACTERS // 4)
     skeletons = [_result(one, None, several) for one in located]
     costs = [len(dump(one)) + 1 for one in skeletons]
     room = budget * TOKEN_CHARACTERS - len(
@@ -72,6 +74,8 @@ def search_answer(
         results.append(chosen)
         room -= size
         for_text -= size
+    if located and not results:
+        raise _too_small(costs[0] - room + budget * TOKEN_CHARACTERS)
     next_offset = offset + len(results)
     truncated = cut or len(results) < len(located)
     if truncated or next_offset < total:
@@ -81,6 +85,33 @@ def search_answer(
     else:
         metadata = {**metadata, "truncated": False}
     return {"results": results, "metadata": metadata}
+
+
+def _shorten_notes(metadata: Json, characters: int) -> Json:
+    """The metadata with as many notes, and of those as much, as its part of the budget allows."""
+    notes = metadata.get("notes")
+    if not isinstance(notes, list):
+        return metadata
+    kept: list[str] = []
+    for note in notes:
+        characters -= len(dump(note)) + 1
+        if characters < 0:
+            note = note[: max(0, len(note) + characters - 1)] + "…"
+        if len(note) > 1:
+            kept.append(note)
+        if characters < 0:
+            break
+    return {**metadata, "notes": kept}
+
+
+def _too_small(characters: int) -> InputError:
+    needed = -(-characters // TOKEN_CHARACTERS)
+    return InputError(
+        "BUDGET_TOO_SMALL",
+        f"the next part of the answer alone needs a budget of {needed} tokens",
+        context={"needed": needed},
+        suggestions=(f"Ask with `budget` {needed} or more.",),
+    )
 
 
 def _fit(one: Located, characters: int, several: bool) -> Json | None:
@@ -148,7 +179,7 @@ def freshness(states: Sequence[Freshness]) -> Json:
     if busy and busy.state == "indexing":
         out["progress"] = busy.progress
     if busy and busy.error:
-        out["error"] = busy.error
+        out["error"] = busy.error[:ERROR_CHARACTERS]
     return out
 
 
@@ -194,12 +225,20 @@ def resource_answer(query: str, located: Sequence[Located], page: Page, metadata
         "executionTime": metadata["executionTime"],
         "totalResults": page.total,
         "results": results,
-        "metadata": {"searchedFiles": page.docs, "searchedChunks": page.chunks, "cacheHit": page.cached},
+        "metadata": {
+            "searchedFiles": page.docs,
+            "searchedChunks": page.chunks,
+            "cacheHit": page.cached,
+            **{key: metadata[key] for key in ("index", "notes") if key in metadata},
+        },
     }
 
 
-def file_answer(view: FileView, start: int, end: int, budget: int) -> Json:
-    """Lines of a file with what is defined in them, within the budget."""
+def file_answer(view: FileView, start: int, end: int, budget: int, workspace: str) -> Json:
+    """Lines of a file with what is defined in them, within the budget; `workspace` is named where there are several.
+
+    Raises: InputError BUDGET_TOO_SMALL, where not even the name fits.
+    """
     lines = view.text.split("\n")
     if lines and not lines[-1]:
         lines.pop()
@@ -227,24 +266,39 @@ def file_answer(view: FileView, start: int, end: int, budget: int) -> Json:
         "symbols": _within(symbols, side),
         "chunks": _within(chunks, side),
     }
-    room = characters - len(dump(body)) - 60
-    text, last = _lines_within(lines, start, end, room)
+    if workspace:
+        body["workspace"] = workspace
+    room = characters - len(dump(body)) - len(',"truncated":true,"nextLine":') - 10
+    if room < 0:
+        raise _too_small(characters - room)
+    text, last, cut = _lines_within(lines, start, end, room)
     body["text"], body["endLine"] = text, last
+    if cut or last < end:
+        body["truncated"] = True
     if last < end:
-        body |= {"truncated": True, "nextLine": last + 1}
+        body["nextLine"] = last + 1
     return body
 
 
-def _lines_within(lines: Sequence[str], start: int, end: int, characters: int) -> tuple[str, int]:
+def _lines_within(lines: Sequence[str], start: int, end: int, characters: int) -> tuple[str, int, bool]:
+    """As many of the lines as fit, the last one of them, and whether it was cut: a first line always comes, if only in part."""
     taken: list[str] = []
     for line in lines[start - 1 : end]:
-        characters -= len(dump(line)) - 2 + 2
+        characters -= len(dump(line))  # its quotes stand for the line end, which costs two in JSON
         if characters < 0 and taken:
             break
         if characters < 0:
-            return line[: max(0, characters + len(line))], start
+            return _part(line, characters + len(dump(line))), start, True
         taken.append(line)
-    return "\n".join(taken), start + max(0, len(taken) - 1)
+    return "\n".join(taken), start + max(0, len(taken) - 1), False
+
+
+def _part(line: str, characters: int) -> str:
+    """The beginning of a line that costs no more than this in JSON."""
+    part = line[:characters]
+    while len(dump(part)) - 2 > characters:
+        part = part[: len(part) * 9 // 10]
+    return part
 
 
 def _symbol(one: Symbol) -> Json:

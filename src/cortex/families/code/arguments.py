@@ -29,7 +29,7 @@ class SearchCode(Arguments):
     )
     threshold: float = Field(default=0.0, description="Relevance threshold (0.0-1.0)", ge=0.0, le=1.0)
     fileTypes: list[str] | None = Field(
-        default=None, description="Filter by file extensions", examples=[["ts", "js"], ["py"], ["*"]], max_length=100
+        default=None, description="Filter by file extensions", examples=[["ts", "js"], ["py"], ["*"]]
     )
     workspace: Workspace = None
     budget: Budget = None
@@ -38,7 +38,11 @@ class SearchCode(Arguments):
 
 class ReindexWorkspace(Arguments):
     force: bool = Field(default=False, description="Force full reindex even if files haven't changed")
-    path: str | None = Field(default=None, description="Specific path to reindex (relative to workspace root)")
+    path: str | None = Field(
+        default=None,
+        description="Specific path to reindex (relative to workspace root)",
+        json_schema_extra={"default": None},
+    )
     strategy: Literal["embeddings", "tfidf", "both"] = Field(
         default="both", description="Which indexing strategies to rebuild"
     )
@@ -49,7 +53,7 @@ class ConfigChanges(Arguments):
     chunkSize: Whole | None = Field(default=None, ge=50, le=1000)
     embeddingProvider: Literal["openai", "ollama", "local"] | None = None
     maxFiles: Whole | None = Field(default=None, ge=100, le=100_000)
-    cacheSize: str | None = Field(default=None, pattern=r"^\d+[KMGT]B$", max_length=12)
+    cacheSize: str | None = Field(default=None, pattern=r"^\d+[KMGT]B$")
 
 
 class UpdateConfig(Arguments):

@@ -9,9 +9,8 @@ from cortex import guide
 from cortex.errors import InputError
 from cortex.families.code import answers
 from cortex.families.code.answers import Json, dump
-from cortex.families.code.tools import MODES, make_query, status
+from cortex.families.code.tools import MODES, make_query, stats, status, view_file
 from cortex.families.code.workspaces import Workspaces, search_all
-from cortex.process import memory_bytes
 from cortex.text import estimate_tokens
 from cortex.tools import Call, Prompt, PromptArgument, Resource
 
@@ -23,8 +22,7 @@ def read_status(context: Workspaces, variables: Mapping[str, str], call: Call) -
 
 def read_stats(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
     """What is in the index."""
-    states = [engine.vitals() for _, engine in context.open(variables.get("workspace"))]
-    return dump(answers.stats_answer(states, memory_bytes()))
+    return dump(stats(context, variables.get("workspace")))
 
 
 def read_search(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
@@ -64,13 +62,8 @@ def _number(variables: Mapping[str, str], name: str, default: float, least: floa
 
 def read_chunks(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
     """A file's chunks with their text."""
-    for_file = None
-    for name, engine in context.open(variables.get("workspace")):
-        if for_file is None or engine.knows(engine.relative(variables["path"])):
-            for_file = (name, engine)
-    assert for_file is not None
-    engine = for_file[1]
-    view = engine.view(variables["path"])
+    seen = view_file(context, variables.get("workspace"), variables["path"])
+    view, embedding = seen.view, seen.engine.embedding_of_index()
     chunks: list[Json] = []
     for chunk in view.chunks:
         text = view.text[chunk.start : chunk.end]
@@ -81,7 +74,7 @@ def read_chunks(context: Workspaces, variables: Mapping[str, str], call: Call) -
                 "startLine": chunk.start_line,
                 "endLine": chunk.end_line,
                 "tokens": estimate_tokens(text),
-                "embedding": engine.embedding_of_index(),
+                "embedding": embedding,
             }
         )
     return dump(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
 from cortex import chunkers
 from cortex.engine import Engine
-from cortex.errors import CortexError, FileError, InputError, StoreError
+from cortex.errors import ConfigError, FileError, InputError, StoreError
 from cortex.families.code import answers
 from cortex.families.code.answers import Json, dump
 from cortex.families.code.arguments import (
@@ -19,6 +19,8 @@ from cortex.families.code.arguments import (
     UpdateConfig,
 )
 from cortex.families.code.workspaces import Workspaces, search_all
+from cortex.process import memory_bytes
+from cortex.settings import Key, Settings, known_key
 from cortex.tools import Answer, Call, Tool
 from cortex.types import FileView, Mode, Progress, Query
 
@@ -28,6 +30,8 @@ MODES: Mapping[str, Mode] = {
     "tfidf": Mode.WORDS,
     "fullworkspace": Mode.FULL,
 }
+LEAST_TELLING: Mapping[str, int] = {"FILE_NOT_FOUND": 1, "PATH_OUTSIDE": 2}
+MAX_FILE_TYPES = 100
 NEEDS_INDEXING = ("indexing.chunkSize", "indexing.embeddingProvider", "workspace.maxFiles")
 
 
@@ -46,7 +50,7 @@ def search_code(context: Workspaces, arguments: SearchCode, call: Call) -> Answe
 
 def find_similar_code(context: Workspaces, arguments: FindSimilarCode, call: Call) -> Answer:
     """Find code that looks like a snippet."""
-    languages = (_language(arguments.language),) if arguments.language else ()
+    languages = (language_called(arguments.language),) if arguments.language else ()
     query = Query(text=arguments.code, code=True, limit=arguments.maxResults, languages=languages)
     return _search(context, query, arguments.workspace, arguments.budget, arguments.cursor, call)
 
@@ -62,6 +66,10 @@ def make_query(text: str, *, strategy: str, limit: int, threshold: float, file_t
     extensions = tuple(dict.fromkeys(one.strip().lstrip("*").lstrip(".").lower() for one in file_types))
     if "" in extensions:  # "*" is every type
         extensions = ()
+    if len(extensions) > MAX_FILE_TYPES:
+        raise InputError(
+            "ARGUMENT_INVALID", f"{len(extensions)} file types are too many, the most are {MAX_FILE_TYPES}"
+        )
     return Query(text=text, mode=mode, limit=limit, threshold=threshold, extensions=extensions, regex=regex)
 
 
@@ -75,13 +83,18 @@ def _search(
     engines = context.open(workspace)
     located, page = search_all(engines, replace(query, offset=offset), call.cancel)
     milliseconds = 1000 * (time.perf_counter() - started)
+    if workspace is None and context.left_out:
+        page = replace(page, notes=(*page.notes, *context.left_out))
     metadata = answers.search_metadata(page, milliseconds, [engine.freshness() for _, engine in engines])
     body = answers.search_answer(located, metadata, tokens, several=len(context.names) > 1, offset=offset, key=key)
     return Answer(dump(body), structured=body)
 
 
-def _language(name: str) -> str:
-    """The language that a caller means: its name, or an extension."""
+def language_called(name: str) -> str:
+    """The language that a caller means: its name, or an extension.
+
+    Raises: InputError ARGUMENT_INVALID.
+    """
     wanted = name.strip().lower()
     if wanted in chunkers.LANGUAGES:
         return wanted
@@ -99,9 +112,7 @@ def reindex_workspace(context: Workspaces, arguments: ReindexWorkspace, call: Ca
     """Compare the workspace with its index, or build it anew."""
     engines = context.open(arguments.workspace)
     if arguments.path is not None:
-        engines = [pair for pair in engines if _has(pair[1], arguments.path)]
-        if not engines:
-            raise FileError("FILE_NOT_FOUND", f"there is no {arguments.path!r} in {', '.join(context.names)}")
+        engines = _with_path(engines, arguments.path)
     reports: list[Json] = []
     for name, engine in engines:
         report = engine.index(
@@ -114,6 +125,7 @@ def reindex_workspace(context: Workspaces, arguments: ReindexWorkspace, call: Ca
         reports.append({"workspace": name, **asdict(report)})
     body = _sum(reports)
     body["index"] = status(context, arguments.workspace)
+    body["stats"] = stats(context, arguments.workspace)
     if arguments.strategy == "embeddings" and not any(engine.meaning for _, engine in engines):
         body["notes"] = ["no embedder is configured: there are no vectors to rebuild"]
     return Answer(dump(body))
@@ -123,13 +135,31 @@ def _report_to(call: Call) -> Callable[[Progress], None]:
     def report(step: Progress) -> None:
         if step.total:
             call.progress(step.done, step.total, f"{step.stage} {step.done} of {step.total} files")
+        elif step.stage == "scanning":
+            call.progress(0, None, "looking for files")
 
     return report
 
 
-def _has(engine: Engine, path: str) -> bool:
-    relative = engine.relative(path)
-    return (engine.root / relative).exists() or engine.knows(relative)
+def _with_path(engines: Sequence[tuple[str, Engine]], path: str) -> list[tuple[str, Engine]]:
+    """Those of the engines that have something at this path, on disk or in the index.
+
+    Raises: FileError FILE_NOT_FOUND, or PATH_OUTSIDE where it is in none of the roots.
+    """
+    found: list[tuple[str, Engine]] = []
+    outside: FileError | None = None
+    for name, engine in engines:
+        try:
+            relative = engine.relative(path)
+        except FileError as error:
+            outside = error
+            continue
+        if (engine.root / relative).exists() or engine.knows(relative):
+            found.append((name, engine))
+    if found:
+        return found
+    names = ", ".join(name for name, _ in engines)
+    raise outside or FileError("FILE_NOT_FOUND", f"there is no {path!r} in {names}", context={"path": path})
 
 
 def _sum(reports: list[Json]) -> Json:
@@ -154,6 +184,11 @@ def status(context: Workspaces, workspace: str | None) -> Json:
     return parts[0] if len(parts) == 1 else {**answers.sum_status(parts), "workspaces": parts}
 
 
+def stats(context: Workspaces, workspace: str | None) -> Json:
+    """What is in the index of the named workspace, or of all."""
+    return answers.stats_answer([engine.vitals() for _, engine in context.open(workspace)], memory_bytes())
+
+
 def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> Answer:
     """Change settings for as long as the engine runs; nothing is written to a file."""
     wanted = {
@@ -166,25 +201,39 @@ def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> A
         )
         if value is not None
     }
+    engines = context.open(arguments.workspace)
+    for name, engine in engines:
+        _check_may_change(engine, name, wanted)
+    renewed = [(engine, engine.settings.changed(wanted)) for _, engine in engines]
     changed: dict[str, Json] = {}
     reindexing = False
-    for name, engine in context.open(arguments.workspace):
-        _check_may_change(engine, name, wanted)
-        new = engine.settings.changed(wanted)
+    for engine, new in renewed:
+        different = [key for key in wanted if engine.settings.value(key) != new.value(key)]
         changed |= {
-            key.rpartition(".")[2]: {"old": engine.settings.value(key), "new": new.value(key)}
-            for key in wanted
-            if engine.settings.value(key) != new.value(key)
+            key.rpartition(".")[2]: {"old": _shown(engine.settings, key), "new": _shown(new, key)} for key in different
         }
         if wanted:
-            engine.reconfigure(new, {key: str(value) for key, value in wanted.items()})
+            engine.reconfigure(new, {key: wanted[key] for key in wanted})
         if arguments.restart and any(key in NEEDS_INDEXING for key in wanted):
             reindexing = context.look_again(engine) or reindexing
-    stale = any(key in NEEDS_INDEXING for key in wanted) and bool(changed)
+    stale = any(key.rpartition(".")[2] in changed for key in NEEDS_INDEXING)
     return Answer(dump({"changed": changed, "restartNeeded": stale and not reindexing, "reindexing": reindexing}))
 
 
+def _shown(settings: Settings, name: str) -> object:
+    """A value as it is written in a configuration: sizes as text, numbers as numbers."""
+    key, value = known_key(name), settings.value(name)
+    return key.show(value) if isinstance(key, Key) and key.kind == "size" else value
+
+
 def _check_may_change(engine: Engine, name: str, wanted: Mapping[str, object]) -> None:
+    provider = wanted.get("indexing.embeddingProvider")
+    if engine.settings.server.local_only and provider not in (None, "local"):
+        raise ConfigError(
+            "CONFIG_INVALID",
+            f"server.localOnly is on for {name}: only the provider 'local' may be chosen, not {provider!r}",
+            context={"key": "indexing.embeddingProvider"},
+        )
     if any(key in NEEDS_INDEXING for key in wanted) and not engine.holds():
         raise StoreError("STORE_LOCKED", f"another process keeps the index of {name} with its own settings")
 
@@ -192,29 +241,43 @@ def _check_may_change(engine: Engine, name: str, wanted: Mapping[str, object]) -
 def get_file_context(context: Workspaces, arguments: GetFileContext, call: Call) -> Answer:
     """Lines of a file as it is now, with what is defined in them."""
     budget = answers.check_budget(arguments.budget, context.settings.search.budget)
-    view = _view(context, arguments.workspace, arguments.path)
+    seen = view_file(context, arguments.workspace, arguments.path)
+    view = seen.view
     total = view.text.count("\n") + (not view.text.endswith("\n") and bool(view.text))
     wanted = arguments.lineRange
     start = (wanted.start if wanted else None) or 1
-    end = (wanted.end if wanted else None) or (start if wanted and wanted.start else total)
+    end = (wanted.end if wanted else None) or (start if wanted and wanted.start else max(1, total))
     if start > end:
         raise InputError("ARGUMENT_INVALID", f"lineRange starts at {start} and ends before it, at {end}")
     if start > max(1, total):
         raise InputError("ARGUMENT_INVALID", f"{view.path} has {total} lines, lineRange starts at {start}")
     around = arguments.contextLines if wanted else 0
-    body = answers.file_answer(view, max(1, start - around), max(1, min(total, end + around)), budget)
+    workspace = seen.workspace if len(context.names) > 1 else ""
+    body = answers.file_answer(view, max(1, start - around), max(1, min(total, end + around)), budget, workspace)
     return Answer(dump(body))
 
 
-def _view(context: Workspaces, workspace: str | None, path: str) -> FileView:
-    failure: CortexError | None = None
-    for _, engine in context.open(workspace):
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A file and the workspace that it was found in."""
+
+    workspace: str
+    engine: Engine
+    view: FileView
+
+
+def view_file(context: Workspaces, workspace: str | None, path: str) -> Seen:
+    """The file at this path in the named workspace, or in the first that has it.
+
+    Raises: FileError, the one that says most where several workspaces refuse.
+    """
+    failures: list[FileError] = []
+    for name, engine in context.open(workspace):
         try:
-            return engine.view(path)
+            return Seen(name, engine, engine.view(path))
         except FileError as error:
-            failure = failure if failure and failure.code != "FILE_NOT_FOUND" else error
-    assert failure is not None
-    raise failure
+            failures.append(error)
+    raise min(failures, key=lambda error: LEAST_TELLING.get(error.code, 0))
 
 
 SEARCH_OUTPUT: Mapping[str, object] = {
@@ -270,7 +333,7 @@ TOOLS = (
         title="Reindex workspace",
         description="Use this only when answers look out of date: the index follows saved files by itself. Compares the workspace "
         "(or one path in it) with the index and updates what changed; `force` builds everything anew, at most once a minute. "
-        "The answer also holds the workspace's status and which files are left out.",
+        "The answer also holds the workspace's status and statistics, and which files are left out.",
         arguments=ReindexWorkspace,
         run=reindex_workspace,
         writes=True,
@@ -308,5 +371,6 @@ TOOLS = (
         run=find_similar_code,
         writes=False,
         idempotent=True,
+        output_schema=SEARCH_OUTPUT,
     ),
 )

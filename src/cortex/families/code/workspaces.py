@@ -6,16 +6,23 @@ other modules.
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cortex.engine import Engine
-from cortex.errors import ConfigError
+from cortex.errors import ConfigError, CortexError
 from cortex.keeper import Keeper
 from cortex.settings import Settings, Workspace
 from cortex.types import Cancel, Hit, Mode, Page, Query
+
+START_SECONDS = 3.0  # that a first question waits for a keeper to begin with its first look
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,8 @@ class Workspaces:
         self._lock = threading.Lock()
         self._engines: dict[Path, Engine] = {}
         self._keepers: dict[Path, Keeper] = {}
+        self._failures: dict[Path, CortexError] = {}
+        self._closed = False
         self._names = _unique_names([workspace.root for workspace in found])
 
     @property
@@ -48,10 +57,25 @@ class Workspaces:
         first = self._engines.get(self._found[0].root)
         return first.settings if first else self._found[0].settings
 
-    def open(self, name: str | None = None) -> list[tuple[str, Engine]]:
-        """The named workspace, or all of them, as (name, engine).
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Which workspaces could not be opened when they were last asked for, and why."""
+        return tuple(f"{self._names[root]} is left out: {error.message}" for root, error in self._failures.items())
 
-        Raises: ConfigError WORKSPACE_UNKNOWN.
+    def start(self) -> None:
+        """Open everything in the background, so that indexing starts before the first question."""
+        threading.Thread(target=self._try_all, name="open workspaces", daemon=True).start()
+
+    def _try_all(self) -> None:
+        try:
+            self.open()
+        except CortexError as error:  # each question that needs it is told
+            log.warning("%s", error.message)
+
+    def open(self, name: str | None = None) -> list[tuple[str, Engine]]:
+        """The named workspace, or all that can be opened, as (name, engine).
+
+        Raises: ConfigError WORKSPACE_UNKNOWN; StoreError and FileError, if none of them can be opened.
         """
         chosen = [workspace for workspace in self._found if name is None or self._is_called(workspace.root, name)]
         if not chosen:
@@ -60,18 +84,36 @@ class Workspaces:
                 f"unknown workspace {name!r}; known: {', '.join(self.names)}",
                 context={"workspace": name, "known": list(self.names)},
             )
-        return [(self._names[workspace.root], self._engine(workspace)) for workspace in chosen]
+        opened: list[tuple[str, Engine]] = []
+        failure: CortexError | None = None
+        for workspace in chosen:
+            try:
+                opened.append((self._names[workspace.root], self._engine(workspace)))
+                self._failures.pop(workspace.root, None)
+            except CortexError as error:
+                failure = self._failures[workspace.root] = error
+        if failure and not opened:
+            raise failure
+        return opened
 
     def _is_called(self, root: Path, name: str) -> bool:
-        return name in (self._names[root], str(root), root.name) or name.rstrip("/\\") == str(root)
+        if name in (self._names[root], str(root), root.name):
+            return True
+        try:
+            return os.path.isabs(name) and os.path.realpath(name) == str(root)
+        except (OSError, ValueError):
+            return False
 
     def _engine(self, workspace: Workspace) -> Engine:
         with self._lock:
             engine = self._engines.get(workspace.root)
             if engine is None:
+                if self._closed:
+                    raise ConfigError("WORKSPACE_MISSING", "the server is ending")
                 engine = self._engines[workspace.root] = Engine(workspace.root, workspace.settings)
                 if self._keep:
                     self._keepers[workspace.root] = Keeper(engine)
+                    _await_start(engine)
             return engine
 
     def look_again(self, engine: Engine) -> bool:
@@ -84,12 +126,23 @@ class Workspaces:
     def close(self) -> None:
         """Stop keeping and close every engine."""
         with self._lock:
+            self._closed = True
             for keeper in self._keepers.values():
                 keeper.close()
             for engine in self._engines.values():
                 engine.close()
             self._keepers.clear()
             self._engines.clear()
+
+
+def _await_start(engine: Engine) -> None:
+    """Where nothing is indexed yet, let the keeper begin, so that a first question can wait for what it finds."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and not engine.running.is_set():
+        state = engine.freshness()
+        if state.last_indexed or state.error or not engine.holds():
+            return
+        time.sleep(0.01)
 
 
 def search_all(engines: Sequence[tuple[str, Engine]], query: Query, cancel: Cancel) -> tuple[list[Located], Page]:
