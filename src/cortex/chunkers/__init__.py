@@ -1,0 +1,32 @@
+"""Text to chunks and symbols: code by its syntax tree, Markdown by its headings, all else by lines. Pure: no I/O.
+
+`VERSION` is part of a blob's identity: it grows whenever the same text would be cut differently.
+"""
+
+from __future__ import annotations
+
+from cortex.chunkers.languages import LANGUAGES, is_code, language_of
+from cortex.chunkers.lines import cut_lines
+from cortex.chunkers.markdown import cut_markdown
+from cortex.types import Cut
+
+__all__ = ["LANGUAGES", "VERSION", "cut", "is_code", "language_of"]
+
+VERSION = 1
+
+
+def cut(text: str, path: str, language: str, target_tokens: int = 250, overlap_tokens: int = 0) -> Cut:
+    """Cut `text` into chunks of about `target_tokens`; every non-blank line is in one. `overlap_tokens` counts for cutting by lines only."""
+    # The grammars (and the parser library) load only for a process that cuts code.
+    from cortex.chunkers.grammars import has_grammar
+
+    target_tokens = max(target_tokens, 16)
+    if language == "markdown":
+        chunks, symbols = cut_markdown(text, target_tokens)
+        return Cut(language, text, chunks, symbols)
+    if has_grammar(language):
+        from cortex.chunkers.code import cut_code
+
+        chunks, symbols = cut_code(text, language, target_tokens)
+        return Cut(language, text, chunks, symbols)
+    return Cut(language, text, cut_lines(text, target_tokens, overlap_tokens), ())
