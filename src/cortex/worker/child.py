@@ -1,0 +1,91 @@
+"""The process that reads and cuts: `python -m cortex.worker.child MEMORY_BYTES`, frames on stdin and stdout.
+
+It ends when its stdin ends, so it dies with its parent however that dies; if it hangs then, its own alarm ends it. A failure in one
+file is that file's answer. Grammars load when the first file of their language comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import BinaryIO, cast
+
+from cortex.chunkers import cut, language_of
+from cortex.readers import read
+from cortex.types import Cut, Refused
+from cortex.worker.frames import Answer, Request, pack_answer, read_frame, write_frame
+
+NICENESS = 5  # a little behind what the user is doing
+HEAD_CHARACTERS = 4096  # what is looked at to tell a language
+GRACE_SECONDS = 5.0  # the parent kills first
+MAX_REASON_CHARACTERS = 200
+Cutter = Callable[[str, bytes, int, int], Cut | Refused]
+
+
+def main(arguments: list[str]) -> int:
+    """Answer requests until stdin ends."""
+    requests, answers = _take_streams()
+    _settle(int(arguments[0]) if arguments else 0)
+    serve(requests, answers, cut_file)
+    return 0
+
+
+def serve(requests: BinaryIO, answers: BinaryIO, cutter: Cutter) -> None:
+    """Answer every frame of `requests` with one frame."""
+    with open(os.devnull, "wb") as nowhere, contextlib.suppress(BrokenPipeError, EOFError):
+        while (message := read_frame(requests)) is not None:
+            target, overlap, seconds, files = cast(Request, message)
+            # A C thread, so it also works when native code hangs while the parent is gone.
+            faulthandler.dump_traceback_later(seconds + GRACE_SECONDS, exit=True, file=nowhere)
+            reply = [_answer(path, raw, target, overlap, cutter) for path, raw in files]
+            faulthandler.cancel_dump_traceback_later()
+            write_frame(answers, reply)
+
+
+def cut_file(path: str, raw: bytes, target_tokens: int, overlap_tokens: int) -> Cut | Refused:
+    """Read and cut one file."""
+    text = read(raw, path)
+    if isinstance(text, Refused):
+        return text
+    return cut(text, path, language_of(path, text[:HEAD_CHARACTERS]), target_tokens, overlap_tokens)
+
+
+def _answer(path: str, raw: bytes, target_tokens: int, overlap_tokens: int, cutter: Cutter) -> Answer:
+    try:
+        return pack_answer(cutter(path, raw, target_tokens, overlap_tokens), raw)
+    except MemoryError:
+        gc.collect()
+        return "memory"
+    except Exception as error:  # whatever a reader or grammar raises costs this file only
+        return f"failed: {type(error).__name__}: {error}"[:MAX_REASON_CHARACTERS]
+
+
+def _take_streams() -> tuple[BinaryIO, BinaryIO]:
+    """The real stdin and stdout; from now on whatever prints, prints to stderr."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return sys.stdin.buffer, answers
+
+
+def _settle(memory_bytes: int) -> None:
+    """Limit memory, step back in priority, leave Ctrl-C to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        with contextlib.suppress(OSError):
+            os.nice(NICENESS)
+    if memory_bytes and sys.platform != "win32":
+        import resource
+
+        with contextlib.suppress(ValueError, OSError):  # macOS refuses some values
+            resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)  # cutting makes no cycles; a collection only costs time
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

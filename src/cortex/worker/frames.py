@@ -1,0 +1,65 @@
+"""What parent and child say to each other: length-prefixed frames of plain tuples.
+
+`marshal` because both ends are the same interpreter, it knows tuples, strings and bytes and is the fastest; nothing else is sent.
+"""
+
+from __future__ import annotations
+
+import marshal
+from typing import BinaryIO
+
+from cortex.types import Chunk, Cut, Refused, Symbol
+
+_LENGTH_BYTES = 8
+Work = tuple[str, bytes]  # path, content
+Request = tuple[int, int, float, list[Work]]  # target tokens, overlap tokens, seconds, files
+Answer = tuple[str, str | None, list[tuple[object, ...]], list[tuple[object, ...]]] | str  # a refusal is its reason
+
+
+def write_frame(stream: BinaryIO, message: Request | list[Answer]) -> None:
+    """Send one message."""
+    body = marshal.dumps(message)  # pyright: ignore[reportArgumentType]
+    stream.write(len(body).to_bytes(_LENGTH_BYTES, "little") + body)
+    stream.flush()
+
+
+def read_frame(stream: BinaryIO) -> object | None:
+    """The next message, or None at the end of the stream.
+
+    Raises:
+        EOFError: the stream ended within a frame.
+    """
+    head = stream.read(_LENGTH_BYTES)
+    if not head:
+        return None
+    size = int.from_bytes(head, "little")
+    body = stream.read(size)
+    if len(head) < _LENGTH_BYTES or len(body) < size:
+        raise EOFError("the stream ended within a frame")
+    return marshal.loads(body)
+
+
+def pack_answer(answer: Cut | Refused, raw: bytes) -> Answer:
+    """An answer as plain tuples; a text that is `raw` decoded is not sent back."""
+    if isinstance(answer, Refused):
+        return answer.reason
+    same = len(answer.text) <= len(raw) and answer.text.encode("utf-8", "surrogatepass") == raw
+    chunks: list[tuple[object, ...]] = [
+        (c.ordinal, c.start, c.end, c.start_line, c.end_line, c.kind, c.name, c.qualified, c.signature, c.doc)
+        for c in answer.chunks
+    ]
+    symbols: list[tuple[object, ...]] = [
+        (s.name, s.qualified, s.kind, s.start_line, s.end_line, s.parent) for s in answer.symbols
+    ]
+    return answer.language, None if same else answer.text, chunks, symbols
+
+
+def unpack_answer(answer: Answer, raw: bytes) -> Cut | Refused:
+    """The answer for the file with content `raw`."""
+    if isinstance(answer, str):
+        return Refused(answer)
+    language, text, chunks, symbols = answer
+    if text is None:
+        text = raw.decode("utf-8")
+    made = tuple(Chunk(*chunk) for chunk in chunks)  # pyright: ignore[reportArgumentType]
+    return Cut(language, text, made, tuple(Symbol(*symbol) for symbol in symbols))  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,233 @@
+"""The pool against processes that die, hang, eat memory and lie."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cortex.types import Cancel, Cut, Refused
+from cortex.worker import Pool
+
+CHILD = str(Path(__file__).with_name("misbehaving_child.py"))
+
+
+def misbehaving(memory_bytes: int = 1 << 30) -> list[str]:
+    return [sys.executable, "-P", CHILD, str(memory_bytes)]
+
+
+def files_with(*troubles: str, count: int = 60) -> list[tuple[int, str, bytes]]:
+    names = [f"file{number}.txt" for number in range(count)]
+    for place, trouble in enumerate(troubles):
+        names.insert((place + 1) * 13, f"{trouble}.txt")
+    return [(key, name, f"text of {name}".encode()) for key, name in enumerate(names)]
+
+
+def run(pool: Pool, files: list[tuple[int, str, bytes]]) -> dict[int, Cut | Refused]:
+    answers = list(pool.cut_all(files, 250, 0, Cancel()))
+    assert len(answers) == len(files)
+    return dict(answers)
+
+
+def refused(files: list[tuple[int, str, bytes]], answers: dict[int, Cut | Refused]) -> dict[str, str]:
+    assert set(answers) == {key for key, _, _ in files}
+    for key, _, raw in files:
+        answer = answers[key]
+        assert isinstance(answer, Refused) or answer.text == raw.decode()
+    paths = {key: path for key, path, _ in files}
+    return {paths[key]: answer.reason for key, answer in answers.items() if isinstance(answer, Refused)}
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        threading.Event().wait(0.02)
+
+
+def children_of(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+@pytest.fixture
+def pool():
+    with Pool(2, timeout_seconds=2, command=misbehaving(512 << 20)) as made:
+        yield made
+
+
+def test_a_worker_that_dies_costs_one_file(pool):
+    files = files_with("dies")
+    assert refused(files, run(pool, files)) == {"dies.txt": "worker died"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="reading address 0 is an exception there")
+def test_a_crash_in_native_code_costs_one_file(pool):
+    files = files_with("crashes", "dies")
+    assert refused(files, run(pool, files)) == {"crashes.txt": "worker died", "dies.txt": "worker died"}
+
+
+def test_a_worker_that_hangs_costs_one_file(pool):
+    files = files_with("hangs")
+    assert refused(files, run(pool, files)) == {"hangs.txt": "timed out"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits a process's memory here")
+def test_a_file_that_eats_memory_costs_one_file(pool):
+    files = files_with("eats")
+    answers = refused(files, run(pool, files))
+    assert list(answers) == ["eats.txt"]
+    assert answers["eats.txt"] in ("memory", "worker died")
+
+
+def test_an_exception_costs_one_file_and_names_itself(pool):
+    files = files_with("raises")
+    assert refused(files, run(pool, files)) == {"raises.txt": "failed: RuntimeError: no such thing"}
+
+
+def test_what_a_file_prints_does_not_disturb_the_answers(pool):
+    files = files_with("prints")
+    assert refused(files, run(pool, files)) == {}
+
+
+def test_a_worker_killed_from_outside_is_replaced(pool):
+    first = files_with(count=10)
+    run(pool, first)
+    for process in children_of(os.getpid()):
+        process.kill()
+        process.wait(5)
+    assert refused(first, run(pool, first)) == {}
+
+
+def test_500_files_come_back_as_they_were_cut():
+    files = [
+        (n, f"pkg/m{n}.py", f"def f{n}(x):\n    '''Does {n}. More.'''\n    return 'é{n}'\n".encode())
+        for n in range(500)
+    ]
+    with Pool(2) as pool:
+        answers = run(pool, files)
+    for key, _, raw in files:
+        answer = answers[key]
+        assert isinstance(answer, Cut)
+        assert (answer.language, answer.text) == ("python", raw.decode())
+        assert [(s.name, s.kind, s.start_line, s.end_line) for s in answer.symbols] == [(f"f{key}", "function", 1, 3)]
+        assert [(c.name, c.signature, c.doc) for c in answer.chunks] == [(f"f{key}", f"def f{key}(x)", f"Does {key}.")]
+
+
+def test_no_files_give_no_answers(pool):
+    assert list(pool.cut_all([], 250, 0, Cancel())) == []
+    assert children_of(os.getpid()) == []
+
+
+def test_nothing_is_left_after_close(pool):
+    run(pool, files_with(count=40))
+    assert children_of(os.getpid())
+    begun = time.monotonic()
+    pool.close()
+    assert time.monotonic() - begun < 1.5
+    assert children_of(os.getpid()) == []
+    pool.close()
+
+
+def test_close_while_a_file_hangs_ends_the_run_early(pool):
+    closer = threading.Thread(target=lambda: (wait_until(lambda: bool(children_of(os.getpid()))), pool.close()))
+    closer.start()
+    answers = list(pool.cut_all([(1, "hangs.txt", b"x")], 250, 0, Cancel()))
+    closer.join(10)
+    assert answers == []
+    wait_until(lambda: children_of(os.getpid()) == [])
+
+
+def test_cancel_ends_the_run_early_and_the_pool_works_again(pool):
+    cancel = Cancel()
+    taken = []
+    for answer in pool.cut_all(files_with(count=500), 250, 0, cancel):
+        taken.append(answer)
+        cancel.cancel()
+    assert len(taken) < 500
+    again = files_with(count=5)
+    assert refused(again, run(pool, again)) == {}
+
+
+def test_files_are_read_lazily(pool):
+    read = 0
+
+    def endless():
+        nonlocal read
+        while True:
+            read += 1
+            yield read, "file.txt", b"x" * 200_000
+
+    answers = pool.cut_all(endless(), 250, 0, Cancel())
+    for _ in range(20):
+        next(answers)
+    answers.close()
+    assert read < 200
+
+
+def test_idle_workers_end_only_after_the_time_given(pool):
+    run(pool, files_with(count=3))
+    assert not pool.close_if_idle(3600)
+    assert children_of(os.getpid())
+    assert pool.close_if_idle(0)
+    assert children_of(os.getpid()) == []
+    again = files_with(count=3)
+    assert refused(again, run(pool, again)) == {}
+
+
+def test_an_error_while_listing_files_reaches_the_caller(pool):
+    def failing():
+        yield 1, "file.txt", b"x"
+        raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone"):
+        list(pool.cut_all(failing(), 250, 0, Cancel()))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
+def test_a_killed_parent_leaves_no_worker():
+    script = textwrap.dedent(
+        f"""
+        import sys
+        from cortex.types import Cancel
+        from cortex.worker import Pool
+        pool = Pool(2, timeout_seconds=60, command={misbehaving()!r})
+        list(pool.cut_all([(n, "file.txt", b"x" * 200_000) for n in range(8)], 250, 0, Cancel()))
+        sys.stdout.write("ready\\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+        """
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"ready\n"
+        workers = children_of(parent.pid)
+        assert workers
+        os.kill(parent.pid, signal.SIGKILL)
+        parent.wait(10)
+        wait_until(
+            lambda: not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers)
+        )
+
+
+def test_a_worker_that_hangs_without_a_parent_ends_itself(tmp_path):
+    from cortex.worker.frames import write_frame
+
+    patience = "from cortex.worker import child; child.GRACE_SECONDS = 0.1; import runpy, sys; "
+    code = patience + f"sys.argv = ['child', '0']; runpy.run_path({CHILD!r}, run_name='__main__')"
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with process:
+        assert process.stdin is not None
+        write_frame(process.stdin, (250, 0, 0.2, [("hangs.txt", b"x")]))
+        process.stdin.close()
+        assert process.wait(10) != 0
