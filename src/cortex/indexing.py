@@ -81,14 +81,12 @@ class _Run:
     def go(self) -> IndexReport:
         task = self.task
         truth = task.store.truth
-        whole = task.paths is None
         task.progress(Progress("scanning", 0, 0))
-        found = (
-            scan(self.root, self.rules, task.cancel)
-            if task.paths is None
-            else scan_paths(self.root, self.rules, task.paths)
-        )
         known, skips = truth.known(task.source.id), truth.skips(task.source.id)
+        # Near the limit on files only a look at all of them tells which ones count.
+        paths = task.paths if task.paths is not None and len(known) < self.rules.max_files else None
+        whole = paths is None
+        found = scan(self.root, self.rules, task.cancel) if whole else scan_paths(self.root, self.rules, paths)
         again = task.force or (whole and truth.get(f"stamp:{task.source.id}") not in ("", self.stamp))
         if task.force:
             truth.set({"epoch": str(int(truth.get("epoch", "0")) + 1)})
@@ -97,7 +95,7 @@ class _Run:
         self.total = len(waiting)
         self._read(waiting, known)
         cancelled = bool(task.cancel)
-        gone = [] if cancelled else _gone(known, skips, found.files, task.paths)
+        gone = [] if cancelled else _gone(known, skips, found.files, paths)
         deleted = sum(1 for path in gone if path in known)
         self.change.removed.extend(gone)
         self._flush()

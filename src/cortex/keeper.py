@@ -16,6 +16,7 @@ from cortex.errors import CortexError
 from cortex.sources.watch import Watcher
 from cortex.types import Cancel
 
+SAFETY_SCAN_SECONDS = 600.0  # while watching: an overflowing event queue or a network drive tells nobody
 LEASE_SECONDS = 0.5  # between two tries to get the lease
 REQUEST_SECONDS = 0.25  # between two looks at what other processes ask for
 IDLE_WORKER_SECONDS = 20.0
@@ -73,12 +74,13 @@ class Keeper:
 
     def _hold(self) -> None:
         watcher = self._watch()
-        last_scan = last_clean = 0.0
+        last_scan, last_clean = time.monotonic(), 0.0
         try:
             while not self._closing.is_set():
                 now = time.monotonic()
-                interval = self._engine.settings.indexing.update_interval
-                if watcher is None and interval and now - last_scan > interval:
+                watching = watcher is not None and watcher.alive
+                interval = SAFETY_SCAN_SECONDS if watching else self._engine.settings.indexing.update_interval
+                if interval and now - last_scan > interval:
                     self._note({""})
                 if self._work():
                     last_scan = time.monotonic()

@@ -18,7 +18,7 @@ from cortex.search.parse import Parsed, parse
 from cortex.search.rank import Candidate, rank
 from cortex.store import Lookup, Narrow, Place, Store, Term, extension_of
 from cortex.text import words_of
-from cortex.types import Cancel, Hit, Mode, Page, Query, Source, Stamp
+from cortex.types import Cancel, Doc, Hit, Mode, Page, Query, Source, Stamp
 
 __all__ = ["Meaning", "search", "search_exact"]
 
@@ -39,7 +39,8 @@ def search(
     """
     check_query(query)
     parsed = parse(query.text, query.code)
-    narrow = Narrow(source.id, query.extensions, query.languages, query.path)
+    docs = frozenset(doc.id for doc in store.lookup.docs(source.id, query.path)) if query.path else None
+    narrow = Narrow(source.id, query.extensions, query.languages, docs)
     notes: list[str] = []
     mode = query.mode
     if mode is not Mode.WORDS and meaning is None:
@@ -87,7 +88,7 @@ def _candidates(store: Store, narrow: Narrow, parsed: Parsed, mode: Mode, meanin
             defines=defined.get(pair, 0.0),
         )
         for pair in pairs
-        if (place := places.get(pair)) is not None and _allowed(place, narrow)
+        if (place := places.get(pair)) is not None and _allowed(place.doc, narrow)
     ]
 
 
@@ -135,16 +136,12 @@ def _ends(qualified: str, wanted: str) -> bool:
     return ("." + qualified.lower()).endswith("." + wanted.lower())
 
 
-def _allowed(place: Place, narrow: Narrow) -> bool:
-    return _allowed_doc(place.doc.path, place.doc.language, narrow)
-
-
-def _allowed_doc(path: str, language: str, narrow: Narrow) -> bool:
-    if narrow.extensions and extension_of(path) not in narrow.extensions:
+def _allowed(doc: Doc, narrow: Narrow) -> bool:
+    if narrow.extensions and extension_of(doc.path) not in narrow.extensions:
         return False
-    if narrow.languages and language not in narrow.languages:
+    if narrow.languages and doc.language not in narrow.languages:
         return False
-    return not narrow.path or path == narrow.path or path.startswith(narrow.path + "/")
+    return narrow.docs is None or doc.id in narrow.docs
 
 
 def _relevances(store: Store, ranked: Sequence[Candidate], parsed: Parsed) -> list[float]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import tantivy
 
-from cortex.errors import CortexError, FileError
+from cortex.errors import FileError, StoreError
 from cortex.text import spaced_words
 from cortex.types import Chunk, Doc
 
@@ -26,6 +26,7 @@ WRITER_BYTES = (
 )
 FORMAT = "1"  # part of the directory's name: another layout is another directory
 NO_WATERMARK = -1
+_FULL = ("No space left", "StorageFull", "QuotaExceeded", "FileTooLarge", "os error 28")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Narrow:
     source: int
     extensions: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
-    path: str = ""
+    docs: frozenset[int] | None = None  # only these, where a path was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +58,34 @@ class Term:
 
 
 class Words:
-    """One generation of the word index. `directory` None keeps it in memory."""
+    """One generation of the word index. `directory` None keeps it in memory.
 
-    def __init__(self, directory: Path | None) -> None:
-        self.directory = directory
+    Raises: StoreError STORE_CORRUPT where there is none, or a damaged one, and `create` is not said; FileError DISK_FULL.
+    """
+
+    def __init__(self, directory: Path | None, *, create: bool = False) -> None:
         with _translated():
             if directory is None:
                 self._index = tantivy.Index(_schema())
-            else:
+            elif create:
+                shutil.rmtree(directory, ignore_errors=True)
                 directory.mkdir(parents=True, exist_ok=True)
                 self._index = tantivy.Index(_schema(), path=str(directory), reuse=True)
+            else:
+                self._index = tantivy.Index.open(str(directory))
             self._index.register_tokenizer("words", tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build())
             self._index.reload()
         self._writer: tantivy.IndexWriter | None = None
 
     def watermark(self) -> int:
         """The `seq` up to which this index is complete, or NO_WATERMARK."""
-        searcher = self._index.searcher()
-        query = tantivy.Query.term_query(self._index.schema, "meta", "watermark")
-        hits = searcher.search(query, limit=1, count=False).hits
-        if not hits:
-            return NO_WATERMARK
-        return int(searcher.fast_field_values("doc", [hits[0][1]])[0] or 0)
+        with _translated():
+            searcher = self._index.searcher()
+            query = tantivy.Query.term_query(self._index.schema, "meta", "watermark", index_option="basic")
+            hits = searcher.search(query, limit=1, count=False).hits
+            if not hits:
+                return NO_WATERMARK
+            return int(searcher.fast_field_values("doc", [hits[0][1]])[0] or 0)
 
     def __len__(self) -> int:
         return max(0, self._index.searcher().num_docs - (self.watermark() != NO_WATERMARK))
@@ -90,7 +97,9 @@ class Words:
         """
         added = 0
         with _translated():
-            writer = self._writer = self._writer or self._index.writer(heap_size=WRITER_BYTES, num_threads=1)
+            # A writer that failed is of no use any more; what it holds uncommitted is forgotten with it.
+            writer, self._writer = self._writer, None
+            writer = writer or self._index.writer(heap_size=WRITER_BYTES, num_threads=1)
             for doc in gone:
                 writer.delete_documents_by_term("doc", doc)
             current = 0
@@ -104,6 +113,7 @@ class Words:
             writer.add_document(tantivy.Document(meta="watermark", doc=watermark))
             writer.commit()
             self._index.reload()
+            self._writer = writer
         return added
 
     def search(self, terms: Sequence[Term], narrow: Narrow, limit: int) -> list[tuple[int, int, float]]:
@@ -165,8 +175,8 @@ class Words:
             filters.append(tantivy.Query.term_set_query(schema, "extension", list(narrow.extensions)))
         if narrow.languages:
             filters.append(tantivy.Query.term_set_query(schema, "language", list(narrow.languages)))
-        if narrow.path:
-            filters.append(tantivy.Query.term_query(schema, "folder", narrow.path))
+        if narrow.docs is not None:
+            filters.append(tantivy.Query.term_set_query(schema, "doc", list(narrow.docs)))
         must.extend((tantivy.Occur.Must, tantivy.Query.const_score_query(one, 0.0)) for one in filters)
         return tantivy.Query.boolean_query(must)
 
@@ -184,16 +194,12 @@ def extension_of(path: str) -> str:
 
 def _document(row: Row) -> tantivy.Document:
     path = row.doc.path
-    folders = [path]
-    while (cut := folders[-1].rfind("/")) > 0:
-        folders.append(folders[-1][:cut])
     return tantivy.Document(
         doc=row.doc.id,
         chunk=row.chunk_id,
         source=row.doc.source,
         extension=extension_of(path),
         language=row.doc.language,
-        folder=folders,
         name=spaced_words(row.chunk.qualified or row.chunk.name),
         path=spaced_words(path),
         signature=spaced_words(row.chunk.signature),
@@ -207,10 +213,10 @@ def _schema() -> tantivy.Schema:
     builder.add_integer_field("doc", indexed=True, fast=True)
     builder.add_integer_field("chunk", indexed=False, fast=True)
     builder.add_integer_field("source", indexed=True)
-    for raw in ("meta", "extension", "language", "folder"):
+    for raw in ("meta", "extension", "language"):
         builder.add_text_field(raw, tokenizer_name="raw", index_option="basic")
     for field in FIELDS:
-        builder.add_text_field(field, tokenizer_name="words", index_option="position" if field == "body" else "freq")
+        builder.add_text_field(field, tokenizer_name="words", index_option="freq")
     return builder.build()
 
 
@@ -220,6 +226,10 @@ def _translated() -> Iterator[None]:
         yield
     except (ValueError, OSError) as error:
         message = str(error)
-        if "No space left" in message or "StorageFull" in message:
+        if any(mark in message for mark in _FULL):
             raise FileError("DISK_FULL", f"the disk is full: the word index can't grow ({message})") from error
-        raise CortexError("INTERNAL_ERROR", f"the word index failed: {message}") from error
+        raise StoreError("STORE_CORRUPT", f"the word index failed: {message}") from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # tantivy's own, which no except clause can name
+            raise
+        raise StoreError("STORE_CORRUPT", f"the word index failed: {error}") from error
