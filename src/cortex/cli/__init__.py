@@ -6,8 +6,10 @@ Exit codes: 0 done, 1 an error that was explained, 2 wrong usage, 130 interrupte
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 import typer
 
@@ -45,8 +47,12 @@ def _root(
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; every error that we know is one clear message."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    for stream in (sys.stdout, sys.stderr):  # a terminal that can't show a character shows another
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         outcome = app(args=list(arguments), standalone_mode=False)
+        sys.stdout.flush()
     except CortexError as error:
         print_error(error, as_json="--json" in arguments)
         return 1
@@ -54,8 +60,8 @@ def run(arguments: Sequence[str]) -> int:
         return leaving.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return 130
-    except BrokenPipeError:  # `cortex search … | head`
-        sys.stderr.close()
+    except BrokenPipeError:  # `cortex search … | head`: what is still to be written goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
         full = FileError("DISK_FULL", f"the disk is full: {error}") if error.errno == 28 else None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +19,8 @@ from cortex.errors import StoreError
 from cortex.settings import Workspace
 from cortex.types import IndexReport
 
+WAKE_SECONDS = 0.5
+
 
 def index(
     path: Annotated[Path | None, typer.Argument(help="The folder; default: the project around here.")] = None,
@@ -24,13 +29,20 @@ def index(
     as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
 ) -> None:
     """Index a folder, or bring its index up to date."""
-    for found in workspace.find([path] if path else []):
-        with _open(found, force) as engine:
+    with ExitStack() as stack:
+        engines = [stack.enter_context(_open(found, force)) for found in workspace.find([path] if path else [])]
+        reports = []
+        for engine in engines:
             with progress_bar(not as_json) as progress:
-                report = engine.index(force=force, progress=progress)
-            _show(engine, report, as_json)
-            if watch:
-                _watch(engine, as_json)
+                reports.append((engine, engine.index(force=force, progress=progress)))
+        if as_json:
+            rows = [_row(*pair) for pair in reports]
+            print_json(rows[0] if len(rows) == 1 else {"workspaces": rows})
+        else:
+            for pair in reports:
+                _show(*pair)
+        if watch:
+            _watch(engines, as_json)
 
 
 def _open(found: Workspace, force: bool) -> Engine:
@@ -44,25 +56,29 @@ def _open(found: Workspace, force: bool) -> Engine:
         return Engine(found.root, found.settings)
 
 
-def _show(engine: Engine, report: IndexReport, as_json: bool) -> None:
+def _row(engine: Engine, report: IndexReport) -> dict[str, object]:
     vitals = engine.vitals()
-    if as_json:
-        print_json(
-            {"workspace": str(engine.root), **asdict(report), "files": vitals.indexed_files, "chunks": vitals.chunks}
-        )
-        return
+    return {"workspace": str(engine.root), **asdict(report), "files": vitals.indexed_files, "chunks": vitals.chunks}
+
+
+def _show(engine: Engine, report: IndexReport) -> None:
+    vitals = engine.vitals()
     parts = [f"{getattr(report, name)} {name}" for name in ("added", "changed", "deleted", "unchanged", "skipped")]
     print(f"{engine.root}: {', '.join(parts)} in {report.seconds:.1f} s")
     print(f"{vitals.indexed_files} files, {vitals.chunks} chunks, {vitals.disk_bytes / 1e6:.1f} MB")
 
 
-def _watch(engine: Engine, as_json: bool) -> None:
+def _watch(engines: Sequence[Engine], as_json: bool) -> None:
+    """Follow changes until a signal; that is how it is meant to end, so it is no error."""
     from cortex.keeper import Keeper
 
-    keeper = Keeper(engine)
+    keepers = [Keeper(engine) for engine in engines]
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
     if not as_json:
-        print("watching; press Ctrl-C to stop")
-    try:
-        threading.Event().wait()
-    finally:
+        print("watching; press Ctrl-C to stop", flush=True)
+    while not stopped.wait(WAKE_SECONDS):  # a wait without end would not notice Ctrl-C on Windows
+        pass
+    for keeper in keepers:
         keeper.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,6 +36,8 @@ def mcp(
     for name in families or ():
         if name not in FAMILIES:
             raise InputError("ARGUMENT_INVALID", f"unknown family {name!r}; known: {', '.join(FAMILIES)}")
+    for number in (signal.SIGTERM, signal.SIGINT):  # until the surface takes over: there is nothing to close yet
+        signal.signal(number, lambda *_: os._exit(0))
     if http:
         return _serve_http(*_address(http), workspaces or [], read_only)
     return _serve_stdio(workspaces or [], read_only)
@@ -63,7 +67,7 @@ def _open(found: Sequence[Workspace], read_only: bool) -> list[Family]:
     from cortex.families.code import open_family
 
     family = open_family(found, keep=True, read_only=read_only)
-    family.context.open()  # indexing starts before the first question
+    family.context.start()
     return [family]
 
 

@@ -15,6 +15,7 @@ from cortex.cli.show import print_json, progress_bar
 from cortex.engine import Engine
 from cortex.errors import CortexError, InputError
 from cortex.families.code.answers import context_of, search_metadata
+from cortex.families.code.tools import language_called
 from cortex.families.code.workspaces import Located, Workspaces, search_all
 from cortex.types import Cancel, Mode, Page, Query
 
@@ -51,12 +52,14 @@ def search(
         mode=Mode.EXACT if regex else MODES[mode],
         limit=limit,
         threshold=threshold,
-        languages=tuple(name.lower() for name in lang or ()),
+        languages=tuple(language_called(name) for name in lang or ()),
         regex=regex,
     )
     workspaces = Workspaces(workspace.find(path or []), keep=False)
     try:
         engines = workspaces.open()
+        for problem in workspaces.left_out:
+            print(f"warning: {problem}", file=sys.stderr)
         late = [name for name, engine in engines if not _freshen(engine, as_json)]
         started = time.perf_counter()
         located, page = search_all(engines, wanted, Cancel())
