@@ -172,6 +172,7 @@ class Query:
     path: str = ""  # only files at or below this relative path
     regex: bool = False  # exact mode: `text` is a regular expression
     code: bool = False  # `text` is a code snippet: find what is similar
+    characters: int = 0  # hits get their text until this many characters are given out; 0 is no limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -16,7 +17,7 @@ from cortex.errors import Cancelled, InputError, LimitError
 from cortex.search.exact import search_exact
 from cortex.search.parse import Parsed, parse
 from cortex.search.rank import Candidate, rank
-from cortex.store import Lookup, Narrow, Place, Store, Term, extension_of
+from cortex.store import Lookup, Narrow, Place, Store, Term, Words, extension_of
 from cortex.text import words_of
 from cortex.types import Cancel, Doc, Hit, Mode, Page, Query, Source, Stamp
 
@@ -39,29 +40,25 @@ def search(
     """
     check_query(query)
     parsed = parse(query.text, query.code)
-    docs = frozenset(doc.id for doc in store.lookup.docs(source.id, query.path)) if query.path else None
-    narrow = Narrow(source.id, query.extensions, query.languages, docs)
     notes: list[str] = []
     mode = query.mode
     if mode is not Mode.WORDS and meaning is None:
         mode = Mode.WORDS
         notes.append("answered by words: no embedder is configured")
-    candidates = _candidates(store, narrow, parsed, mode, meaning)
-    _check_time(cancel, deadline)
-    ranked = rank(candidates, parsed)
-    _check_time(cancel, deadline)
-    relevances = _relevances(store, ranked, parsed)
-    above = [pair for pair in zip(ranked, relevances, strict=True) if pair[1] >= query.threshold]
-    text = _Texts(store.lookup)
-    counts = store.lookup.counts(source.id)
-    return Page(
-        hits=tuple(_hit(*pair, text) for pair in above[query.offset : query.offset + query.limit]),
-        total=len(above),
-        mode=mode,
-        notes=tuple(notes),
-        docs=counts.docs,
-        chunks=counts.chunks,
-    )
+    with store.reading():
+        docs = frozenset(doc.id for doc in store.lookup.docs(source.id, query.path)) if query.path else None
+        narrow = Narrow(source.id, query.extensions, query.languages, docs)
+        words = store.indexes.words()
+        candidates = _candidates(store, words, narrow, parsed, mode, meaning)
+        _check_time(cancel, deadline)
+        ranked = rank(candidates, parsed)
+        _check_time(cancel, deadline)
+        texts = _Texts(store.lookup)
+        relevances = _relevances(words, ranked, parsed, texts)
+        above = [pair for pair in zip(ranked, relevances, strict=True) if pair[1] >= query.threshold]
+        hits = _hits(above[query.offset : query.offset + query.limit], texts, query.characters)
+        counts = store.counts(source.id)
+    return Page(hits, len(above), mode, tuple(notes), docs=counts.docs, chunks=counts.chunks)
 
 
 def check_query(query: Query) -> None:
@@ -74,8 +71,10 @@ def check_query(query: Query) -> None:
         )
 
 
-def _candidates(store: Store, narrow: Narrow, parsed: Parsed, mode: Mode, meaning: Meaning | None) -> list[Candidate]:
-    by_words = _by_words(store, narrow, parsed) if mode is not Mode.MEANING else {}
+def _candidates(
+    store: Store, words: Words | None, narrow: Narrow, parsed: Parsed, mode: Mode, meaning: Meaning | None
+) -> list[Candidate]:
+    by_words = _by_words(words, narrow, parsed) if mode is not Mode.MEANING else {}
     by_meaning = _by_meaning(store, narrow, parsed, meaning) if meaning and mode is not Mode.WORDS else {}
     defined = _by_definition(store.lookup, narrow, parsed) if mode is not Mode.MEANING else {}
     pairs = list(dict.fromkeys([*by_words, *by_meaning, *defined]))
@@ -92,8 +91,7 @@ def _candidates(store: Store, narrow: Narrow, parsed: Parsed, mode: Mode, meanin
     ]
 
 
-def _by_words(store: Store, narrow: Narrow, parsed: Parsed) -> dict[tuple[int, int], float]:
-    words = store.indexes.words()
+def _by_words(words: Words | None, narrow: Narrow, parsed: Parsed) -> dict[tuple[int, int], float]:
     if words is None:
         return {}
     terms = [
@@ -108,10 +106,8 @@ def _by_words(store: Store, narrow: Narrow, parsed: Parsed) -> dict[tuple[int, i
 def _by_meaning(store: Store, narrow: Narrow, parsed: Parsed, meaning: Meaning) -> dict[tuple[int, int], float]:
     stamp, embed = meaning
     allowed = None
-    if narrow.extensions or narrow.languages or narrow.path:
-        docs = [
-            doc for doc in store.lookup.docs(narrow.source, narrow.path) if _allowed_doc(doc.path, doc.language, narrow)
-        ]
+    if narrow.extensions or narrow.languages or narrow.docs is not None:
+        docs = [doc for doc in store.lookup.docs(narrow.source) if _allowed(doc, narrow)]
         allowed = np.array([chunk for doc in docs for chunk, _ in store.lookup.chunks(doc.blob)], dtype=np.int64)
     found = dict(store.indexes.vectors(stamp).search(embed(parsed.text), DEPTH, allowed))
     pairs = store.lookup.places_of_chunks(narrow.source, list(found))
@@ -122,13 +118,11 @@ def _by_definition(lookup: Lookup, narrow: Narrow, parsed: Parsed) -> dict[tuple
     """Chunks that define a name of the query: 1 where the case and the qualified name agree, less where they don't."""
     found: dict[tuple[int, int], float] = {}
     for definition in lookup.definitions(narrow.source, parsed.names):
-        symbol = definition.symbol
-        exact = 1.0 if symbol.name in parsed.names else 0.6
+        exact = 1.0 if definition.name in parsed.names else 0.6
         if parsed.qualified:
-            exact *= 1.0 if any(_ends(symbol.qualified, name) for name in parsed.qualified) else 0.5
-        if chunk := lookup.chunk_at(definition.doc.blob, symbol.start_line):
-            pair = (definition.doc.id, chunk)
-            found[pair] = max(exact, found.get(pair, 0.0))
+            exact *= 1.0 if any(_ends(definition.qualified, name) for name in parsed.qualified) else 0.5
+        pair = (definition.doc, definition.chunk)
+        found[pair] = max(exact, found.get(pair, 0.0))
     return found
 
 
@@ -144,14 +138,38 @@ def _allowed(doc: Doc, narrow: Narrow) -> bool:
     return narrow.docs is None or doc.id in narrow.docs
 
 
-def _relevances(store: Store, ranked: Sequence[Candidate], parsed: Parsed) -> list[float]:
+def _relevances(words: Words | None, ranked: Sequence[Candidate], parsed: Parsed, texts: _Texts) -> list[float]:
     """The part of the query that the best hits cover, times a hit's share of the best score: falls with the rank."""
-    if not ranked:
-        return []
-    text = _Texts(store.lookup)
+    if not ranked or words is None:
+        return [0.0] * len(ranked)
+    masses = _masses(words.frequency, len(words), parsed.weights)
     best = max(ranked[0].score, 1e-9)
-    covered = max(_coverage(store, candidate, parsed, text) for candidate in ranked[:3])
+    covered = max(_coverage(candidate, masses, texts) for candidate in ranked[:3])
     return [round(min(1.0, covered * max(0.0, candidate.score) / best), 4) for candidate in ranked]
+
+
+def _coverage(candidate: Candidate, masses: Mapping[str, float], texts: _Texts) -> float:
+    """The share of the query's weight, rare words counting more, that stands in the chunk, its path or its names."""
+    chunk, doc = candidate.place.chunk, candidate.place.doc
+    have = set(words_of(f"{texts.of(candidate.place)}\n{doc.path}\n{chunk.qualified}"))
+    total = sum(masses.values())
+    matched = sum(mass for word, mass in masses.items() if word in have)
+    return max(matched / total if total else 0.0, candidate.meaning / MEANING_WEIGHT)
+
+
+def _masses(frequency: Callable[[str], int], rows: int, weights: Mapping[str, float]) -> dict[str, float]:
+    return {word: weight * math.log(1 + rows / (1 + frequency(word))) for word, weight in weights.items()}
+
+
+def _hits(shown: Sequence[tuple[Candidate, float]], texts: _Texts, characters: int) -> tuple[Hit, ...]:
+    """The hits, with text until there are `characters` of it (0 is no limit)."""
+    hits: list[Hit] = []
+    left = characters or sys.maxsize
+    for candidate, relevance in shown:
+        text = texts.of(candidate.place) if left > 0 else ""
+        left -= len(text)
+        hits.append(_hit(candidate, relevance, text))
+    return tuple(hits)
 
 
 class _Texts:
@@ -168,7 +186,7 @@ class _Texts:
         return self._blobs[blob][place.chunk.start : place.chunk.end]
 
 
-def _hit(candidate: Candidate, relevance: float, text: _Texts) -> Hit:
+def _hit(candidate: Candidate, relevance: float, text: str) -> Hit:
     doc, chunk = candidate.place.doc, candidate.place.chunk
     return Hit(
         source=doc.source,
@@ -177,7 +195,7 @@ def _hit(candidate: Candidate, relevance: float, text: _Texts) -> Hit:
         path=doc.path,
         start_line=chunk.start_line,
         end_line=chunk.end_line,
-        text=text.of(candidate.place),
+        text=text,
         score=round(candidate.score, 4),
         relevance=relevance,
         language=doc.language,
@@ -187,23 +205,6 @@ def _hit(candidate: Candidate, relevance: float, text: _Texts) -> Hit:
         signature=chunk.signature,
         why=candidate.why,
     )
-
-
-def _coverage(store: Store, candidate: Candidate, parsed: Parsed, text: _Texts) -> float:
-    """The share of the query's weight, rare words counting more, that stands in the chunk, its path or its names."""
-    words = store.indexes.words()
-    if words is None:
-        return 0.0
-    chunk, doc = candidate.place.chunk, candidate.place.doc
-    have = set(words_of(f"{text.of(candidate.place)}\n{doc.path}\n{chunk.qualified}"))
-    masses = _masses(words.frequency, len(words), parsed.weights)
-    total = sum(masses.values())
-    matched = sum(mass for word, mass in masses.items() if word in have)
-    return max(matched / total if total else 0.0, candidate.meaning / MEANING_WEIGHT)
-
-
-def _masses(frequency: Callable[[str], int], rows: int, weights: Mapping[str, float]) -> dict[str, float]:
-    return {word: weight * math.log(1 + rows / (1 + frequency(word))) for word, weight in weights.items()}
 
 
 def _check_time(cancel: Cancel, deadline: float) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cortex.search.parse import Parsed
 from cortex.store import Place
@@ -77,12 +78,18 @@ def _reward_paths(candidates: Iterable[Candidate], parsed: Parsed) -> None:
 
 
 def _path_share(path: str, keywords: Sequence[str]) -> float:
-    parts = set(words_of("/".join(path.rsplit(".", 1)[0].split("/")[-2:])))
+    parts = _path_parts(path)
     matched = sum(1 for word in keywords if word in parts or _has_prefix(word, parts))
     return matched / len(keywords)
 
 
-def _has_prefix(word: str, parts: set[str]) -> bool:
+@lru_cache(maxsize=20_000)
+def _path_parts(path: str) -> frozenset[str]:
+    """The words of a file's stem and of the folder it is in."""
+    return frozenset(words_of("/".join(path.rsplit(".", 1)[0].split("/")[-2:])))
+
+
+def _has_prefix(word: str, parts: frozenset[str]) -> bool:
     return len(word) > 3 and any(len(part) > 3 and (part.startswith(word) or word.startswith(part)) for part in parts)
 
 

@@ -6,6 +6,7 @@ This folder alone has SQL over our own tables, imports tantivy and turbovec, and
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from cortex.errors import StoreError
@@ -14,7 +15,7 @@ from cortex.store.indexes import Embed, Indexes
 from cortex.store.lease import Lease
 from cortex.store.log import Log, Operation, Request
 from cortex.store.lookup import Counts, Definition, Lookup, Place
-from cortex.store.schema import migrate
+from cortex.store.schema import is_current, migrate
 from cortex.store.truth import Change, Known, Truth
 from cortex.store.words import FIELDS, Narrow, Term, Words, extension_of
 
@@ -47,8 +48,11 @@ class Store:
         path = None if directory is None else directory / NAME
         self._connections = Connections(path)
         try:
-            with self._connections.write() as connection:
-                migrate(connection)
+            with self._connections.read() as connection:
+                current = is_current(connection)
+            if not current:  # seldom: opening a store need not wait for its writer
+                with self._connections.write() as connection:
+                    migrate(connection)
         except BaseException:
             self._connections.close()
             raise
@@ -57,6 +61,18 @@ class Store:
         self.indexes = Indexes(directory, self._connections, self.truth)
         self.lease = Lease(directory)
         self.log = Log(self._connections)
+        self._counts: dict[tuple[int, int], Counts] = {}
+
+    def reading(self) -> AbstractContextManager[object]:
+        """One consistent view for everything that is read inside the block, and one transaction instead of many."""
+        return self._connections.read()
+
+    def counts(self, source: int) -> Counts:
+        """How many docs and chunks a source has, counted once for each state of the store."""
+        key = (source, self.truth.seq())
+        if key not in self._counts:
+            self._counts = {key: self.lookup.counts(source)}
+        return self._counts[key]
 
     def disk_bytes(self) -> int:
         """How much the store takes on disk, indexes included."""
@@ -107,7 +123,7 @@ def set_aside(directory: Path) -> Path:
     if not lease.take():
         raise StoreError("STORE_LOCKED", f"process {lease.holder()} uses the store in {directory}; stop it first")
     try:
-        target = directory / f"{NAME}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
+        target = directory / f"{NAME}.damaged-{time.time_ns()}"
         with translated(directory):
             (directory / NAME).replace(target)
             for suffix in ("-wal", "-shm"):

@@ -27,10 +27,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A symbol and the doc that defines it."""
+    """A name, and the chunk of the doc that defines it."""
 
-    doc: Doc
-    symbol: Symbol
+    doc: int
+    chunk: int
+    name: str
+    qualified: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,28 +93,20 @@ class Lookup:
                     docs.setdefault(chunk, []).append(doc)
         return [(doc, chunk) for chunk in chunks for doc in docs.get(chunk, ())]
 
-    def definitions(self, source: int, names: Sequence[str], limit: int = 400) -> list[Definition]:
-        """Where these names (any case) are defined in the source, by path and line."""
+    def definitions(self, source: int, names: Sequence[str], limit: int = 200) -> list[Definition]:
+        """Where these names (any case) are defined in the source, those written exactly so first."""
         if not names:
             return []
         marks = ",".join("?" * len(names))
         with self._connections.read() as connection:
             rows = connection.execute(
-                f"SELECT {_DOC}, symbols.name, qualified, kind, start_line, end_line "
-                f"FROM symbols JOIN docs ON docs.blob = symbols.blob JOIN blobs ON blobs.id = docs.blob "
-                f"WHERE symbols.name IN ({marks}) AND source = ? ORDER BY path, start_line LIMIT ?",
-                [*names, source, limit],
+                f"SELECT docs.id, chunks.id, symbols.name, symbols.qualified FROM symbols JOIN docs ON docs.blob = symbols.blob "
+                f"JOIN chunks ON chunks.blob = symbols.blob AND symbols.start_line BETWEEN chunks.start_line AND chunks.end_line "
+                f"WHERE symbols.name IN ({marks}) AND source = ? "
+                f"ORDER BY symbols.name COLLATE BINARY IN ({marks}) DESC, docs.role <> '', docs.id, chunks.id LIMIT ?",
+                [*names, source, *names, limit],
             )
-            return [Definition(Doc(*row[:8]), _symbol(*row[8:])) for row in rows]
-
-    def chunk_at(self, blob: int, line: int) -> int:
-        """The id of the first chunk of the blob that holds this line, 0 if none does."""
-        with self._connections.read() as connection:
-            row = connection.execute(
-                "SELECT id FROM chunks WHERE blob = ? AND start_line <= ? AND end_line >= ? ORDER BY start_line DESC, id LIMIT 1",
-                (blob, line, line),
-            ).fetchone()
-            return 0 if row is None else row[0]
+            return [Definition(*row) for row in rows]
 
     def doc(self, source: int, path: str) -> Doc | None:
         """The doc at this path, if there is one."""
