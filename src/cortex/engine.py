@@ -52,6 +52,8 @@ FULL_MODE_FILES = 2_500  # above this, reading everything for one answer takes l
 FORCE_SECONDS = 60  # between two forced runs that tools ask for
 FIRST_ANSWER_SECONDS = 8.0  # how long a query waits for a first index before it answers from what is there
 HOLDER_POLL_SECONDS = 0.1
+REQUEST_SECONDS = 600  # who asked longer ago has most likely gone
+CLOSE_SECONDS = 2.0  # what a run under way gets to end
 ORPHAN_DAYS = 14
 SMALL_BYTES, LARGE_BYTES = 10_000, 100_000
 
@@ -81,7 +83,10 @@ class Engine:
         self._forced_at = 0.0
         self._searches = (0, 0.0)  # count, seconds
         self._scratch: Engine | None = None
+        self._scratch_lock = threading.Lock()
+        self._run_cancel = Cancel()  # of the run under way
         self.running = threading.Event()  # set while a run is under way
+        self.kept = False  # a keeper is at work, so that a first run is under way or will soon be
 
     # -- index ---------------------------------------------------------------------------------------------------------
 
@@ -100,7 +105,7 @@ class Engine:
         minute. Raises: LimitError, Cancelled, FileError DISK_FULL, StoreError.
         """
         cancel = cancel or Cancel()
-        wanted = None if paths is None else sorted(set(paths))
+        wanted = None if paths is None else sorted({path.strip("/") for path in paths})
         while True:
             if self.store.lease.take():
                 return self._index_here(force, wanted, progress, cancel, limited)
@@ -119,6 +124,7 @@ class Engine:
             self._indexing.release()
             raise
         try:
+            self._run_cancel = cancel
             self.running.set()
 
             def note(step: Progress) -> None:
@@ -151,6 +157,8 @@ class Engine:
         if report.added or report.changed or report.deleted or paths is None:
             self._record_run(report, force, paths, "")
         self.store.indexes.tidy()
+        if paths is None:
+            self.store.checkpoint()
         return report
 
     def _await_turn(self, force: bool, progress: ProgressCallback, cancel: Cancel) -> None:
@@ -183,9 +191,10 @@ class Engine:
         while True:
             answer = self.store.log.answered(request)
             if answer is not None:
+                self.store.log.withdraw(request)
                 body = json.loads(answer)
                 if "error" in body:
-                    raise LimitError(body["error"], body["message"])
+                    raise LimitError(body["error"], body["message"], context=body["context"])
                 return IndexReport(**body)
             if cancel:
                 self.store.log.withdraw(request)
@@ -200,9 +209,9 @@ class Engine:
                 return None
             time.sleep(HOLDER_POLL_SECONDS)
 
-    def serve_requests(self, since: int) -> None:
-        """As the lease holder, do what other processes asked for since that second."""
-        for request in self.store.log.asked(self.source.id, since):
+    def serve_requests(self) -> None:
+        """As the lease holder, do what other processes asked for lately, be it of a holder that is gone."""
+        for request in self.store.log.asked(self.source.id, int(time.time()) - REQUEST_SECONDS):
             self.store.log.answer(request.id, self._serve(request))
 
     def _serve(self, request: Request) -> str:
@@ -211,7 +220,7 @@ class Engine:
                 force=request.force, limited=request.limited, paths=[request.path] if request.path else None
             )
         except CortexError as error:
-            return json.dumps({"error": error.code, "message": error.message})
+            return json.dumps({"error": error.code, "message": error.message, "context": error.context}, default=str)
         return json.dumps(asdict(report))
 
     def _check_force_rate(self) -> None:
@@ -235,11 +244,12 @@ class Engine:
         ids: list[int] = []
         for draft in drafts:
             source = self.store.truth.source("records", draft.source, "")
-            cut = chunkers.cut(draft.text, draft.path, draft.language, self.settings.indexing.chunk_size, 0)
+            size = self.settings.indexing.chunk_size
+            cut = chunkers.cut(draft.text, draft.path, draft.language, size, 0)
             raw = draft.text.encode("utf-8")
             file = Found(draft.path, len(raw), time.time_ns())
-            key = hash_bytes(b"put", str(chunkers.VERSION).encode(), draft.language.encode(), raw)
-            self.store.truth.apply(source.id, Change(cuts=[(file, key, cut)]))
+            key = hash_bytes(b"put", f"{chunkers.VERSION}:{size}".encode(), draft.language.encode(), raw)
+            self.store.truth.apply(source.id, Change(cuts=[(file, key, cut)]), durable=True)
             doc = self.store.lookup.doc(source.id, draft.path)
             assert doc is not None
             ids.append(doc.id)
@@ -271,11 +281,12 @@ class Engine:
         """
         started = time.monotonic()
         check_query(query)
-        self._await_first_index(cancel)
+        if source is None:
+            self._await_first_index(cancel)
         cancel = cancel or Cancel()
         deadline = started + self.settings.search.timeout
         where = source or self.source
-        key = (where.id, query, self.store.truth.seq(), self.store.truth.get("words"))
+        key = (where.id, query, self._state())
         caching = self.settings.search.enable_caching and query.mode not in (Mode.EXACT, Mode.FULL)
         page = self._cache.get(key) if caching else None
         if page is None:
@@ -286,10 +297,26 @@ class Engine:
             page = replace(page, cached=True)
         count, seconds = self._searches
         self._searches = (count + 1, seconds + time.monotonic() - started)
-        step = self._progress
-        if self.running.is_set() and step.total > 100:
-            page = replace(page, notes=(*page.notes, f"indexing is under way: {step.done} of {step.total} files"))
-        return page
+        return replace(page, notes=(*page.notes, *self._unfinished())) if source is None else page
+
+    def _state(self) -> tuple[object, ...]:
+        """All that an answer depends on besides its query; damaged words are built anew here, where this process may."""
+        try:
+            words = self.store.indexes.state()
+        except StoreError as error:
+            if error.code != "STORE_CORRUPT" or not self.store.lease.take():
+                raise
+            self._catch_up()
+            words = self.store.indexes.state()
+        vectors = self.store.indexes.vectors(self._embedder.stamp).watermark if self._embedder else 0
+        return self.store.truth.seq(), words, vectors
+
+    def _unfinished(self) -> tuple[str, ...]:
+        """What to tell a reader about files that the answer doesn't know yet."""
+        step, first = self._progress, not self.store.truth.get(f"indexed:{self.source.id}")
+        if self.running.is_set() and (first or step.total > 100):
+            return (f"indexing is under way: {step.done} of {step.total} files",)
+        return ("this folder is not fully indexed yet: answered from what is there",) if first else ()
 
     def _answer(self, query: Query, source: Source, cancel: Cancel, deadline: float) -> Page:
         match query.mode:
@@ -321,8 +348,9 @@ class Engine:
             page = self._answer(replace(query, mode=Mode.HYBRID), self.source, cancel, deadline)
             note = f"fullworkspace reads at most {FULL_MODE_FILES} files, this workspace has {count}: answered from the index"
             return replace(page, notes=(note, *page.notes))
-        if self._scratch is None:
-            self._scratch = Engine(self.root, self.settings, in_memory=True, embedder=self._embedder)
+        with self._scratch_lock:
+            if self._scratch is None:
+                self._scratch = Engine(self.root, self.settings, in_memory=True)
         self._scratch.index(cancel=cancel)
         page = self._scratch.search(replace(query, mode=Mode.WORDS), cancel=cancel)
         return replace(page, mode=Mode.FULL, hits=tuple(replace(hit, source=self.source.id) for hit in page.hits))
@@ -335,8 +363,8 @@ class Engine:
             and not cancel
             and not self.store.truth.get(f"indexed:{self.source.id}")
             and not self.store.truth.get("words")
-            and (self.running.is_set() or not self.store.lease.held)
-            and self.store.lease.holder() > 0
+            and not self._error
+            and (self.running.is_set() or self.kept or (not self.store.lease.held and self.store.lease.holder() > 0))
         ):
             time.sleep(HOLDER_POLL_SECONDS / 2)
 
@@ -490,12 +518,16 @@ class Engine:
         """Work with other settings from now on; recorded in the operations log."""
         self.settings = settings
         self._cache = _make_cache(settings)
+        if self._scratch is not None:
+            self._scratch.settings = settings
         self.store.log.record("config", {"changed": changed})
 
     def clean_up(self) -> None:
-        """Drop what is older than it is to be kept: orphaned blobs, log lines, cached answers."""
+        """Drop what is older than it is to be kept: orphaned blobs, log lines; cached answers end by themselves."""
         now = int(time.time())
-        self.store.truth.sweep(now - ORPHAN_DAYS * 86_400)
+        with self._indexing:  # a run may be about to use a blob that nothing else does
+            self.store.truth.sweep(now - ORPHAN_DAYS * 86_400)
+        self.store.indexes.tidy()
         self.store.log.purge(now - self.settings.retention.days * 86_400)
         self.store.truth.set({"cleanup": str(now)})
         self.store.checkpoint()
@@ -506,11 +538,14 @@ class Engine:
         self._single.close_if_idle(idle_seconds)
 
     def close(self) -> None:
-        """End workers, close the store, give the lease back."""
+        """End workers and a run under way, close the store, give the lease back."""
         if self._scratch is not None:
             self._scratch.close()
+        self._run_cancel.cancel()
         self._pool.close()
         self._single.close()
+        if self._indexing.acquire(timeout=CLOSE_SECONDS):
+            self._indexing.release()
         if self._embedder is not None:
             self._embedder.close()
         self.store.close()

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cortex import chunkers
-from cortex.errors import LimitError
+from cortex.errors import FileError, LimitError
 from cortex.process import memory_bytes
 from cortex.settings import Settings
 from cortex.sources.files import Rules, read_bytes, scan, scan_paths
 from cortex.store import Change, Embed, Known, Store
 from cortex.text import hash_bytes
-from cortex.types import Cancel, Cut, Found, IndexReport, Progress, ProgressCallback, Refused, Source, Stamp
+from cortex.types import Cancel, Found, IndexReport, Progress, ProgressCallback, Refused, Source, Stamp
 from cortex.worker import Pool
 
 FLUSH_FILES = 250
@@ -69,18 +69,21 @@ class _Run:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.started = time.monotonic()
+        self.started_ns = time.time_ns()
         self.deadline = self.started + task.settings.limits.processing.index_timeout
         self.root = Path(task.source.root)
         self.rules = rules_of(task.settings)
         self.stamp = _chunker_stamp(task.settings)
-        self.change = Change()
+        self.change = Change(self.started_ns)
         self.flushed = self.caught_up = self.started
         self.interval = FIRST_CATCH_UP_SECONDS
-        self.added = self.changed = self.skipped = self.done = self.total = 0
+        self.added = self.changed = self.same = self.deleted = self.skipped = self.done = self.total = 0
 
     def go(self) -> IndexReport:
         task = self.task
         truth = task.store.truth
+        if not self.root.is_dir():  # an unmounted disk must not look like a folder that was emptied
+            raise FileError("FILE_NOT_FOUND", f"there is no folder {self.root}", context={"path": str(self.root)})
         task.progress(Progress("scanning", 0, 0))
         known, skips = truth.known(task.source.id), truth.skips(task.source.id)
         # Near the limit on files only a look at all of them tells which ones count.
@@ -94,9 +97,10 @@ class _Run:
         waiting = [file for file in found.files if again or _changed(file, known.get(file.path), skips.get(file.path))]
         self.total = len(waiting)
         self._read(waiting, known)
-        cancelled = bool(task.cancel)
+        cancelled = bool(task.cancel) or self.done < self.total  # the pool was closed
+        quiet = {file.path for file in found.files} - {file.path for file in waiting}
         gone = [] if cancelled else _gone(known, skips, found.files, paths)
-        deleted = sum(1 for path in gone if path in known)
+        self.deleted += sum(1 for path in gone if path in known)
         self.change.removed.extend(gone)
         self._flush()
         self._catch_up()
@@ -106,54 +110,57 @@ class _Run:
             status="cancelled" if cancelled else "completed",
             added=self.added,
             changed=self.changed,
-            deleted=deleted,
-            unchanged=len(found.files) - len(waiting),
-            skipped=self.skipped + len(found.skipped),
+            deleted=self.deleted,
+            unchanged=self.same + len(quiet - skips.keys()),
+            skipped=self.skipped + len(found.skipped) + len(quiet & skips.keys()),
             seconds=round(time.monotonic() - self.started, 3),
         )
 
     def _read(self, waiting: list[Found], known: Mapping[str, Known]) -> None:
         """Read, and cut what is new; every file ends up in the change exactly once."""
         task = self.task
-        hashes: dict[str, bytes] = {}
+        twins: dict[bytes, list[Found]] = {}  # by content hash: the files that one cut in flight is for
         cutting = task.pool.cut_all(
-            self._unseen(waiting, known, hashes),
+            self._unseen(waiting, known, twins),
             task.settings.indexing.chunk_size,
             task.settings.indexing.chunk_overlap,
             task.cancel,
         )
-        for file, outcome in cutting:
-            self._count(file, known)
-            match outcome:
-                case Refused(reason):
-                    self.skipped += 1
-                    self.change.skips.append((file, reason))
-                case Cut():
-                    self.change.cuts.append((file, hashes.pop(file.path), outcome))
+        for content_hash, outcome in cutting:
+            for file in twins.pop(content_hash):
+                if isinstance(outcome, Refused):
+                    self._refuse(file, outcome.reason, known)
+                else:
+                    self._count(file, known)
+                    self.change.cuts.append((file, content_hash, outcome))
             self._step()
 
     def _unseen(
-        self, waiting: list[Found], known: Mapping[str, Known], hashes: dict[str, bytes]
-    ) -> Iterator[tuple[Found, str, bytes]]:
+        self, waiting: list[Found], known: Mapping[str, Known], twins: dict[bytes, list[Found]]
+    ) -> Iterator[tuple[bytes, str, bytes]]:
         """The files whose content the store doesn't have; the others go into the change on the way."""
-        for file in waiting:
+        for number, file in enumerate(waiting):
             if self.task.cancel:
                 return
-            self._check_limits()
+            self._check_limits(number)
             raw = read_bytes(self.root, file.path, self.rules.max_file_size)
             if isinstance(raw, Refused):
                 self._refuse(file, raw.reason, known)
                 continue
             language = chunkers.language_of(file.path, raw[:200].decode("utf-8", "replace"))
             content_hash = hash_bytes(self.salt, language.encode(), raw)
+            if content_hash in twins:
+                twins[content_hash].append(file)
+                continue
             blob = self.task.store.truth.blobs([content_hash]).get(content_hash)
             if blob is None:
-                hashes[file.path] = content_hash
-                yield file, file.path, raw
+                twins[content_hash] = [file]
+                yield content_hash, file.path, raw
                 continue
             before = known.get(file.path)
             if before is not None and before.blob == blob:
                 self.change.touched.append((before.doc, file))
+                self.same += 1
                 self.done += 1
             else:
                 self._count(file, known)
@@ -161,13 +168,13 @@ class _Run:
             self._step()
 
     def _refuse(self, file: Found, reason: str, known: Mapping[str, Known]) -> None:
-        if reason == "vanished":
-            if file.path in known:
-                self.change.removed.append(file.path)
-        else:
-            self.change.skips.append((file, reason))
-        self.skipped += 1
         self.done += 1
+        if reason != "vanished":
+            self.skipped += 1
+            self.change.skips.append((file, reason))
+        elif file.path in known:
+            self.deleted += 1
+            self.change.removed.append(file.path)
 
     def _count(self, file: Found, known: Mapping[str, Known]) -> None:
         self.done += 1
@@ -188,7 +195,7 @@ class _Run:
     def _flush(self) -> None:
         if len(self.change):
             self.task.store.truth.apply(self.task.source.id, self.change)
-            self.change = Change()
+            self.change = Change(self.started_ns)
         self.flushed = time.monotonic()
 
     def _catch_up(self) -> None:
@@ -203,11 +210,11 @@ class _Run:
             truth.sweep(int(time.time()) + 1)
             self.task.store.indexes.rebuild()
 
-    def _check_limits(self) -> None:
+    def _check_limits(self, number: int) -> None:
         limits = self.task.settings.limits
         if time.monotonic() > self.deadline:
             self._stop("INDEX_TIMEOUT", f"indexing stopped after {limits.processing.index_timeout:.0f} seconds")
-        if self.done % FLUSH_FILES == 0:
+        if number % FLUSH_FILES == 0:
             if memory_bytes() > limits.memory.heap:
                 self._stop(
                     "MEMORY_LIMIT", f"indexing stopped: the process uses more than {limits.memory.heap >> 20} MB"
@@ -250,10 +257,12 @@ def _gone(
 ) -> list[str]:
     """What the store has below the looked-at paths and the look didn't find."""
     present = {file.path for file in files}
-    inside = None if paths is None else tuple(paths)
-    return sorted(
-        path
-        for path in {*known, *skips}
-        if path not in present
-        and (inside is None or any(path == one or not one or path.startswith(one + "/") for one in inside))
-    )
+    inside = None if paths is None else set(paths)
+    missing = (path for path in {*known, *skips} if path not in present)
+    return sorted(path for path in missing if inside is None or _is_below(path, inside))
+
+
+def _is_below(path: str, folders: Set[str]) -> bool:
+    while path and path not in folders:
+        path = path.rpartition("/")[0]
+    return path in folders

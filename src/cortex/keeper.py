@@ -45,12 +45,13 @@ class Keeper:
         self._cancel = Cancel()
         self._lock = threading.Lock()
         self._pending = _Pending()
-        self._since = int(time.time()) - 5
+        engine.kept = True
         self._thread = threading.Thread(target=self._keep, name=f"keeper {engine.root.name}", daemon=True)
         self._thread.start()
 
     def close(self, timeout: float = 5.0) -> None:
         """Stop keeping; a run under way is cancelled at its next file."""
+        self._engine.kept = False
         self._closing.set()
         self._cancel.cancel()
         self._wake.set()
@@ -74,6 +75,7 @@ class Keeper:
 
     def _hold(self) -> None:
         watcher = self._watch()
+        self._note({""})  # whatever happened while nobody watched
         last_scan, last_clean = time.monotonic(), 0.0
         try:
             while not self._closing.is_set():
@@ -87,7 +89,7 @@ class Keeper:
                 if now - last_clean > CLEAN_UP_SECONDS:
                     last_clean = now
                     self._engine.clean_up()
-                self._engine.serve_requests(self._since)
+                self._engine.serve_requests()
                 self._engine.rest(IDLE_WORKER_SECONDS)
                 if self._wake.wait(REQUEST_SECONDS):
                     self._wake.clear()

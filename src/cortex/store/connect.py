@@ -1,14 +1,17 @@
 """Connections to a store's one SQLite file: the only place where they are made.
 
-A store on disk has one writing connection under a lock and one reading connection per thread (WAL: readers never wait for the
-writer). A store in memory has a single connection under the same lock. An encrypted store would change `_connect` and nothing else.
-SQLite's own errors leave here as the tree of errors.py.
+A store on disk has one writing connection under a lock and as many reading ones as are in use at once (WAL: readers never wait for
+the writer). A store in memory has a single connection under the same lock. An encrypted store would change `_connect` and nothing
+else. A connection per thread was the road not taken: threads come and go, and what they leave behind stays open. SQLite's own errors
+leave here as the tree of errors.py.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +21,9 @@ from cortex.errors import CortexError, FileError, StoreError
 BUSY_TIMEOUT_MS = 10_000
 CACHE_KIB = 8_192  # page cache of one connection; the default of 2 MB makes index look-ups of a large store slow
 JOURNAL_LIMIT_BYTES = 64 << 20  # a WAL grown by a long run is cut back to this at the next checkpoint
+CLOSE_SECONDS = 2.0  # what readers in other threads get to finish
+CHECKPOINT_MS = 100  # how long a checkpoint waits for readers; the next one does what this one couldn't
+FULL_ERRORS = (28, 122)  # ENOSPC, EDQUOT
 
 
 class Connections:
@@ -25,65 +31,111 @@ class Connections:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
+        self._process = os.getpid()
         self._lock = threading.RLock()
         self._local = threading.local()
-        self._readers: list[sqlite3.Connection] = []
+        self._idle: list[sqlite3.Connection] = []
+        self._reading = 0
+        self._returned = threading.Condition()
         self._closed = False
         with translated(path):
             self._writer = _connect(path)
 
     @contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: committed when the block ends, rolled back when it raises."""
+    def write(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """One transaction: committed when the block ends, rolled back when it raises.
+
+        `durable` is for what can't be made again: it is on the disk, not only in the system's memory, when this returns.
+        """
         with self._lock, translated(self.path):
+            self._check_open()
+            self._writer.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._writer.execute("BEGIN IMMEDIATE")
             try:
                 yield self._writer
-            except BaseException:
-                self._writer.execute("ROLLBACK")
-                raise
-            self._writer.execute("COMMIT")
+                self._writer.execute("COMMIT")
+            finally:
+                if self._writer.in_transaction:  # a full disk ends the transaction by itself
+                    self._writer.execute("ROLLBACK")
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
         """One consistent view: every statement in the block sees the same state."""
         if self.path is None:
             with self._lock, translated(self.path):
+                self._check_open()
                 yield self._writer
             return
+        outer = getattr(self._local, "connection", None)
+        if outer is not None:  # a nested block shares the outer view
+            with translated(self.path):
+                yield outer
+            return
         with translated(self.path):
-            connection = self._reader()
-            if connection.in_transaction:  # a nested block shares the outer view
-                yield connection
-                return
-            connection.execute("BEGIN")
+            connection = self._local.connection = self._borrow()
             try:
+                connection.execute("BEGIN")
                 yield connection
             finally:
-                connection.execute("COMMIT")
+                self._local.connection = None
+                self._give_back(connection)
 
-    def _reader(self) -> sqlite3.Connection:
-        connection = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = _connect(self.path)
-            with self._lock:
-                self._readers.append(connection)
-        return connection
+    def _borrow(self) -> sqlite3.Connection:
+        with self._returned:
+            self._check_open()
+            self._reading += 1
+            if self._idle:
+                return self._idle.pop()
+        try:
+            return _connect(self.path)
+        except BaseException:
+            with self._returned:
+                self._reading -= 1
+            raise
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")  # nothing was written; unlike COMMIT it can't fail
+        finally:
+            with self._returned:
+                self._reading -= 1
+                self._idle.append(connection)
+                self._returned.notify_all()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("STORE_LOCKED", "the store is closed", context={"path": str(self.path)})
+        if os.getpid() != self._process:  # SQLite's locks don't survive a fork
+            raise StoreError("STORE_LOCKED", "the store was opened before this process was forked; open it again")
 
     def checkpoint(self) -> None:
         """Move what the WAL holds into the file and cut it, so that a long run doesn't leave a large one behind."""
-        if self.path is not None:
-            with self._lock, translated(self.path):
-                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if self.path is None:
+            return
+        with self._lock, translated(self.path):
+            self._check_open()
+            self._writer.execute(f"PRAGMA busy_timeout = {CHECKPOINT_MS}")
+            try:
+                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                self._writer.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
 
     def close(self) -> None:
-        with self._lock:
+        """Close all; a transaction under way in another thread is waited for, briefly, and what comes later is refused."""
+        with self._returned:
             if self._closed:
                 return
             self._closed = True
-            for connection in self._readers:
+            # A connection that is still in use after that is left to its thread: closing it under its feet can crash the process.
+            self._returned.wait_for(lambda: self._reading == 0, CLOSE_SECONDS)
+            for connection in self._idle:
                 connection.close()
-            self._writer.close()
+        if self._lock.acquire(timeout=CLOSE_SECONDS):
+            try:
+                self._writer.close()
+            finally:
+                self._lock.release()
 
 
 def _connect(path: Path | None) -> sqlite3.Connection:
@@ -94,14 +146,30 @@ def _connect(path: Path | None) -> sqlite3.Connection:
         check_same_thread=False,
         cached_statements=256,
     )
-    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA secure_delete = OFF")
-    connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_LIMIT_BYTES}")
-    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    try:
+        _use_write_ahead_log(connection)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA secure_delete = OFF")
+        connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_LIMIT_BYTES}")
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Turn the WAL on. For this one step SQLite doesn't wait for another process that does the same, so we do."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 @contextmanager
@@ -115,7 +183,7 @@ def translated(path: Path | None) -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         raise _from_text(str(error), where, error) from error
     except OSError as error:
-        if error.errno == 28:
+        if error.errno in FULL_ERRORS:
             raise FileError("DISK_FULL", f"the disk is full: {where} can't grow", context={"path": where}) from error
         if isinstance(error, PermissionError):
             raise StoreError(

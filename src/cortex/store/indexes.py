@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 
-from cortex.errors import CortexError
+from cortex.errors import StoreError
 from cortex.store.connect import Connections
 from cortex.store.lookup import _CHUNK, _DOC
 from cortex.store.truth import Truth
@@ -26,6 +27,7 @@ from cortex.types import Chunk, Doc, Stamp
 DEAD_SHARE = 0.10  # dead rows bend BM25 until they are merged away
 DEAD_ROWS = 1_000  # below this a rebuild isn't worth it
 EMBED_BATCH = 256
+_PREFIX = f"words-{FORMAT}-"
 
 log = logging.getLogger(__name__)
 
@@ -33,30 +35,46 @@ Embed = Callable[[list[str]], np.ndarray]
 
 
 class Indexes:
-    """The words and vectors of one store, as this process sees them."""
+    """The words and vectors of one store, as this process sees them.
+
+    `_lock` guards which words are current and is held for moments only: searches need it. `_writing` is held while the words are
+    written, `_embedding` while vectors are; who holds one of these may take `_lock`, never the other way round.
+    """
 
     def __init__(self, directory: Path | None, connections: Connections, truth: Truth) -> None:
         self._directory = directory
         self._connections = connections
         self._truth = truth
         self._lock = threading.RLock()
+        self._writing = threading.RLock()
+        self._embedding = threading.RLock()
         self._words: Words | None = None
         self._generation = ""
-        self._seen_seq = -1
+        self._mark = NO_WATERMARK  # of the words, as far as this process has loaded them
         self._vectors: Vectors | None = None
 
     def words(self) -> Words | None:
-        """The current word index, reloaded if another process moved it; None before the first one exists."""
+        """The current word index, reloaded if another process moved it; None before the first one exists.
+
+        Raises: StoreError STORE_CORRUPT.
+        """
         with self._lock:
-            generation, seq = self._truth.get("words"), self._truth.seq()
-            if not generation:
+            generation = self._truth.get("words")
+            if not generation.startswith(_PREFIX):
                 return None
             if self._words is None or generation != self._generation:
                 self._open(generation)
-            elif seq != self._seen_seq:
+            # SQLite is ahead of the words for a moment after every change: what was loaded then has to be loaded again.
+            elif self._mark != self._truth.seq():
                 self._words.reload()
-            self._seen_seq = seq
+                self._mark = self._words.watermark()
             return self._words
+
+    def state(self) -> tuple[str, int]:
+        """What an answer by words depends on: two equal states give equal answers."""
+        with self._lock:
+            self.words()
+            return self._generation, self._mark
 
     def vectors(self, stamp: Stamp) -> Vectors:
         """The vectors made by the embedder with this stamp."""
@@ -64,25 +82,26 @@ class Indexes:
             if self._vectors is None or self._vectors.stamp != stamp:
                 if self._vectors is not None:
                     self._vectors.close()
-                directory = None if self._directory is None else self._directory / "vectors"
-                self._vectors = Vectors.open(directory, stamp)
+                self._vectors = Vectors.open(self._vectors_directory(), stamp)
             else:
                 self._vectors.reload_if_moved()
             return self._vectors
 
     def catch_up(self, stamp: Stamp | None, embed: Embed | None) -> None:
         """Replay into every index what SQLite has and it hasn't. Only the lease holder may call this."""
-        seq = self._truth.seq()
-        with self._lock:
+        with self._writing:
             words = self._usable_words()
-            mark = words.watermark()
+            seq, mark = self._truth.seq(), words.watermark()
             if mark < seq:
-                dead = sum(last - first + 1 for _, first, last in self._gone(mark))
-                words.apply(self._rows(mark), [doc for doc, _, _ in self._gone(mark)], seq)
-                self._truth.settle(seq, dead)
-                self._seen_seq = seq
+                gone = self._gone(mark)
+                with closing(self._rows(mark)) as rows:
+                    words.apply(rows, [doc for doc, _, _ in gone], seq)
+                self._truth.settle(seq, sum(last - first + 1 for _, first, last in gone))
+                with self._lock:
+                    self._mark = seq
         if stamp is not None and embed is not None:
-            self._embed(stamp, embed, seq)
+            with self._embedding:
+                self._embed(stamp, embed)
 
     def tidy(self) -> bool:
         """Rebuild the words when too many of their rows are dead; true if that happened."""
@@ -95,24 +114,18 @@ class Indexes:
         return True
 
     def rebuild(self) -> None:
-        """Build the words anew beside the current ones and swap; searches go on meanwhile."""
-        old = self._truth.get("words")
-        name = _next_name(old)
-        directory = None if self._directory is None else self._directory / name
-        if directory is not None:
-            remove_generation(directory)
-        fresh = Words(directory)
-        seq = self._truth.seq()
-        fresh.apply(self._rows(NO_WATERMARK), (), seq)
-        with self._lock:
-            if self._words is not None:
-                self._words.close()
-            self._truth.set({"words": name, "dead": "0"})
-            self._words, self._generation, self._seen_seq = fresh, name, seq
-        self._remove_others(name)
+        """Build the words anew beside the current ones and swap; searches go on meanwhile. Only for the lease holder."""
+        with self._writing:
+            name = _next_name(self._truth.get("words"))
+            fresh = Words(self._path_of(name), create=True)
+            seq = self._truth.seq()
+            with closing(self._rows(NO_WATERMARK)) as rows:
+                fresh.apply(rows, (), seq)
+            self._swap(fresh, name, seq)
 
     def close(self) -> None:
-        with self._lock:
+        """Let go of files; a replay under way in another thread is waited for."""
+        with self._writing, self._embedding, self._lock:
             if self._words is not None:
                 self._words.close()
             if self._vectors is not None:
@@ -120,39 +133,55 @@ class Indexes:
             self._words = self._vectors = None
 
     def _open(self, generation: str) -> None:
-        if self._words is not None:
-            self._words.close()
-            self._words = None
-        directory = None if self._directory is None else self._directory / generation
-        self._words = Words(directory)
-        self._generation = generation
+        """Open that generation, or the one that has taken its place meanwhile."""
+        words, self._words = self._words, None
+        if words is not None:
+            words.close()
+        try:
+            self._words = Words(self._path_of(generation))
+        except StoreError:
+            newest = self._truth.get("words")
+            if newest == generation:
+                raise
+            generation, self._words = newest, Words(self._path_of(newest))
+        self._generation, self._mark = generation, self._words.watermark()
 
     def _usable_words(self) -> Words:
-        """The current words, or fresh ones in a new generation where they are missing or damaged."""
-        generation = self._truth.get("words")
-        if generation.startswith(f"words-{FORMAT}-"):
-            try:
-                words = self.words()
-                if words is not None and words.watermark() <= self._truth.seq():
-                    return words
-            except CortexError as error:
-                log.warning("the word index is rebuilt: %s", error.message)
-        name = _next_name(generation)
-        if self._directory is not None:
-            remove_generation(self._directory / name)
-        self._open(name)
-        self._truth.set({"words": name, "dead": "0"})
-        self._remove_others(name)
-        assert self._words is not None
-        return self._words
+        """The current words, or fresh ones in a new generation where they are missing, damaged or ahead of the truth."""
+        try:
+            words = self.words()
+            if words is not None and words.watermark() <= self._truth.seq():
+                return words
+        except StoreError as error:
+            if error.code != "STORE_CORRUPT":
+                raise
+            log.warning("the word index is built anew: %s", error.message)
+        name = _next_name(self._truth.get("words"))
+        fresh = Words(self._path_of(name), create=True)
+        self._swap(fresh, name, NO_WATERMARK)
+        return fresh
 
-    def _remove_others(self, name: str) -> None:
+    def _swap(self, fresh: Words, name: str, mark: int) -> None:
+        """Make fresh words the current ones, here and, through SQLite, in every other process; then drop the others."""
+        with self._lock:
+            old, self._words = self._words, fresh
+            self._generation, self._mark = name, mark
+            self._truth.set({"words": name, "dead": "0"})
+        if old is not None:
+            old.close()
         if self._directory is not None:
             for other in self._directory.glob("words-*"):
                 if other.name != name:
                     remove_generation(other)
 
-    def _rows(self, after: int) -> Iterator[Row]:
+    def _path_of(self, generation: str) -> Path | None:
+        return None if self._directory is None else self._directory / generation
+
+    def _vectors_directory(self) -> Path | None:
+        """The vectors' folder is this very database's: ids of another one, say of one that was deleted, mean other chunks."""
+        return None if self._directory is None else self._directory / f"vectors-{self._truth.get('identity')}"
+
+    def _rows(self, after: int) -> Generator[Row, None, None]:
         with self._connections.read() as connection:
             docs = connection.execute(
                 f"SELECT {_DOC}, blobs.text FROM docs JOIN blobs ON blobs.id = blob WHERE seq > ? ORDER BY docs.id",
@@ -173,24 +202,29 @@ class Indexes:
                 "SELECT doc, first_chunk, last_chunk FROM gone WHERE seq > ?", (after,)
             ).fetchall()
 
-    def _embed(self, stamp: Stamp, embed: Embed, seq: int) -> None:
+    def _embed(self, stamp: Stamp, embed: Embed) -> None:
         """Make the vectors' ids those of the chunks in use, by difference: it doesn't matter how they came apart."""
-        vectors = self.vectors(stamp)
+        vectors, seq = self.vectors(stamp), self._truth.seq()
         if vectors.watermark >= seq:
             return
         live, have = self._live_chunks(), vectors.ids()
         vectors.remove(np.setdiff1d(have, live))
         missing = set(np.setdiff1d(live, have).tolist())
         batch: dict[int, str] = {}
-        for row in self._rows(vectors.watermark if missing and len(have) else NO_WATERMARK):
-            if row.chunk_id in missing:
-                missing.discard(row.chunk_id)
-                batch[row.chunk_id] = row.body
-            if len(batch) >= EMBED_BATCH:
-                _add(vectors, embed, batch)
-                batch = {}
+        with closing(self._rows(vectors.watermark if missing and len(have) else NO_WATERMARK)) as rows:
+            for row in rows:
+                if row.chunk_id in missing:
+                    missing.discard(row.chunk_id)
+                    batch[row.chunk_id] = row.body
+                if len(batch) >= EMBED_BATCH:
+                    _add(vectors, embed, batch)
+                    batch = {}
         _add(vectors, embed, batch)
         vectors.sync(seq if not missing else NO_WATERMARK)
+        if (current := self._vectors_directory()) is not None:
+            for other in current.parent.glob("vectors*"):
+                if other != current:
+                    remove_generation(other)
 
     def _live_chunks(self) -> np.ndarray:
         with self._connections.read() as connection:
@@ -203,7 +237,7 @@ class Indexes:
 
 def _next_name(generation: str) -> str:
     number = generation.rsplit("-", 1)[-1]
-    return f"words-{FORMAT}-{int(number) + 1 if number.isdigit() else 1}"
+    return f"{_PREFIX}{int(number) + 1 if number.isdigit() else 1}"
 
 
 def _add(vectors: Vectors, embed: Embed, batch: dict[int, str]) -> None:

@@ -1,17 +1,24 @@
 """The lease of a store: an operating-system lock that lives exactly as long as the process that holds it.
 
 Its holder watches, indexes and writes; everybody else reads. A lock file with a process id in it would go stale after a crash, and
-a lock inside SQLite would block readers; `flock` (on Windows `msvcrt.locking`) does neither, and children don't inherit it.
+a lock inside SQLite would block readers; `flock` (on Windows `msvcrt.locking`) does neither. Programs that the holder starts don't
+inherit it, and a fork of the holder is not the holder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 
+from cortex.store.connect import translated
+
 NAME = "lease"
+TRIES = 4  # somebody who only asks who the holder is has the lock for a moment, too
+TRY_SECONDS = 0.002
 
 
 class Lease:
@@ -20,27 +27,38 @@ class Lease:
     def __init__(self, directory: Path | None) -> None:
         self._path = None if directory is None else directory / NAME
         self._file: int | None = None
+        self._process = os.getpid()
         self._lock = threading.Lock()
-        self.held = directory is None
+
+    @property
+    def held(self) -> bool:
+        """Whether this process is the holder."""
+        return os.getpid() == self._process and (self._path is None or self._file is not None)
 
     def take(self) -> bool:
-        """Try to become the holder; true if this process is the holder afterwards."""
-        with self._lock:
+        """Try to become the holder; true if this process is the holder afterwards.
+
+        Raises: StoreError STORE_UNWRITABLE, FileError DISK_FULL.
+        """
+        with self._lock, translated(self._path):
             if self.held or self._path is None:
-                return True
+                return self.held
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-            if not _lock(file):
+            if not _lock_soon(file):
                 os.close(file)
                 return False
-            os.ftruncate(file, 0)
-            os.write(file, f"\n{os.getpid()}\n".encode())
-            self._file, self.held = file, True
+            with contextlib.suppress(OSError):  # a full disk: the lock counts, the number is for people
+                os.ftruncate(file, 0)
+                os.write(file, f"\n{os.getpid()}\n".encode())
+            self._file, self._process = file, os.getpid()
             return True
 
     def holder(self) -> int:
-        """The process id of the holder as far as it is known, 0 when nobody holds it."""
-        if self._path is None or self.held:
+        """The process id of the holder, 0 when nobody holds it, -1 when the holder hasn't said."""
+        if self.held:
             return os.getpid()
+        if self._path is None:
+            return 0
         try:
             file = os.open(self._path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
         except OSError:
@@ -59,7 +77,15 @@ class Lease:
         with self._lock:
             if self._file is not None:
                 os.close(self._file)  # closing gives the lock back
-                self._file, self.held = None, False
+                self._file = None
+
+
+def _lock_soon(file: int) -> bool:
+    for _ in range(TRIES - 1):
+        if _lock(file):
+            return True
+        time.sleep(TRY_SECONDS)
+    return _lock(file)
 
 
 if sys.platform == "win32":

@@ -71,7 +71,7 @@ class Log:
             return row
 
     def asked(self, source: int, since: int) -> list[Request]:
-        """The requests left unanswered since that second, oldest first."""
+        """The unanswered requests made since that second, oldest first."""
         with self._connections.read() as connection:
             rows = connection.execute(
                 "SELECT id, source, force, limited, path FROM requests WHERE source = ? AND answer IS NULL AND at >= ? ORDER BY id",

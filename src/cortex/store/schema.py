@@ -49,7 +49,7 @@ CREATE TABLE operations (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NU
 CREATE TABLE requests (
   id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, source INTEGER NOT NULL, force INTEGER NOT NULL,
   limited INTEGER NOT NULL, path TEXT NOT NULL, answer TEXT);
-INSERT INTO meta VALUES ('seq', '0');
+INSERT INTO meta VALUES ('seq', '0'), ('identity', lower(hex(randomblob(6))));
 """
 
 
@@ -63,17 +63,26 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_create,)
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the schema up to date inside the caller's transaction.
+    """Bring the schema up to date inside the caller's transaction."""
+    for number in range(version_of(connection), len(MIGRATIONS)):
+        MIGRATIONS[number](connection)
+        connection.execute(f"PRAGMA user_version = {number + 1}")
+
+
+def is_current(connection: sqlite3.Connection) -> bool:
+    """Whether there is nothing to migrate.
 
     Raises: StoreError STORE_NEWER when a newer Cortex wrote the store.
     """
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    version = version_of(connection)
     if version > len(MIGRATIONS):
         raise StoreError(
             "STORE_NEWER",
             f"this store has schema {version}, this Cortex knows {len(MIGRATIONS)}",
             context={"schema": version, "known": len(MIGRATIONS)},
         )
-    for number in range(version, len(MIGRATIONS)):
-        MIGRATIONS[number](connection)
-        connection.execute(f"PRAGMA user_version = {number + 1}")
+    return version == len(MIGRATIONS)
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    return connection.execute("PRAGMA user_version").fetchone()[0]

@@ -34,6 +34,7 @@ class Known:
 class Change:
     """One transaction's worth of changes to a source, collected file by file."""
 
+    read_ns: int = field(default_factory=time.time_ns)  # a moment before any of its files was read
     cuts: list[tuple[Found, bytes, Cut]] = field(
         default_factory=list
     )  # new content: file, content hash, what came of it
@@ -43,7 +44,12 @@ class Change:
     skips: list[tuple[Found, str]] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.cuts) + len(self.links) + len(self.touched) + len(self.removed) + len(self.skips)
+        return len(self.touched) + self.news
+
+    @property
+    def news(self) -> int:
+        """How many of the changes an index has to hear of."""
+        return len(self.cuts) + len(self.links) + len(self.removed) + len(self.skips)
 
 
 class Truth:
@@ -89,11 +95,11 @@ class Truth:
                 found.update(connection.execute(f"SELECT hash, id FROM blobs WHERE hash IN ({marks})", part))
         return found
 
-    def apply(self, source: int, change: Change) -> int:
-        """Write the change in one transaction and return the new `seq`."""
-        now = time.time_ns()
-        with self._connections.write() as connection:
-            seq = _next_seq(connection)
+    def apply(self, source: int, change: Change, *, durable: bool = False) -> int:
+        """Write the change in one transaction and return `seq`, which is a new one unless only times have changed."""
+        now = change.read_ns
+        with self._connections.write(durable=durable) as connection:
+            seq = _next_seq(connection) if change.news else _seq(connection)
             for path in change.removed:
                 _remove_doc(connection, source, path, seq)
                 connection.execute("DELETE FROM skips WHERE source = ? AND path = ?", (source, path))
@@ -116,7 +122,7 @@ class Truth:
 
     def forget(self, docs: Iterable[int]) -> int:
         """Remove these docs and, at once and for good, the content that nothing else uses; returns the new `seq`."""
-        with self._connections.write() as connection:
+        with self._connections.write(durable=True) as connection:
             seq = _next_seq(connection)
             for doc in docs:
                 row = connection.execute("SELECT source, path, blob FROM docs WHERE id = ?", (doc,)).fetchone()
@@ -185,6 +191,10 @@ def _find_source(connection: sqlite3.Connection, kind: str, name: str, root: str
 
 def _next_seq(connection: sqlite3.Connection) -> int:
     connection.execute("UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'seq'")
+    return _seq(connection)
+
+
+def _seq(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()[0])
 
 

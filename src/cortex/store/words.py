@@ -24,7 +24,7 @@ FIELDS = ("name", "path", "signature", "doc_text", "body")
 WRITER_BYTES = (
     32_000_000  # memory of the one writer thread; more makes fewer segments and costs exactly that much memory
 )
-FORMAT = "1"  # part of the directory's name: another layout is another directory
+FORMAT = "2"  # part of the directory's name: another layout is another directory
 NO_WATERMARK = -1
 _FULL = ("No space left", "StorageFull", "QuotaExceeded", "FileTooLarge", "os error 28")
 
@@ -228,6 +228,8 @@ def _translated() -> Iterator[None]:
         message = str(error)
         if any(mark in message for mark in _FULL):
             raise FileError("DISK_FULL", f"the disk is full: the word index can't grow ({message})") from error
+        if "Permission denied" in message or "Read-only" in message:
+            raise StoreError("STORE_UNWRITABLE", f"the word index can't be written: {message}") from error
         raise StoreError("STORE_CORRUPT", f"the word index failed: {message}") from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # tantivy's own, which no except clause can name
