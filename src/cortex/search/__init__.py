@@ -24,7 +24,8 @@ from cortex.types import Cancel, Doc, Hit, Mode, Page, Query, Source, Stamp
 __all__ = ["Meaning", "search", "search_exact"]
 
 DEPTH = 200  # candidates, however many hits are asked for
-FIELD_WEIGHTS = (("name", 3.0), ("path", 1.5), ("signature", 1.5), ("doc_text", 1.2), ("body", 1.0))
+# Short fields score high by themselves: a word in a name of two words counts for more than one in a body of a hundred.
+FIELD_WEIGHTS = (("name", 0.2), ("path", 0.4), ("signature", 0.2), ("doc_text", 0.3), ("body", 1.0))
 MAX_QUERY_CHARACTERS = 20_000
 MEANING_WEIGHT = 0.5  # of a cosine beside a word score of 0..1
 
@@ -32,9 +33,16 @@ Meaning = tuple[Stamp, Callable[[str], np.ndarray]]
 
 
 def search(
-    store: Store, source: Source, query: Query, *, meaning: Meaning | None, cancel: Cancel, deadline: float
+    store: Store,
+    source: Source,
+    query: Query,
+    *,
+    meaning: Meaning | None,
+    cancel: Cancel,
+    deadline: float,
+    why_words: str = "no embedder is configured",
 ) -> Page:
-    """Answer a query in mode hybrid, meaning or words.
+    """Answer a query in mode hybrid, meaning or words; without `meaning` by words, and `why_words` is told.
 
     Raises: InputError QUERY_EMPTY or QUERY_INVALID, LimitError SEARCH_TIMEOUT, Cancelled.
     """
@@ -44,11 +52,11 @@ def search(
     mode = query.mode
     if mode is not Mode.WORDS and meaning is None:
         mode = Mode.WORDS
-        notes.append("answered by words: no embedder is configured")
+        notes.append(f"answered by words: {why_words}")
+    words = store.indexes.words()  # before the view: which words count must not be read from a state that is over
     with store.reading():
         docs = frozenset(doc.id for doc in store.lookup.docs(source.id, query.path)) if query.path else None
         narrow = Narrow(source.id, query.extensions, query.languages, docs)
-        words = store.indexes.words()
         candidates = _candidates(store, words, narrow, parsed, mode, meaning)
         _check_time(cancel, deadline)
         ranked = rank(candidates, parsed)

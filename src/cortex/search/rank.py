@@ -19,8 +19,8 @@ DEFINITION = 2.0  # the query is a name and this chunk defines it
 EMBEDDED_DEFINITION = 0.8  # a name inside a sentence
 QUALIFIED = 0.7  # and the qualified name ends as written
 PATH = 0.7  # all keywords stand in the file's name or folder
-COHERENCE = 0.25  # the file's other candidates support its best one
-REPEAT = 0.55  # each further chunk of a file already shown
+COHERENCE = 0.4  # the file's other candidates support its best one
+REPEAT = 0.65  # each further chunk of a file already shown
 ROLES: Mapping[str, float] = {
     "test": 0.4,
     "example": 0.5,
