@@ -325,8 +325,17 @@ class Engine:
             case Mode.FULL:
                 return self._search_full(query, cancel, deadline)
             case _:
-                meaning = (self._embedder.stamp, self._embed_query) if self._embedder else None
-                return search(self.store, source, query, meaning=meaning, cancel=cancel, deadline=deadline)
+                return self._search_index(query, source, cancel, deadline)
+
+    def _search_index(self, query: Query, source: Source, cancel: Cancel, deadline: float) -> Page:
+        if self._embedder is None:
+            return search(self.store, source, query, meaning=None, cancel=cancel, deadline=deadline)
+        stamp = self._embedder.stamp
+        if self.store.indexes.vectors(stamp).watermark >= 0:
+            meaning = (stamp, self._embed_query)
+            return search(self.store, source, query, meaning=meaning, cancel=cancel, deadline=deadline)
+        why = f"nothing is embedded by {stamp.provider} {stamp.model} yet"
+        return search(self.store, source, query, meaning=None, cancel=cancel, deadline=deadline, why_words=why)
 
     def _search_exact(self, query: Query, source: Source, cancel: Cancel, deadline: float) -> Page:
         files = [file for file in self.files(cancel) if _wanted(file.path, query)]
@@ -338,7 +347,10 @@ class Engine:
             max_file_size=self.settings.workspace.max_file_size,
             cancel=cancel,
         )
-        shown = tuple(hits[query.offset : query.offset + query.limit])
+        shown = tuple(
+            replace(hit, language=chunkers.language_of(hit.path))
+            for hit in hits[query.offset : query.offset + query.limit]
+        )
         return Page(shown, len(hits), Mode.EXACT, docs=len(files))
 
     def _search_full(self, query: Query, cancel: Cancel, deadline: float) -> Page:
@@ -484,15 +496,16 @@ class Engine:
         truth, lookup, source = self.store.truth, self.store.lookup, self.source.id
         counts = lookup.counts(source)
         step = self._progress
-        total = max(int(truth.get(f"files:{source}", "0")), counts.docs, step.total)
+        state = self.freshness()
+        waiting = max(int(truth.get(f"files:{source}", "0")), step.total) if state.state != "ready" else 0
         small, medium, large = lookup.sizes(source, SMALL_BYTES, LARGE_BYTES)
         count, seconds = self._searches
         embedded = len(self.store.indexes.vectors(self._embedder.stamp)) if self._embedder else 0
         return Vitals(
-            freshness=self.freshness(),
+            freshness=state,
             holder=self.store.lease.held,
             holder_pid=self.store.lease.holder(),
-            total_files=total,
+            total_files=max(counts.docs, waiting),
             indexed_files=counts.docs,
             skipped=truth.skipped(source),
             chunks=counts.chunks,

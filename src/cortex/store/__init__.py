@@ -70,9 +70,10 @@ class Store:
     def counts(self, source: int) -> Counts:
         """How many docs and chunks a source has, counted once for each state of the store."""
         key = (source, self.truth.seq())
-        if key not in self._counts:
-            self._counts = {key: self.lookup.counts(source)}
-        return self._counts[key]
+        counted = self._counts
+        if key not in counted:
+            counted = self._counts = {key: self.lookup.counts(source)}
+        return counted[key]
 
     def disk_bytes(self) -> int:
         """How much the store takes on disk, indexes included."""
