@@ -48,43 +48,37 @@ def search_answer(
 ) -> Json:
     """Results and metadata: the best hits with text, the rest as file, lines and relevance only, never above the budget."""
     total = int(str(metadata["totalResults"]))
-    metadata = _shorten_notes(metadata, budget * TOKEN_CHARACTERS // 4)
+    characters = budget * TOKEN_CHARACTERS
+    metadata = _shorten_notes(metadata, characters // 4)
+    room = characters - len(dump({"results": [], "metadata": {**metadata, "truncated": True, "cursor": "x" * 60}}))
+    results, cut = _choose(located, room, several)
+    if located and not results:
+        raise _too_small(characters - room + len(dump(_result(located[0], None, several))) + 1)
+    next_offset = offset + len(results)
+    metadata = {**metadata, "truncated": cut or len(results) < len(located)}
+    if next_offset < total:
+        metadata["cursor"] = make_cursor(key, next_offset)
+    return {"results": results, "metadata": metadata}
+
+
+def _choose(located: Sequence[Located], room: int, several: bool) -> tuple[list[Json], bool]:
+    """As many hits as fit into `room` characters, the first ones with text; and whether a text was left out or cut."""
     skeletons = [_result(one, None, several) for one in located]
     costs = [len(dump(one)) + 1 for one in skeletons]
-    room = budget * TOKEN_CHARACTERS - len(
-        dump({"results": [], "metadata": {**metadata, "truncated": True, "cursor": "x" * 60}})
-    )
     for_text = room - min(sum(costs), int(room * SKELETON_SHARE))
     results: list[Json] = []
     cut = False
     for one, skeleton, cost in zip(located, skeletons, costs, strict=True):
-        full = _result(one, one.hit.text, several)
-        size = len(dump(full)) + 1
-        if size > for_text and not cut:
-            cut = True
-            full = _fit(one, for_text, several)
-            size = len(dump(full)) + 1 if full else 0
-            chosen = full
-        else:
-            chosen = None if cut else full
-        if chosen is None:
-            chosen, size = skeleton, cost
+        chosen: Json | None = None if cut else _result(one, one.hit.text, several)
+        if chosen is not None and len(dump(chosen)) >= for_text:
+            cut, chosen = True, _fit(one, for_text, several)
+        size = len(dump(chosen)) + 1 if chosen else cost
         if size > room:
             break
-        results.append(chosen)
+        results.append(chosen or skeleton)
         room -= size
         for_text -= size
-    if located and not results:
-        raise _too_small(costs[0] - room + budget * TOKEN_CHARACTERS)
-    next_offset = offset + len(results)
-    truncated = cut or len(results) < len(located)
-    if truncated or next_offset < total:
-        metadata = {**metadata, "truncated": truncated}
-        if next_offset < total:
-            metadata["cursor"] = make_cursor(key, next_offset)
-    else:
-        metadata = {**metadata, "truncated": False}
-    return {"results": results, "metadata": metadata}
+    return results, cut
 
 
 def _shorten_notes(metadata: Json, characters: int) -> Json:
@@ -116,19 +110,22 @@ def _too_small(characters: int) -> InputError:
 
 def _fit(one: Located, characters: int, several: bool) -> Json | None:
     """The hit with as many of its lines as fit, None if that is hardly any."""
-    tokens = (characters - len(dump(_result(one, "", several)))) // TOKEN_CHARACTERS
+    tokens = (characters - len(dump(_result(one, "", several, partial=True)))) // TOKEN_CHARACTERS
     while tokens >= MIN_TEXT_TOKENS:
-        full = _result(one, cut_to_tokens(one.hit.text, tokens), several)
+        full = _result(one, cut_to_tokens(one.hit.text, tokens), several, partial=True)
         if len(dump(full)) < characters:
             return full
         tokens = tokens * 9 // 10  # quotes and line ends cost a second character in JSON
     return None
 
 
-def _result(one: Located, text: str | None, several: bool) -> Json:
+def _result(one: Located, text: str | None, several: bool, *, partial: bool = False) -> Json:
+    """A hit without text, with it, or with a part of it: then the lines are still those of the whole."""
     hit = one.hit
     chunk: Json = {} if text is None else {"text": text}
     chunk |= {"startLine": hit.start_line, "endLine": hit.end_line}
+    if partial:
+        chunk["truncated"] = True
     out: Json = {"file": hit.path, "chunk": chunk, "relevance": hit.relevance}
     if several:
         out["workspace"] = one.workspace

@@ -1,0 +1,308 @@
+"""search_code and find_similar_code over MCP: shape, filters, strategies, exact queries, budget, cursor."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cortex.errors import InputError
+from cortex.families.code.answers import dump, file_answer, search_answer
+from cortex.families.code.workspaces import Located
+from cortex.types import Chunk, FileView, Hit, Symbol
+from protocol.code_server import text_of
+
+
+def files_of(body):
+    return [one["file"] for one in body["results"]]
+
+
+def test_a_result_has_the_fields_of_the_contract(server):
+    body = server.tool("search_code", query="parse invoice number")
+    first = body["results"][0]
+    assert set(first) == {"file", "chunk", "relevance", "context"}
+    assert first["file"] == "shop/payment/invoice.py"
+    assert set(first["chunk"]) == {"text", "startLine", "endLine"}
+    lines = first["chunk"]["endLine"] - first["chunk"]["startLine"]
+    assert first["chunk"]["text"].count("\n") == lines
+    assert "def parse_invoice_number" in first["chunk"]["text"]
+    assert 0 < first["relevance"] <= 1
+    assert first["context"]["language"] == "python"
+    assert [one["relevance"] for one in body["results"]] == sorted(
+        (one["relevance"] for one in body["results"]), reverse=True
+    )
+
+
+def test_the_metadata_says_strategy_time_total_and_freshness(server):
+    metadata = server.tool("search_code", query="basket")["metadata"]
+    assert {"strategy", "executionTime", "totalResults", "index", "truncated"} <= set(metadata)
+    assert isinstance(metadata["executionTime"], int | float)
+    assert metadata["totalResults"] >= 2
+    assert metadata["index"]["status"] == "ready"
+    assert metadata["index"]["lastIndexed"].endswith("Z")
+    assert metadata["truncated"] is False
+
+
+def test_the_structured_answer_equals_the_text(server):
+    for name, arguments in (
+        ("search_code", {"query": "basket"}),
+        ("find_similar_code", {"code": "def total_price(self): ..."}),
+    ):
+        result = server.call(name, arguments)["result"]
+        assert result["structuredContent"] == json.loads(text_of(result))
+
+
+@pytest.mark.parametrize("spelling", ["py", ".py", "*.py", "PY", " py "])
+def test_file_types_narrow_whatever_way_an_extension_is_written(server, spelling):
+    files = files_of(server.tool("search_code", query="article basket cart", fileTypes=[spelling]))
+    assert files
+    assert all(file.endswith(".py") for file in files)
+
+
+def test_several_file_types_and_the_star_are_understood(server):
+    both = files_of(server.tool("search_code", query="article", fileTypes=["ts", "md"]))
+    assert {file.rsplit(".", 1)[1] for file in both} <= {"ts", "md"}
+    everything = files_of(server.tool("search_code", query="article", fileTypes=["*"]))
+    assert everything == files_of(server.tool("search_code", query="article"))
+    assert {"py", "ts"} <= {file.rsplit(".", 1)[1] for file in everything}
+    assert server.tool("search_code", query="article", fileTypes=["zig"])["results"] == []
+    assert files_of(server.tool("search_code", query="article", fileTypes=[])) == everything
+
+
+def test_too_many_file_types_are_refused_with_a_reason(server):
+    types = [f"x{number}" for number in range(200)]
+    assert server.failure("search_code", query="a", fileTypes=types)["code"] == "ARGUMENT_INVALID"
+
+
+def test_max_results_bounds_and_counts_may_be_written_as_floats(server):
+    assert len(server.tool("search_code", query="basket article", maxResults=1)["results"]) == 1
+    assert len(server.tool("search_code", query="basket article", maxResults=2.0)["results"]) == 2
+    for wrong in (0, 201, "5", None, 0.5):
+        assert server.call("search_code", {"query": "a", "maxResults": wrong})["error"]["code"] == -32602
+
+
+def test_the_threshold_leaves_out_what_is_less_relevant(server):
+    everything = server.tool("search_code", query="article in the basket")
+    relevances = [one["relevance"] for one in everything["results"]]
+    assert min(relevances) < 0.5
+    some = server.tool("search_code", query="article in the basket", threshold=0.5)
+    assert [one["relevance"] for one in some["results"]] == [one for one in relevances if one >= 0.5]
+    assert some["metadata"]["totalResults"] == len(some["results"])
+
+
+@pytest.mark.parametrize("strategy", ["auto", "embeddings"])
+def test_without_an_embedder_meaning_is_answered_by_words_and_says_so(server, strategy):
+    body = server.tool("search_code", query="overdue reminder", strategy=strategy)
+    assert body["results"][0]["file"] == "shop/payment/invoice.py"
+    assert body["metadata"]["strategy"] == "tfidf"
+    assert any("no embedder" in note for note in body["metadata"]["notes"])
+
+
+def test_words_and_the_full_workspace_answer_as_what_they_are(server):
+    words = server.tool("search_code", query="overdue reminder", strategy="tfidf")
+    assert words["metadata"]["strategy"] == "tfidf"
+    assert "notes" not in words["metadata"]
+    full = server.tool("search_code", query="overdue reminder", strategy="fullworkspace")
+    assert full["metadata"]["strategy"] == "fullworkspace"
+    assert [one["chunk"] for one in full["results"]] == [one["chunk"] for one in words["results"]]
+
+
+def test_text_in_quotes_is_found_as_it_stands(server):
+    body = server.tool("search_code", query='"please pay"')
+    assert body["metadata"]["strategy"] == "exact"
+    assert files_of(body) == ["shop/payment/invoice.py"]
+    assert '"please pay"' in body["results"][0]["chunk"]["text"]
+    assert server.tool("search_code", query='"please  pay"')["results"] == []
+    assert files_of(server.tool("search_code", query='"article"', fileTypes=["ts"])) == ["web/cart.ts"]
+
+
+def test_text_between_slashes_is_a_regular_expression(server):
+    body = server.tool("search_code", query=r"/def \w+_invoice\w*\(/")
+    assert body["metadata"]["strategy"] == "exact"
+    assert set(files_of(body)) == {"shop/payment/invoice.py"}
+    failure = server.failure("search_code", query="/def (/")
+    assert (failure["code"], failure["category"]) == ("REGEX_INVALID", "processing")
+
+
+@pytest.mark.parametrize("query", ["", "   ", "\n\t", '"   "'])
+def test_an_empty_query_is_an_error_that_says_what_to_do(server, query):
+    failure = server.failure("search_code", query=query)
+    assert failure["code"] == "QUERY_EMPTY"
+    assert not failure["retryable"]
+
+
+def test_a_query_beyond_all_measure_is_refused(server):
+    assert server.failure("search_code", query="x " * 20_000)["code"] == "QUERY_INVALID"
+
+
+def test_symbols_are_found_by_name_and_secrets_and_ignored_files_never(server):
+    assert files_of(server.tool("search_code", query="merge_baskets"))[0] == "shop/basket.py"
+    for query in ("do-not-show", '"do-not-show"', "never_indexed", '"never_indexed"'):
+        for strategy in ("auto", "fullworkspace"):
+            files = files_of(server.tool("search_code", query=query, strategy=strategy))
+            assert not {".env", "ignored/draft.py"} & set(files)
+
+
+def test_the_cursor_gives_every_result_once(server):
+    question = {"query": "article basket invoice cart price", "maxResults": 2}
+    whole = server.tool("search_code", **{**question, "maxResults": 200})["results"]
+    pages, cursor = [], None
+    while True:
+        body = server.tool("search_code", **question, **({"cursor": cursor} if cursor else {}))
+        pages.append(body["results"])
+        cursor = body["metadata"].get("cursor")
+        if cursor is None:
+            break
+    assert len(pages) > 1
+    assert [one for page in pages for one in page] == whole
+
+
+def test_a_small_budget_pages_through_everything(server):
+    question = {"query": "article basket invoice cart price", "budget": 200}
+    places, cursor = [], None
+    while True:
+        result = server.call("search_code", question | ({"cursor": cursor} if cursor else {}))["result"]
+        assert len(text_of(result)) <= 800
+        body = json.loads(text_of(result))
+        assert body["results"]
+        places += [(one["file"], one["chunk"]["startLine"]) for one in body["results"]]
+        cursor = body["metadata"].get("cursor")
+        if cursor is None:
+            break
+    whole = server.tool("search_code", query=question["query"], budget=50_000)["results"]
+    assert places == [(one["file"], one["chunk"]["startLine"]) for one in whole]
+
+
+def test_a_budget_gives_the_best_hits_with_text_and_the_rest_without(server):
+    body = server.tool("search_code", query="article basket invoice cart price", budget=400)
+    with_text = ["text" in one["chunk"] for one in body["results"]]
+    assert with_text[0]
+    assert not with_text[-1]
+    assert with_text == sorted(with_text, reverse=True)
+    bare = body["results"][-1]
+    assert set(bare) == {"file", "chunk", "relevance"}
+    assert set(bare["chunk"]) == {"startLine", "endLine"}
+    assert body["metadata"]["truncated"] is True
+
+
+def test_too_small_a_budget_and_a_foreign_cursor_are_errors(server):
+    for budget in (1, 199):
+        failure = server.failure("search_code", query="basket", budget=budget)
+        assert failure["code"] == "BUDGET_TOO_SMALL"
+        assert "200" in failure["suggestions"][-1]
+    cursor = server.tool("search_code", query="article basket", maxResults=1)["metadata"]["cursor"]
+    for other in ({"query": "invoice", "maxResults": 1}, {"query": "article basket", "maxResults": 2}):
+        assert server.failure("search_code", **other, cursor=cursor)["code"] == "CURSOR_INVALID"
+    for wrong in ("", "x", "é", "AAAA", "=" * 50, cursor[:-4]):
+        failure = server.failure("search_code", query="article basket", maxResults=1, cursor=wrong)
+        assert failure["code"] == "CURSOR_INVALID"
+
+
+def test_similar_code_is_found_and_the_language_narrows(server):
+    code = (
+        "def join(first, second):\n    for article, amount in first.lines:\n        merged.add_article(article, amount)"
+    )
+    body = server.tool("find_similar_code", code=code)
+    assert body["results"][0]["file"] == "shop/basket.py"
+    assert {"strategy", "executionTime", "totalResults"} <= set(body["metadata"])
+    for spelling in ("typescript", "TypeScript", "ts"):
+        files = files_of(server.tool("find_similar_code", code="cart article", language=spelling))
+        assert files
+        assert all(file.endswith(".ts") for file in files)
+    assert len(server.tool("find_similar_code", code=code, maxResults=1)["results"]) == 1
+
+
+def test_an_unknown_language_is_an_error_that_names_the_known(server):
+    failure = server.failure("find_similar_code", code="x", language="klingon")
+    assert failure["code"] == "ARGUMENT_INVALID"
+    assert "python" in failure["suggestions"][0]
+    assert server.failure("find_similar_code", code=" ")["code"] == "QUERY_EMPTY"
+
+
+# -- whatever the hits, the budget holds ------------------------------------------------------------------------------
+
+texts = st.text(
+    st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Z", "Cc")) | st.sampled_from('\n"\\\t\x01🦀'),
+    max_size=3_000,
+)
+hits = st.builds(
+    Hit,
+    source=st.just(1),
+    doc=st.just(1),
+    chunk=st.integers(1, 10),
+    path=st.text(st.sampled_from('abc/"é'), min_size=1, max_size=300),
+    start_line=st.integers(1, 10_000),
+    end_line=st.integers(1, 10_000),
+    text=texts,
+    score=st.just(1.0),
+    relevance=st.floats(0, 1).map(lambda number: round(number, 4)),
+    qualified=st.text(max_size=200),
+    name=st.text(max_size=50),
+    kind=st.sampled_from(["function", "class", "section", "block"]),
+)
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(hits, max_size=30),
+    st.integers(200, 6_000),
+    st.lists(st.text(max_size=400), max_size=4),
+    st.integers(0, 500),
+    st.booleans(),
+)
+def test_no_search_answer_is_longer_than_its_budget(found, budget, notes, more, several):
+    metadata = {"strategy": "tfidf", "executionTime": 12.3, "totalResults": len(found) + more, "notes": notes}
+    located = [Located("w" * 40, hit) for hit in found]
+    try:
+        body = search_answer(located, metadata, budget, several=several, offset=0, key="q")
+    except InputError as error:  # not even one place fits, and it says how much is needed
+        assert error.code == "BUDGET_TOO_SMALL"
+        body = search_answer(located, metadata, error.context["needed"], several=several, offset=0, key="q")
+        assert body["results"]
+        return
+    assert len(dump(body)) <= budget * 4
+    assert bool(body["results"]) == bool(found)
+    assert ("cursor" in body["metadata"]) == (len(body["results"]) < len(found) + more)
+
+
+views = st.builds(
+    FileView,
+    path=st.text(st.sampled_from("abc/é"), min_size=1, max_size=400),
+    language=st.just("python"),
+    size=st.just(1),
+    modified=st.just(""),
+    text=texts,
+    chunks=st.lists(
+        st.builds(Chunk, st.integers(0, 9), st.just(0), st.just(1), st.integers(1, 9), st.integers(1, 99), st.just("x"))
+    ).map(tuple),
+    symbols=st.lists(
+        st.builds(
+            Symbol, st.just("n"), st.text(max_size=80), st.just("function"), st.integers(1, 9), st.integers(1, 99)
+        )
+    ).map(tuple),
+)
+
+
+@settings(max_examples=150)
+@given(views, st.integers(200, 3_000), st.data())
+def test_no_file_answer_is_longer_than_its_budget_and_all_lines_come(view, budget, data):
+    lines = view.text.split("\n")
+    total = max(1, len(lines) - (not lines[-1]))
+    start = data.draw(st.integers(1, total))
+    end = data.draw(st.integers(start, total))
+    taken, at = [], start
+    while True:
+        try:
+            body = file_answer(view, at, end, budget, "")
+        except InputError as error:
+            assert error.context["needed"] > budget
+            return
+        assert len(dump(body)) <= budget * 4
+        taken.append(body)
+        if "nextLine" not in body:
+            break
+        assert body["nextLine"] == body["endLine"] + 1 > at
+        at = body["nextLine"]
+    assert taken[-1]["endLine"] == end
+    if not any(part.get("truncated") and "nextLine" not in part for part in taken) and len(taken) == 1:
+        assert taken[0]["text"] == "\n".join(lines[start - 1 : end])
