@@ -182,12 +182,13 @@ class Indexes:
         return None if self._directory is None else self._directory / f"vectors-{self._truth.get('identity')}"
 
     def _rows(self, after: int) -> Generator[Row, None, None]:
+        """What changed after that `seq`, by path: words that are built in the same order give the same answers."""
         with self._connections.read() as connection:
-            docs = connection.execute(
-                f"SELECT {_DOC}, blobs.text FROM docs JOIN blobs ON blobs.id = blob WHERE seq > ? ORDER BY docs.id",
-                (after,),
-            )
-            for *fields, packed in docs:
+            docs = connection.execute("SELECT id FROM docs WHERE seq > ? ORDER BY source, path", (after,)).fetchall()
+            for number in docs:
+                *fields, packed = connection.execute(
+                    f"SELECT {_DOC}, blobs.text FROM docs JOIN blobs ON blobs.id = blob WHERE docs.id = ?", number
+                ).fetchone()
                 doc = Doc(*fields)
                 text = zlib.decompress(packed).decode("utf-8")
                 for chunk_id, *rest in connection.execute(

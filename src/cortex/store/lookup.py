@@ -103,7 +103,7 @@ class Lookup:
                 f"SELECT docs.id, chunks.id, symbols.name, symbols.qualified FROM symbols JOIN docs ON docs.blob = symbols.blob "
                 f"JOIN chunks ON chunks.blob = symbols.blob AND symbols.start_line BETWEEN chunks.start_line AND chunks.end_line "
                 f"WHERE symbols.name IN ({marks}) AND source = ? "
-                f"ORDER BY symbols.name COLLATE BINARY IN ({marks}) DESC, docs.role <> '', docs.id, chunks.id LIMIT ?",
+                f"ORDER BY symbols.name COLLATE BINARY IN ({marks}) DESC, docs.role <> '', docs.path, chunks.ordinal LIMIT ?",
                 [*names, source, *names, limit],
             )
             return [Definition(*row) for row in rows]

@@ -1,0 +1,78 @@
+"""What the store's tests have in common: stores that are closed again, and changes made of plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from cortex import chunkers
+from cortex.store import Change, Store
+from cortex.text import hash_bytes
+from cortex.types import Found, Source
+
+
+class Folder:
+    """A store with one source that is filled from texts instead of files."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.source: Source = store.truth.source("files", "folder", "/folder")
+
+    def write(self, **texts: str) -> int:
+        """Put each text under the name of its argument, with `_` for the dot; returns `seq`."""
+        return self.write_all({name.replace("_", "."): text for name, text in texts.items()})
+
+    def write_all(self, texts: dict[str, str]) -> int:
+        return self.store.truth.apply(self.source.id, Change(cuts=[_cut(path, text) for path, text in texts.items()]))
+
+    def remove(self, *paths: str) -> int:
+        return self.store.truth.apply(self.source.id, Change(removed=list(paths)))
+
+    def link(self, path: str, like: str) -> int:
+        """Give the content of one path to another."""
+        blob = self.store.truth.known(self.source.id)[like].blob
+        return self.store.truth.apply(self.source.id, Change(links=[(Found(path, 1, 1), blob)]))
+
+    def catch_up(self) -> None:
+        self.store.indexes.catch_up(None, None)
+
+    def doc(self, path: str) -> int:
+        return self.store.truth.known(self.source.id)[path].doc
+
+    def blob(self, path: str) -> int:
+        return self.store.truth.known(self.source.id)[path].blob
+
+    def blobs(self) -> int:
+        """How many texts are stored, used or not."""
+        with self.store._connections.read() as connection:
+            return connection.execute("SELECT count(*) FROM blobs").fetchone()[0]
+
+
+def _cut(path: str, text: str):
+    language = chunkers.language_of(path, text)
+    raw = text.encode("utf-8")
+    return Found(path, len(raw), 1), hash_bytes(language.encode(), raw), chunkers.cut(text, path, language)
+
+
+@pytest.fixture
+def open_store(tmp_path: Path) -> Iterator[Callable[..., Store]]:
+    """Opens stores in the test's folder (or in memory), and closes them when the test ends."""
+    with ExitStack() as opened:
+
+        def open_one(directory: Path | None = tmp_path) -> Store:
+            return opened.enter_context(closing(Store(directory)))
+
+        yield open_one
+
+
+@pytest.fixture
+def folder(open_store: Callable[..., Store]) -> Folder:
+    return Folder(open_store())
+
+
+@pytest.fixture
+def folder_of() -> type[Folder]:
+    return Folder

@@ -1,0 +1,51 @@
+"""Reading for answers: places, definitions, texts, counts."""
+
+from cortex.store import Counts
+
+CODE = 'class Lamp:\n    """A light."""\n\n    def switch(self):\n        return 1\n\n\ndef lamp():\n    return Lamp()\n'
+
+
+def test_ids_that_the_truth_does_not_know_are_left_out(folder):
+    folder.write(a_py=CODE)
+    doc = folder.doc("a.py")
+    chunks = [chunk for chunk, _ in folder.store.lookup.chunks(folder.blob("a.py"))]
+    pairs = [(doc, chunks[0]), (doc, 9999), (9999, chunks[0])]
+    assert list(folder.store.lookup.places(pairs)) == [(doc, chunks[0])]
+
+
+def test_definitions_are_found_in_any_case_those_written_exactly_so_first(folder):
+    folder.write(a_py=CODE)
+    found = folder.store.lookup.definitions(folder.source.id, ["lamp", "switch"])
+    assert [one.qualified for one in found] == ["Lamp.switch", "lamp", "Lamp"]
+    chunks = dict(folder.store.lookup.chunks(folder.blob("a.py")))
+    assert [chunks[one.chunk].start_line <= line for one, line in zip(found, (4, 8, 1), strict=True)] == [True] * 3
+    assert {one.doc for one in found} == {folder.doc("a.py")}
+
+
+def test_a_text_comes_back_as_it_went_in(folder):
+    text = "s = 'Zoë 漢字 \U0001f9ff'\n\n\tx = 1"
+    folder.write(a_py=text)
+    assert folder.store.lookup.text(folder.blob("a.py")) == text
+    for _, chunk in folder.store.lookup.chunks(folder.blob("a.py")):
+        assert text[chunk.start : chunk.end].strip()
+
+
+def test_docs_below_a_folder_are_those_in_it_and_not_its_neighbours(folder):
+    folder.write_all({"src/a.py": "a = 1\n", "src/in/b.py": "b = 1\n", "src2/c.py": "c = 1\n", "src.py": "d = 1\n"})
+    below = [doc.path for doc in folder.store.lookup.docs(folder.source.id, "src")]
+    assert below == ["src/a.py", "src/in/b.py"]
+
+
+def test_counts_are_of_docs_not_of_content(folder):
+    folder.write(a_py="x = 1\n", b_py="x = 1\n")
+    assert folder.store.lookup.counts(folder.source.id) == Counts(2, 2, 12)
+    assert folder.store.lookup.languages(folder.source.id) == {"python": 2}
+    assert folder.store.lookup.sizes(folder.source.id, 5, 100) == (0, 2, 0)
+
+
+def test_sources_do_not_see_each_other(folder):
+    other = folder.store.truth.source("files", "other", "/other")
+    folder.write(a_py=CODE)
+    assert folder.store.lookup.definitions(other.id, ["Lamp"]) == []
+    assert folder.store.lookup.counts(other.id).docs == 0
+    assert folder.store.truth.source("files", "other", "/other") == other

@@ -1,0 +1,123 @@
+"""The truth: seq, ids, content shared between docs, and what is dropped when."""
+
+import time
+
+from cortex.store import Change
+from cortex.types import Found
+
+DAY = 86_400
+
+
+def test_every_change_raises_seq_by_one(folder):
+    assert [folder.write(a_py="x = 1\n"), folder.write(b_py="y = 2\n"), folder.remove("a.py")] == [1, 2, 3]
+    assert folder.store.truth.seq() == 3
+
+
+def test_a_new_time_of_a_file_is_no_news_to_the_indexes(folder):
+    folder.write(a_py="x = 1\n")
+    folder.store.truth.apply(folder.source.id, Change(touched=[(folder.doc("a.py"), Found("a.py", 6, 99))]))
+    assert folder.store.truth.seq() == 1
+    assert folder.store.truth.known(folder.source.id)["a.py"].mtime_ns == 99
+
+
+def test_a_changed_text_is_a_new_doc_and_ids_are_never_used_again(folder):
+    seen: set[int] = set()
+    for text in ("x = 1\n", "x = 2\n", "x = 3\n"):
+        folder.write(a_py=text)
+        assert folder.doc("a.py") not in seen
+        seen.add(folder.doc("a.py"))
+    folder.remove("a.py")
+    folder.write(a_py="x = 3\n")
+    assert folder.doc("a.py") not in seen
+
+
+def test_chunk_ids_are_never_used_again_even_when_their_blob_is_forgotten(folder):
+    folder.write(a_py="x = 1\n")
+    ((first, _),) = folder.store.lookup.chunks(folder.blob("a.py"))
+    folder.store.truth.forget([folder.doc("a.py")])
+    folder.write(a_py="x = 1\n")
+    ((second, _),) = folder.store.lookup.chunks(folder.blob("a.py"))
+    assert second > first
+
+
+def test_the_same_content_under_two_names_is_one_blob(folder):
+    folder.write(a_py="x = 1\n", b_py="x = 1\n")
+    folder.write(c_py="x = 1\n")
+    assert folder.blobs() == 1
+    assert folder.blob("a.py") == folder.blob("b.py") == folder.blob("c.py")
+
+
+def test_a_rename_and_a_branch_switch_and_back_need_no_new_blob(folder):
+    folder.write(a_py="x = 1\n", b_py="y = 1\n")
+    folder.link("renamed.py", like="a.py")
+    folder.remove("a.py")
+    assert folder.blobs() == 2
+    before = folder.blob("b.py")
+    folder.write(b_py="y = 'on the branch'\n")
+    folder.store.truth.apply(folder.source.id, Change(links=[(Found("b.py", 1, 1), before)]))
+    assert folder.blobs() == 3
+    assert folder.store.lookup.text(folder.blob("b.py")) == "y = 1\n"
+
+
+def test_removed_docs_are_remembered_until_the_words_have_dropped_them(folder):
+    folder.write(a_py="x = 1\n")
+    doc = folder.doc("a.py")
+    folder.catch_up()
+    folder.remove("a.py")
+    assert [row[0] for row in folder.store.indexes._gone(0)] == [doc]
+    folder.catch_up()
+    assert folder.store.indexes._gone(0) == []
+
+
+def test_content_that_nothing_uses_goes_after_a_while(folder):
+    folder.write(a_py="x = 1\n", b_py="y = 1\n")
+    folder.remove("a.py")
+    now = int(time.time())
+    assert folder.store.truth.sweep(now - 14 * DAY) == 0
+    assert folder.store.truth.sweep(now + 1) == 1
+    assert folder.blobs() == 1
+
+
+def test_content_that_is_used_again_stays(folder):
+    folder.write(a_py="x = 1\n")
+    folder.link("b.py", like="a.py")
+    folder.remove("a.py")
+    folder.remove("b.py")
+    folder.write(c_py="x = 1\n")
+    assert folder.store.truth.sweep(int(time.time()) + 1) == 0
+
+
+def test_content_that_is_forgotten_goes_at_once_unless_another_doc_uses_it(folder):
+    folder.write(a_py="x = 1\n", b_py="x = 1\n")
+    folder.store.truth.forget([folder.doc("a.py")])
+    assert folder.blobs() == 1
+    folder.store.truth.forget([folder.doc("b.py")])
+    assert folder.blobs() == 0
+
+
+def test_forgetting_what_is_not_there_is_nothing(folder):
+    folder.write(a_py="x = 1\n")
+    folder.store.truth.forget([999])
+    assert "a.py" in folder.store.truth.known(folder.source.id)
+
+
+def test_a_refused_file_leaves_the_docs_and_comes_back_when_it_can_be_read(folder):
+    folder.write(a_py="x = 1\n")
+    folder.store.truth.apply(folder.source.id, Change(skips=[(Found("a.py", 5, 7), "binary")]))
+    assert folder.store.truth.known(folder.source.id) == {}
+    assert folder.store.truth.skips(folder.source.id) == {"a.py": (5, 7, "binary")}
+    folder.write(a_py="x = 2\n")
+    assert folder.store.truth.skips(folder.source.id) == {}
+
+
+def test_a_change_that_fails_leaves_nothing_behind(folder):
+    folder.write(a_py="x = 1\n")
+    try:
+        folder.store.truth.apply(
+            folder.source.id, Change(removed=["a.py"], links=[(Found("b.py", 1, 1), 12345)])
+        )  # there is no such blob
+    except Exception as error:
+        assert getattr(error, "code", "") == "INTERNAL_ERROR"
+    assert set(folder.store.truth.known(folder.source.id)) == {"a.py"}
+    assert folder.store.truth.seq() == 1
+    assert folder.write(c_py="z = 1\n") == 2

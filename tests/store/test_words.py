@@ -1,0 +1,123 @@
+"""The word index: rows, watermark, narrowing, and what damage does."""
+
+import os
+import random
+
+import pytest
+
+from cortex.errors import StoreError
+from cortex.store.words import FIELDS, NO_WATERMARK, Narrow, Row, Term, Words, extension_of
+from cortex.types import Chunk, Doc
+
+ANYWHERE = tuple((field, 1.0) for field in FIELDS)
+
+
+def row(doc: int, chunk: int, body: str, path: str = "a.py", source: int = 1, language: str = "python") -> Row:
+    return Row(Doc(doc, source, path, doc, 1, 1, language), chunk, Chunk(0, 0, 9, 1, 1, "block"), body)
+
+
+def find(words: Words, word: str, narrow: Narrow = Narrow(1), limit: int = 10) -> list[tuple[int, int]]:
+    return [(doc, chunk) for doc, chunk, _ in words.search([Term(word, ANYWHERE)], narrow, limit)]
+
+
+def test_fresh_words_have_no_watermark_and_no_rows(tmp_path):
+    words = Words(tmp_path / "w", create=True)
+    assert (words.watermark(), len(words), find(words, "x")) == (NO_WATERMARK, 0, [])
+
+
+def test_the_watermark_is_committed_with_the_rows(tmp_path):
+    words = Words(tmp_path / "w", create=True)
+    words.apply([row(1, 1, "lamp")], (), 7)
+    words.close()
+    again = Words(tmp_path / "w")
+    assert (again.watermark(), len(again), find(again, "lamp")) == (7, 1, [(1, 1)])
+
+
+def test_rows_that_fail_on_the_way_in_leave_the_index_as_it_was(tmp_path):
+    words = Words(tmp_path / "w", create=True)
+    words.apply([row(1, 1, "lamp")], (), 1)
+
+    def broken():
+        yield row(2, 2, "lamp")
+        raise StoreError("STORE_LOCKED", "read no further")
+
+    with pytest.raises(StoreError, match="no further"):
+        words.apply(broken(), [1], 2)
+    assert (words.watermark(), find(words, "lamp")) == (1, [(1, 1)])
+    words.apply([row(3, 3, "lamp")], (), 3)
+    assert find(words, "lamp") == [(1, 1), (3, 3)]
+
+
+def test_replaying_twice_changes_nothing(tmp_path):
+    words = Words(tmp_path / "w", create=True)
+    words.apply([row(9, 9, "old")], (), 1)
+    for _ in range(3):
+        words.apply([row(1, 1, "lamp"), row(1, 2, "lamp"), row(2, 3, "lamp")], [9], 5)
+    assert words.identities() == {(1, 1), (1, 2), (2, 3)}
+    assert (len(words), words.watermark()) == (3, 5)
+
+
+def test_equal_scores_come_by_doc_and_chunk(tmp_path):
+    words = Words(tmp_path / "w", create=True)
+    words.apply([row(doc, doc, "lamp") for doc in (3, 1, 2)], (), 1)
+    assert find(words, "lamp") == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_narrowing_is_by_source_extension_language_and_doc(tmp_path):
+    words = Words(tmp_path / "w", create=True)
+    rows = [
+        row(1, 1, "lamp"),
+        row(2, 2, "lamp", path="src/b.go", language="go"),
+        row(3, 3, "lamp", source=2),
+        row(4, 4, "lamp", path="Makefile", language="make"),
+    ]
+    words.apply(rows, (), 1)
+    assert find(words, "lamp", Narrow(2)) == [(3, 3)]
+    assert find(words, "lamp", Narrow(1, extensions=("go", "makefile"))) == [(2, 2), (4, 4)]
+    assert find(words, "lamp", Narrow(1, languages=("python",))) == [(1, 1)]
+    assert find(words, "lamp", Narrow(1, docs=frozenset({2, 3}))) == [(2, 2)]
+    assert find(words, "lamp", Narrow(1, docs=frozenset())) == []
+
+
+def test_an_extension_is_lower_case_and_a_name_without_one_is_its_own():
+    assert [extension_of(path) for path in ("a/b.PY", "Makefile", "a.b/c", ".bashrc")] == ["py", "makefile", "c", "bashrc"]
+
+
+def test_a_reader_follows_a_writer_when_it_reloads(tmp_path):
+    writer = Words(tmp_path / "w", create=True)
+    writer.apply([row(1, 1, "lamp")], (), 1)
+    reader = Words(tmp_path / "w")
+    writer.apply([row(2, 2, "lamp")], [1], 2)
+    reader.reload()
+    assert (find(reader, "lamp"), reader.watermark()) == ([(2, 2)], 2)
+
+
+def test_opening_words_that_are_not_there_makes_none(tmp_path):
+    with pytest.raises(StoreError) as caught:
+        Words(tmp_path / "w")
+    assert caught.value.code == "STORE_CORRUPT"
+    assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize("damage", ["cut", "garbage", "deleted"])
+def test_damaged_words_are_an_error_or_work_but_never_a_crash(tmp_path, damage):
+    original = Words(tmp_path / "w", create=True)
+    original.apply([row(doc, doc, f"lamp number{doc}") for doc in range(1, 60)], (), 1)
+    original.close()
+    names = sorted(os.listdir(tmp_path / "w"))
+    for number, name in enumerate(names):
+        copy = tmp_path / f"copy-{number}"
+        copy.mkdir()
+        for other in names:
+            raw = (tmp_path / "w" / other).read_bytes()
+            if other == name and damage == "deleted":
+                continue
+            if other == name:
+                raw = raw[: len(raw) // 2] if damage == "cut" else random.Random(number).randbytes(max(64, len(raw)))
+            (copy / other).write_bytes(raw)
+        try:
+            words = Words(copy)
+            words.watermark()
+            assert len(find(words, "lamp", limit=100)) in (0, 59)
+        except StoreError as error:
+            assert error.code == "STORE_CORRUPT"
