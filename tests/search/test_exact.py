@@ -1,0 +1,88 @@
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cortex.errors import Cancelled, CortexError
+from cortex.search.exact import search_exact
+from cortex.types import Cancel, Found, Hit, Mode, Query, Source
+
+TEXT = "alpha\nbeta needle\ngamma\n" + "filler\n" * 20 + "needle again\n"
+
+
+def search(
+    root: Path, query: str, *, regex: bool = False, seconds: float = 10, cancel: Cancel | None = None
+) -> list[Hit]:
+    files = [Found(str(p.relative_to(root)), p.stat().st_size, 0) for p in sorted(root.rglob("*")) if p.is_file()]
+    return search_exact(
+        Query(query, mode=Mode.EXACT, regex=regex),
+        Source(1, "files", "x", str(root)),
+        files,
+        deadline=time.monotonic() + seconds,
+        max_file_size=10_000_000,
+        cancel=cancel or Cancel(),
+    )
+
+
+def test_every_place_is_found_with_its_lines(tmp_path: Path):
+    (tmp_path / "a.txt").write_text(TEXT)
+    first, second = search(tmp_path, "needle")
+    assert (first.start_line, first.end_line) == (1, 4)
+    assert "beta needle" in first.text
+    assert second.text.endswith("needle again\n") or "needle again" in second.text
+
+
+def test_near_matches_are_one_hit_that_counts_them(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("x\nx\nx\n")
+    (hit,) = search(tmp_path, "x")
+    assert hit.score == 3
+
+
+def test_ordinary_code_comes_before_tests(tmp_path: Path):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_a.py").write_text("needle\n" * 5)
+    (tmp_path / "z.py").write_text("needle\n")
+    assert [hit.path for hit in search(tmp_path, "needle")] == ["z.py", "tests/test_a.py"]
+
+
+def test_an_expression_may_span_lines(tmp_path: Path):
+    (tmp_path / "a.txt").write_text(TEXT)
+    (hit,) = search(tmp_path, r"alpha\nbeta", regex=True)
+    assert hit.start_line == 1
+
+
+def test_an_exploding_expression_is_stopped(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("a" * 60 + "!\n")
+    started = time.monotonic()
+    with pytest.raises(CortexError) as caught:
+        search(tmp_path, r"(a+)+$|(a|aa)+$b", regex=True, seconds=0.5)
+    assert caught.value.code in ("REGEX_TIMEOUT", "SEARCH_TIMEOUT")
+    assert time.monotonic() - started < 5
+
+
+def test_a_broken_expression_is_refused_with_its_reason(tmp_path: Path):
+    with pytest.raises(CortexError) as caught:
+        search(tmp_path, "(unclosed", regex=True)
+    assert caught.value.code == "REGEX_INVALID"
+
+
+def test_a_cancelled_search_stops(tmp_path: Path):
+    (tmp_path / "a.txt").write_text(TEXT)
+    cancel = Cancel()
+    cancel.cancel()
+    with pytest.raises(Cancelled):
+        search(tmp_path, "needle", cancel=cancel)
+
+
+@given(st.text(alphabet="ab\nc", min_size=1, max_size=60), st.text(alphabet="abc", min_size=1, max_size=3))
+def test_every_line_with_the_text_is_in_a_hit(text: str, wanted: str):
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "f.txt").write_text(text)
+        hits = search(Path(folder), wanted)
+    lines = [number for number, line in enumerate(text.split("\n"), 1) if wanted in line]
+    for line in lines:
+        assert any(hit.start_line <= line <= hit.end_line for hit in hits)

@@ -1,0 +1,113 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cortex.embedders.hashing import HashingEmbedder
+from cortex.engine import Engine
+from cortex.errors import CortexError
+from cortex.settings import load
+from cortex.types import Mode, Query
+
+FILES = {
+    "src/lease.py": 'class Lease:\n    """The right to write."""\n\n    def take(self):\n        return lock()\n',
+    "src/engine.py": "from lease import Lease\n\n\ndef run():\n    Lease().take()\n    Lease().take()\n",
+    "src/util/colour.ts": "export function mixColours(a: string, b: string) {\n  return a + b\n}\n",
+    "tests/test_lease.py": "def test_lease_take():\n    lease = Lease()\n    lease.take()\n    assert lease.take()\n",
+    "docs/lease.md": "# The lease\n\nWho holds the lease may take and write.\n",
+    "src/notes_cjk.py": "# 検索エンジンの設定を読む\nVALUE = 1\n",
+}
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    root = tmp_path_factory.mktemp("workspace")
+    for path, text in FILES.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+    home = str(tmp_path_factory.mktemp("home"))
+    with Engine(root, load(root, environment={"CORTEX_HOME": home}), embedder=HashingEmbedder()) as opened:
+        opened.index()
+        yield opened
+
+
+def paths(engine: Engine, text: str, **more: object) -> list[str]:
+    return [hit.path for hit in engine.search(Query(text, mode=Mode.WORDS, **more)).hits]  # type: ignore[arg-type]
+
+
+def test_the_definition_of_a_name_comes_first(engine: Engine):
+    (first, *_) = engine.search(Query("Lease", mode=Mode.WORDS)).hits
+    assert (first.path, first.why) == ("src/lease.py", "defines Lease")
+
+
+def test_any_spelling_of_a_name_finds_it(engine: Engine):
+    for spelling in ("mixColours", "mix_colours", "mix colours", "mixcolours"):
+        assert paths(engine, spelling)[0] == "src/util/colour.ts"
+
+
+def test_tests_come_behind_unless_they_are_asked_for(engine: Engine):
+    found = paths(engine, "take the lease")
+    assert found.index("src/lease.py") < found.index("tests/test_lease.py")
+    assert paths(engine, "tests of taking the lease")[0] == "tests/test_lease.py"
+
+
+def test_filters_narrow_the_candidates(engine: Engine):
+    assert set(paths(engine, "lease", extensions=("md",))) == {"docs/lease.md"}
+    assert set(paths(engine, "lease take", languages=("python",))) <= {p for p in FILES if p.endswith(".py")}
+    assert set(paths(engine, "lease", path="src")) == {"src/lease.py", "src/engine.py"}
+
+
+def test_filters_narrow_by_meaning_too(engine: Engine):
+    hits = engine.search(Query("lease", mode=Mode.MEANING, extensions=("md",))).hits
+    assert {hit.path for hit in hits} == {"docs/lease.md"}
+
+
+def test_a_language_without_spaces_is_found(engine: Engine):
+    assert paths(engine, "検索")[0] == "src/notes_cjk.py"
+
+
+def test_relevance_falls_with_the_rank_and_is_a_share(engine: Engine):
+    for mode in (Mode.WORDS, Mode.HYBRID, Mode.MEANING):
+        relevances = [hit.relevance for hit in engine.search(Query("who may take the lease", mode=mode)).hits]
+        assert relevances == sorted(relevances, reverse=True)
+        assert all(0 <= relevance <= 1 for relevance in relevances)
+
+
+def test_the_threshold_leaves_out_what_is_below_it(engine: Engine):
+    every = engine.search(Query("take the lease", mode=Mode.WORDS)).hits
+    cut = sorted(hit.relevance for hit in every)[len(every) // 2]
+    page = engine.search(Query("take the lease", mode=Mode.WORDS, threshold=cut))
+    assert page.total == len([hit for hit in every if hit.relevance >= cut])
+
+
+def test_pages_follow_each_other_without_a_gap(engine: Engine):
+    every = engine.search(Query("lease take write", mode=Mode.WORDS)).hits
+    pages = [
+        engine.search(Query("lease take write", mode=Mode.WORDS, limit=2, offset=at)).hits
+        for at in range(0, len(every), 2)
+    ]
+    assert [hit for page in pages for hit in page] == list(every)
+
+
+def test_text_stops_where_no_more_can_be_shown(engine: Engine):
+    hits = engine.search(Query("lease take", mode=Mode.WORDS, characters=10)).hits
+    assert hits[0].text
+    assert not hits[-1].text
+
+
+def test_the_same_question_gives_the_same_bytes(engine: Engine):
+    query = Query("take the lease and write", mode=Mode.HYBRID)
+    assert engine.search(query).hits == engine.search(query).hits
+
+
+def test_nothing_in_common_gives_nothing(engine: Engine):
+    assert engine.search(Query("zzzqqq", mode=Mode.WORDS)).hits == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("", "QUERY_EMPTY"), (" \n", "QUERY_EMPTY"), ("x" * 30_000, "QUERY_INVALID")]
+)
+def test_what_is_no_question_is_refused(engine: Engine, text: str, code: str):
+    with pytest.raises(CortexError) as caught:
+        engine.search(Query(text))
+    assert caught.value.code == code
