@@ -585,6 +585,10 @@ def _provider(settings: Settings) -> str:
     return "local" if settings.server.local_only else settings.indexing.embedding_provider
 
 
+def _open_embedder(settings: Settings) -> Embedder | None:
+    return open_embedder(settings.indexing.embedding_provider) if "embeddings" in settings.indexing.strategies else None
+
+
 def _make_pool(settings: Settings, size: int) -> Pool:
     limits = settings.limits
     return Pool(size, timeout_seconds=limits.processing.chunk_timeout, memory_bytes=limits.memory.heap)

@@ -219,3 +219,24 @@ def test_outside_any_project_the_persons_own_settings_are_shown(here: Path, monk
 def test_every_family_key_is_readable(here: Path) -> None:
     for key in FAMILY_KEYS:
         assert run_json("get", key.name)["origin"] == "default"
+
+
+def test_a_change_is_a_line_in_the_operations_log(tmp_path, monkeypatch):
+    from cortex.cli.config import change
+    from cortex.store import Store
+
+    monkeypatch.setenv("CORTEX_HOME", str(tmp_path / "own"))
+    (tmp_path / "project" / ".git").mkdir(parents=True)
+    change("workspace.maxFiles", "500", project=True, path=tmp_path / "project")
+    change("providers.openai.apiKey", "sk-very-secret", project=False, path=tmp_path / "project")
+    change("providers.openai.apiKey", "sk-very-secret", project=False, path=tmp_path / "project")
+    for folder, key in (
+        (tmp_path / "project" / ".cortex", "workspace.maxFiles"),
+        (tmp_path / "own", "providers.openai.apiKey"),
+    ):
+        store = Store(folder)
+        (line,) = store.log.recent()
+        store.close()
+        assert line.what == "config"
+        assert line.detail["changed"]["key"] == key  # type: ignore[index]
+        assert "very-secret" not in str(line.detail)

@@ -1,7 +1,6 @@
 """`cortex config show|get|set`: every setting, its value and where it came from; and changing one in a file with comments kept.
 
-Knows argv, tables and exit codes; what settings mean is in `cortex.settings`. `change` is the seam for the operations log: it says
-which keys a `set` changed. There is no `unset`: removing a line from a file is an editor's work.
+Knows argv, tables and exit codes; what settings mean is in `cortex.settings`. Every change is a line in the operations log. There is no `unset`: removing a line from a file is an editor's work.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Change:
 
     @property
     def changed_keys(self) -> tuple[str, ...]:
-        """The keys whose value in the file is new, for the operations log."""
+        """The keys whose value in the file is new."""
         return (self.key.name,) if self.old != self.new else ()
 
 
@@ -135,7 +134,25 @@ def change(name: str, value: object, *, project: bool, path: Path | None) -> Cha
     new = own.check(key, value, project=settings.root if project else None)
     old = read_setting(file, key)
     write_setting(file, key, new, private=not project, within=settings.root if project else None)
-    return Change(key, file, old, new, _load(path).origin(key.name))
+    done = Change(key, file, old, new, _load(path).origin(key.name))
+    if done.changed_keys:
+        _record(done, settings.home, settings.root if project else None)
+    return done
+
+
+def _record(done: Change, home: Path, root: Path | None) -> None:
+    """A line in the operations log: the project's, or the person's own."""
+    from cortex.paths import ensure_store_dir, store_dir
+    from cortex.store import Store
+
+    folder = store_dir(root, home) if root else home
+    ensure_store_dir(folder)
+    store = Store(folder)
+    try:
+        detail = {"key": done.key.name, "new": done.key.reveal(done.new), "file": str(done.file)}
+        store.log.record("config", {"changed": detail})
+    finally:
+        store.close()
 
 
 def _load(path: Path | None) -> Settings:
