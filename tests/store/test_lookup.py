@@ -2,7 +2,9 @@
 
 from cortex.store import Counts
 
-CODE = 'class Lamp:\n    """A light."""\n\n    def switch(self):\n        return 1\n\n\ndef lamp():\n    return Lamp()\n'
+CODE = (
+    'class Lamp:\n    """A light."""\n\n    def switch(self):\n        return 1\n\n\ndef lamp():\n    return Lamp()\n'
+)
 
 
 def test_ids_that_the_truth_does_not_know_are_left_out(folder):

@@ -9,6 +9,7 @@ from cortex.errors import StoreError
 from cortex.store.words import FIELDS, NO_WATERMARK, Narrow, Row, Term, Words, extension_of
 from cortex.types import Chunk, Doc
 
+EVERYWHERE = Narrow(1)
 ANYWHERE = tuple((field, 1.0) for field in FIELDS)
 
 
@@ -16,7 +17,7 @@ def row(doc: int, chunk: int, body: str, path: str = "a.py", source: int = 1, la
     return Row(Doc(doc, source, path, doc, 1, 1, language), chunk, Chunk(0, 0, 9, 1, 1, "block"), body)
 
 
-def find(words: Words, word: str, narrow: Narrow = Narrow(1), limit: int = 10) -> list[tuple[int, int]]:
+def find(words: Words, word: str, narrow: Narrow = EVERYWHERE, limit: int = 10) -> list[tuple[int, int]]:
     return [(doc, chunk) for doc, chunk, _ in words.search([Term(word, ANYWHERE)], narrow, limit)]
 
 
@@ -80,7 +81,12 @@ def test_narrowing_is_by_source_extension_language_and_doc(tmp_path):
 
 
 def test_an_extension_is_lower_case_and_a_name_without_one_is_its_own():
-    assert [extension_of(path) for path in ("a/b.PY", "Makefile", "a.b/c", ".bashrc")] == ["py", "makefile", "c", "bashrc"]
+    assert [extension_of(path) for path in ("a/b.PY", "Makefile", "a.b/c", ".bashrc")] == [
+        "py",
+        "makefile",
+        "c",
+        "bashrc",
+    ]
 
 
 def test_a_reader_follows_a_writer_when_it_reloads(tmp_path):

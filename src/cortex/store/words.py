@@ -26,7 +26,8 @@ WRITER_BYTES = (
 )
 FORMAT = "2"  # part of the directory's name: another layout is another directory
 NO_WATERMARK = -1
-_FULL = ("No space left", "StorageFull", "QuotaExceeded", "FileTooLarge", "os error 28")
+# tantivy tells of a thread that could not write only that it "was killed": a full disk or quota, since what it reads is ours
+_FULL = ("No space left", "StorageFull", "QuotaExceeded", "FileTooLarge", "os error 28", "index writer was killed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,25 +96,31 @@ class Words:
 
         Only the lease holder may call this.
         """
+        try:
+            with _translated():
+                return self._apply(rows, gone, watermark)
+        except BaseException:
+            # A writer that failed is of no use any more; with it goes what it holds uncommitted, and the lock on the directory.
+            self._writer = None
+            raise
+
+    def _apply(self, rows: Iterable[Row], gone: Iterable[int], watermark: int) -> int:
         added = 0
-        with _translated():
-            # A writer that failed is of no use any more; what it holds uncommitted is forgotten with it.
-            writer, self._writer = self._writer, None
-            writer = writer or self._index.writer(heap_size=WRITER_BYTES, num_threads=1)
-            for doc in gone:
-                writer.delete_documents_by_term("doc", doc)
-            current = 0
-            for row in rows:
-                if row.doc.id != current:
-                    current = row.doc.id
-                    writer.delete_documents_by_term("doc", current)
-                writer.add_document(_document(row))
-                added += 1
-            writer.delete_documents_by_term("meta", "watermark")
-            writer.add_document(tantivy.Document(meta="watermark", doc=watermark))
-            writer.commit()
-            self._index.reload()
-            self._writer = writer
+        if self._writer is None:
+            self._writer = self._index.writer(heap_size=WRITER_BYTES, num_threads=1)
+        for doc in gone:
+            self._writer.delete_documents_by_term("doc", doc)
+        current = 0
+        for row in rows:
+            if row.doc.id != current:
+                current = row.doc.id
+                self._writer.delete_documents_by_term("doc", current)
+            self._writer.add_document(_document(row))
+            added += 1
+        self._writer.delete_documents_by_term("meta", "watermark")
+        self._writer.add_document(tantivy.Document(meta="watermark", doc=watermark))
+        self._writer.commit()
+        self._index.reload()
         return added
 
     def search(self, terms: Sequence[Term], narrow: Narrow, limit: int) -> list[tuple[int, int, float]]:
@@ -227,7 +234,9 @@ def _translated() -> Iterator[None]:
     except (ValueError, OSError) as error:
         message = str(error)
         if any(mark in message for mark in _FULL):
-            raise FileError("DISK_FULL", f"the disk is full: the word index can't grow ({message})") from error
+            raise FileError("DISK_FULL", f"the word index can't grow, the disk is full: {message}") from error
+        if "LockBusy" in message:
+            raise StoreError("STORE_LOCKED", f"another process writes to the word index: {message}") from error
         if "Permission denied" in message or "Read-only" in message:
             raise StoreError("STORE_UNWRITABLE", f"the word index can't be written: {message}") from error
         raise StoreError("STORE_CORRUPT", f"the word index failed: {message}") from error

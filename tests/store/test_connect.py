@@ -1,0 +1,250 @@
+"""Connections: transactions, errors that say what to do, and closing while others are at work."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from cortex.errors import CortexError, FileError, StoreError
+from cortex.store import Store, connect, set_aside
+
+DEADLINE = 20.0
+
+
+def code_of(work) -> str:
+    with pytest.raises(CortexError) as caught:
+        work()
+    assert caught.value.suggestions
+    return caught.value.code
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path):
+    """A file system of two megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=20, check=False)
+    except OSError:
+        pytest.skip("there is no mount command here")
+    if done.returncode:
+        pytest.skip("mounting needs rights that this user hasn't")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True, timeout=20)
+
+
+def fill(disk: Path, leave: int) -> Path:
+    """Take all of the space but `leave` bytes."""
+    status = os.statvfs(disk)
+    filler = disk / "filler"
+    filler.write_bytes(bytes(max(0, status.f_bavail * status.f_frsize - leave)))
+    return filler
+
+
+def test_a_newer_store_is_refused_and_left_alone(tmp_path, open_store):
+    open_store().close()
+    with sqlite3.connect(tmp_path / "cortex.db") as raw:
+        raw.execute("PRAGMA user_version = 99")
+    raw.close()
+    before = (tmp_path / "cortex.db").read_bytes()
+    assert code_of(lambda: Store(tmp_path)) == "STORE_NEWER"
+    assert (tmp_path / "cortex.db").read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ["garbage", "cut", "foreign"])
+def test_a_damaged_file_is_said_to_be_damaged_and_can_be_set_aside(tmp_path, folder_of, damage):
+    store = Store(tmp_path)
+    folder_of(store).write_all({f"f{number}.py": f"x{number} = {number}\n" * 50 for number in range(60)})
+    store.close()
+    path = tmp_path / "cortex.db"
+    raw = path.read_bytes()
+    if damage == "garbage":
+        path.write_bytes(os.urandom(len(raw)))
+    elif damage == "cut":
+        path.write_bytes(raw[: len(raw) // 2])
+    else:
+        path.write_bytes(b"not a database at all, but long enough to be read as one" * 100)
+
+    def use() -> None:
+        damaged = Store(tmp_path)
+        try:
+            folder_of(damaged).catch_up()
+            list(damaged.lookup.docs(1))
+            problems = damaged.check()
+            assert problems
+            raise StoreError("STORE_CORRUPT", problems[0])
+        finally:
+            damaged.close()
+
+    assert code_of(use) == "STORE_CORRUPT"
+    kept = set_aside(tmp_path)
+    assert kept.exists()
+    assert kept.parent == tmp_path
+    fresh = Store(tmp_path)
+    again = folder_of(fresh)
+    again.write(a_py="x = 1\n")
+    again.catch_up()
+    assert fresh.check() == []
+    fresh.close()
+
+
+def test_a_store_that_another_process_uses_is_not_set_aside(tmp_path, open_store):
+    open_store().lease.take()
+    assert code_of(lambda: set_aside(tmp_path)) == "STORE_LOCKED"
+
+
+def test_a_locked_database_is_told_after_the_wait_and_works_again(tmp_path, open_store, folder_of, monkeypatch):
+    monkeypatch.setattr(connect, "BUSY_TIMEOUT_MS", 50)
+    folder = folder_of(open_store())
+    other = sqlite3.connect(tmp_path / "cortex.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert code_of(lambda: folder.write(a_py="x = 1\n")) == "STORE_LOCKED"
+    assert list(folder.store.lookup.docs(folder.source.id)) == []  # reading goes on
+    other.execute("ROLLBACK")
+    other.close()
+    assert folder.write(a_py="x = 1\n") == 1
+
+
+def test_a_folder_that_can_not_be_written_is_said_to_be_so(small_disk):
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True, timeout=20)
+    assert code_of(lambda: Store(small_disk)) == "STORE_UNWRITABLE"
+
+
+def test_a_store_that_became_read_only_still_reads(small_disk, folder_of):
+    store = Store(small_disk)
+    folder = folder_of(store)
+    folder.write(a_py="x = 1\n")
+    store.truth.get("seq")  # a reading connection is open
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=False, timeout=20)
+    if os.access(small_disk, os.W_OK):
+        store.close()
+        pytest.skip("this system doesn't take a file system from those who write to it")
+    assert [doc.path for doc in store.lookup.docs(folder.source.id)] == ["a.py"]
+    store.close()
+
+
+def test_a_full_disk_is_said_to_be_full_and_nothing_stored_is_lost(small_disk, folder_of):
+    store = Store(small_disk)
+    folder = folder_of(store)
+    kept = {f"kept{number}.py": f"kept_{number} = {number}\n" for number in range(20)}
+    folder.write_all(kept)
+    folder.catch_up()
+    filler = fill(small_disk, leave=20_000)
+    large = {"large.txt": "".join(f"{os.urandom(30).hex()} word\n" for _ in range(20_000))}
+    assert code_of(lambda: folder.write_all(large)) == "DISK_FULL"
+    assert set(store.truth.known(folder.source.id)) == set(kept)
+    filler.unlink()
+    folder.write(after_py="after = 1\n")
+    folder.catch_up()
+    store.close()
+    again = Store(small_disk)
+    assert set(again.truth.known(1)) == {*kept, "after.py"}
+    assert again.check() == []
+    again.close()
+
+
+def test_words_on_a_full_disk_fail_clearly_and_catch_up_when_there_is_space(small_disk, folder_of):
+    store = Store(small_disk)
+    folder = folder_of(store)
+    folder.write(a_py="first = 1\n")
+    folder.catch_up()
+    folder.write_all({f"f{number}.py": f"name_{number} = {os.urandom(500).hex()!r}\n" for number in range(150)})
+    filler = fill(small_disk, leave=0)
+    with pytest.raises(FileError) as caught:
+        folder.catch_up()
+    assert caught.value.code == "DISK_FULL"
+    assert len(store.truth.known(folder.source.id)) == 151
+    filler.unlink()
+    folder.catch_up()
+    assert store.check() == []
+    store.close()
+
+
+def test_a_failed_commit_leaves_the_store_usable(folder):
+    connections = folder.store._connections
+    with pytest.raises(CortexError), connections.write() as connection:
+        connection.execute("PRAGMA defer_foreign_keys = ON")  # so that COMMIT itself fails
+        connection.execute("INSERT INTO chunks VALUES (1, 999, 0, 0, 0, 0, 0, '', '', '', '', '')")
+    assert folder.write(a_py="x = 1\n") == 1
+
+
+def test_threads_that_come_and_go_leave_no_connections_behind(folder):
+    for _ in range(30):
+        thread = threading.Thread(target=folder.store.truth.seq)
+        thread.start()
+        thread.join()
+    assert len(folder.store._connections._idle) == 1
+
+
+def test_closing_waits_for_a_reader_and_refuses_the_next(tmp_path):
+    store = Store(tmp_path)
+    inside, leave, seen = threading.Event(), threading.Event(), []
+
+    def read() -> None:
+        with store.reading():
+            inside.set()
+            leave.wait(DEADLINE)
+            seen.append(store.truth.seq())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    assert inside.wait(DEADLINE)
+    closer = threading.Thread(target=store.close)
+    closer.start()
+    while not store._connections._closed:
+        pass
+    assert code_of(store.truth.seq) == "STORE_LOCKED"
+    leave.set()
+    reader.join(DEADLINE)
+    closer.join(DEADLINE)
+    assert seen == [0]
+    store.close()  # twice is nothing
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_fork_does_not_use_its_parents_connections(folder):
+    child = os.fork()
+    if child == 0:
+        try:
+            folder.store.truth.seq()
+        except StoreError as error:
+            os._exit(0 if error.code == "STORE_LOCKED" else 2)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_store_in_memory_works_like_one_on_disk(folder_of):
+    store = Store(None)
+    folder = folder_of(store)
+    folder.write(a_py="lamp = 1\n")
+    folder.catch_up()
+    folder.write(a_py="lamp = 2\n")
+    folder.catch_up()
+    assert store.check() == []
+    assert store.disk_bytes() == 0
+    store.close()
+
+
+def test_processes_that_open_a_new_store_at_once_all_succeed(tmp_path):
+    script = "import sys\nfrom pathlib import Path\nfrom cortex.store import Store\ninput()\nStore(Path(sys.argv[1])).close()\nprint('ok')"
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    started = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(6)]
+    for process in started:
+        assert process.stdin
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert [process.communicate(timeout=60)[0] for process in started] == ["ok\n"] * 6
+
+
+def test_a_long_log_is_cut_after_a_checkpoint(tmp_path, open_store, folder_of):
+    folder = folder_of(open_store())
+    folder.write_all({f"f{number}.py": f"x{number} = {os.urandom(200).hex()!r}\n" for number in range(200)})
+    assert (tmp_path / "cortex.db-wal").stat().st_size > 0
+    folder.store.checkpoint()
+    assert (tmp_path / "cortex.db-wal").stat().st_size == 0

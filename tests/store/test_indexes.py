@@ -1,0 +1,350 @@
+"""The indexes beside SQLite: catching up, repairing themselves, swapping under readers, and ids that agree."""
+
+import random
+import shutil
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from cortex.embedders.hashing import HashingEmbedder
+from cortex.errors import NetworkError, StoreError
+from cortex.store import FIELDS, Narrow, Store, Term, indexes
+from cortex.store.words import NO_WATERMARK, Words
+
+DEADLINE = 20.0
+TERM = tuple((field, 1.0) for field in FIELDS)
+
+
+def find(store: Store, word: str) -> list[str]:
+    """The paths of what is found, as a search would see it: hits that SQLite doesn't know are left out."""
+    words = store.indexes.words()
+    assert words is not None
+    rows = words.search([Term(word, TERM)], Narrow(1), 1000)
+    places = store.lookup.places([(doc, chunk) for doc, chunk, _ in rows])
+    return sorted({place.doc.path for place in places.values()})
+
+
+def generations(store: Store) -> list[str]:
+    assert store.directory
+    return sorted(path.name for path in store.directory.glob("words-*"))
+
+
+def damage_missing(directory):
+    shutil.rmtree(directory)
+
+
+def damage_cut(directory):
+    for file in directory.iterdir():
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def damage_garbage(directory):
+    for file in directory.iterdir():
+        file.write_bytes(random.Random(file.name).randbytes(200))
+
+
+def test_there_are_no_words_before_the_first_catch_up(folder):
+    assert folder.store.indexes.words() is None
+    folder.catch_up()
+    assert find(folder.store, "lamp") == []
+
+
+def test_what_changed_is_found_after_catching_up_and_replaying_is_harmless(folder):
+    folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
+    folder.catch_up()
+    folder.write(a_py="chair = 1\n", c_py="lamp = 3\n")
+    folder.remove("b.py")
+    for _ in range(3):
+        folder.catch_up()
+    assert (find(folder.store, "lamp"), find(folder.store, "desk"), find(folder.store, "chair")) == (
+        ["c.py"],
+        [],
+        ["a.py"],
+    )
+    assert folder.store.check() == []
+
+
+def test_a_replay_from_an_earlier_watermark_repeats_work_and_nothing_else(folder):
+    """A crash between the commit of the words and the note of it in SQLite."""
+    folder.write(a_py="lamp = 1\n")
+    folder.catch_up()
+    words = folder.store.indexes.words()
+    words.apply((), (), 0)  # the watermark as it was before
+    folder.write(b_py="lamp = 2\n")
+    folder.remove("a.py")
+    folder.catch_up()
+    assert find(folder.store, "lamp") == ["b.py"]
+    assert folder.store.check() == []
+
+
+@pytest.mark.parametrize("damage", [damage_missing, damage_cut, damage_garbage])
+def test_damaged_words_are_built_anew_without_a_word(tmp_path, open_store, folder_of, damage):
+    folder = folder_of(open_store())
+    folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n")
+    folder.catch_up()
+    folder.store.close()
+    damage(tmp_path / generations(folder.store)[0])
+    again = folder_of(open_store())
+    again.catch_up()
+    assert find(again.store, "lamp") == ["a.py", "b.py"]
+    assert again.store.check() == []
+    assert len(generations(again.store)) == 1
+
+
+def test_words_that_are_ahead_of_the_truth_are_built_anew(folder):
+    folder.write(a_py="lamp = 1\n")
+    folder.catch_up()
+    folder.store.indexes.words().apply((), (), 50)
+    folder.catch_up()
+    assert find(folder.store, "lamp") == ["a.py"]
+    assert folder.store.indexes.words().watermark() == 1
+
+
+def test_another_format_of_the_words_is_another_directory(tmp_path, open_store, folder_of, monkeypatch):
+    old = folder_of(open_store())
+    old.write(a_py="lamp = 1\n")
+    old.catch_up()
+    old.store.close()
+    before = generations(old.store)
+    monkeypatch.setattr(indexes, "_PREFIX", "words-99-")
+    new = folder_of(open_store())
+    assert new.store.indexes.words() is None
+    new.catch_up()
+    assert find(new.store, "lamp") == ["a.py"]
+    assert generations(new.store) == ["words-99-2"] != before
+
+
+def test_many_dead_rows_make_the_words_be_rebuilt(folder, monkeypatch):
+    monkeypatch.setattr(indexes, "DEAD_ROWS", 10)
+    folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(100)})
+    folder.catch_up()
+    assert not folder.store.indexes.tidy()
+    folder.remove(*(f"f{number}.py" for number in range(9)))
+    folder.catch_up()
+    assert not folder.store.indexes.tidy()  # nine of a hundred
+    folder.remove(*(f"f{number}.py" for number in range(9, 15)))
+    folder.catch_up()
+    before = generations(folder.store)
+    assert folder.store.indexes.tidy()
+    assert generations(folder.store) != before
+    assert len(generations(folder.store)) == 1
+    assert len(find(folder.store, "lamp")) == 85
+    assert not folder.store.indexes.tidy()
+
+
+def test_a_reader_in_the_same_process_follows_a_swap(open_store, folder_of):
+    writer, reader = folder_of(open_store()), open_store()
+    writer.write(a_py="lamp = 1\n")
+    writer.catch_up()
+    assert find(reader, "lamp") == ["a.py"]
+    writer.store.indexes.rebuild()
+    writer.write(b_py="lamp = 2\n")
+    writer.catch_up()
+    assert find(reader, "lamp") == ["a.py", "b.py"]
+
+
+def test_a_reader_that_looked_before_the_words_had_caught_up_looks_again(open_store, folder_of):
+    writer, reader = folder_of(open_store()), open_store()
+    writer.write(a_py="lamp = 1\n")
+    writer.catch_up()
+    writer.write(b_py="lamp = 2\n")
+    assert find(reader, "lamp") == ["a.py"]  # SQLite is ahead of the words
+    writer.catch_up()
+    assert find(reader, "lamp") == ["a.py", "b.py"]
+
+
+def test_a_reader_does_not_make_a_generation_that_was_removed_before_it_came(open_store, folder_of):
+    folder = folder_of(open_store())
+    folder.write(a_py="lamp = 1\n")
+    folder.catch_up()
+    reader = open_store()
+    shutil.rmtree(folder.store.directory / generations(folder.store)[0])
+    with pytest.raises(StoreError):
+        reader.indexes.words()
+    assert generations(folder.store) == []
+
+
+READER = """
+import sys
+from pathlib import Path
+from cortex.store import FIELDS, Narrow, Store, Term
+store = Store(Path(sys.argv[1]))
+term = Term("lamp", tuple((field, 1.0) for field in FIELDS))
+for _ in sys.stdin:
+    for _ in range(20):
+        rows = store.indexes.words().search([term], Narrow(1), 1000)
+        count = len(store.lookup.places([(doc, chunk) for doc, chunk, _ in rows]))
+    print(count, store.indexes.state()[0], flush=True)
+store.close()
+"""
+
+
+def test_a_reader_in_another_process_answers_while_words_are_swapped_and_follows(tmp_path, folder):
+    folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(30)})
+    folder.catch_up()
+    command = [sys.executable, "-c", READER, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdin and reader.stdout
+        for round_ in range(4):
+            reader.stdin.write("ask\n")
+            reader.stdin.flush()
+            folder.store.indexes.rebuild()  # while it answers
+            count, _ = reader.stdout.readline().split()
+            assert count == "30", f"round {round_}"
+        reader.stdin.write("ask\n")
+        reader.stdin.flush()
+        assert reader.stdout.readline().split() == ["30", generations(folder.store)[0]]
+        reader.communicate(timeout=DEADLINE)
+    assert len(generations(folder.store)) == 1
+
+
+def test_searching_goes_on_in_threads_while_words_are_written_and_swapped(folder):
+    folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(20)})
+    folder.catch_up()
+    stop, problems, counts = threading.Event(), [], []
+
+    def search() -> None:
+        try:
+            while not stop.is_set():
+                counts.append(len(find(folder.store, "lamp")))
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=search) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(6):
+        folder.write_all({f"more{number}.py": f"lamp = 'more {number}'\n"})
+        folder.catch_up()
+        folder.store.indexes.rebuild()
+    stop.set()
+    for thread in threads:
+        thread.join(DEADLINE)
+    assert problems == []
+    assert min(counts) >= 20
+    assert len(find(folder.store, "lamp")) == 26
+
+
+def test_a_change_during_a_rebuild_is_not_lost(folder, monkeypatch):
+    folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n")
+    folder.catch_up()
+    started, go_on = threading.Event(), threading.Event()
+    apply = Words.apply
+
+    def slow(self, rows, gone, watermark):
+        if self._index.searcher().num_docs == 0 and not started.is_set():  # the fresh ones
+            started.set()
+            go_on.wait(DEADLINE)
+        return apply(self, rows, gone, watermark)
+
+    monkeypatch.setattr(Words, "apply", slow)
+    rebuilding = threading.Thread(target=folder.store.indexes.rebuild)
+    rebuilding.start()
+    assert started.wait(DEADLINE)
+    folder.write(a_py="desk = 1\n")
+    changing = threading.Thread(target=folder.catch_up)
+    changing.start()
+    go_on.set()
+    rebuilding.join(DEADLINE)
+    changing.join(DEADLINE)
+    assert (find(folder.store, "lamp"), find(folder.store, "desk")) == (["b.py"], ["a.py"])
+    assert folder.store.check() == []
+
+
+def test_rebuilt_words_do_not_depend_on_the_order_of_changes(tmp_path, open_store, folder_of):
+    texts = {f"f{number}.py": f"lamp_{number % 3} = {number}\n" for number in range(40)}
+    orders = []
+    for seed in (1, 2):
+        (tmp_path / str(seed)).mkdir()
+        folder = folder_of(open_store(tmp_path / str(seed)))
+        names = sorted(texts)
+        random.Random(seed).shuffle(names)
+        for name in names:
+            folder.write_all({name: texts[name]})
+        folder.catch_up()
+        folder.store.indexes.rebuild()
+        words = folder.store.indexes.words()
+        rows = words.search([Term("lamp", TERM)], Narrow(1), 10)
+        places = folder.store.lookup.places([(doc, chunk) for doc, chunk, _ in rows])
+        orders.append(sorted((score, places[doc, chunk].doc.path) for doc, chunk, score in rows))
+    assert orders[0] == orders[1]
+
+
+def embed_with(embedder):
+    return lambda texts: embedder.embed(texts, "passage")
+
+
+def vector_ids(store: Store, embedder) -> set[int]:
+    return set(store.indexes.vectors(embedder.stamp).ids().tolist())
+
+
+def chunk_ids(folder) -> set[int]:
+    docs = folder.store.lookup.docs(folder.source.id)
+    return {chunk for doc in docs for chunk, _ in folder.store.lookup.chunks(doc.blob)}
+
+
+def test_vectors_hold_the_ids_of_the_chunks_in_use(folder):
+    embedder = HashingEmbedder()
+    for change in (
+        lambda: folder.write(a_py="lamp = 1\n", b_py="desk = 1\n", c_py="lamp = 1\n"),
+        lambda: folder.write(a_py="chair = 1\n"),
+        lambda: folder.remove("b.py"),
+        lambda: folder.link("d.py", like="c.py"),
+        lambda: folder.remove("c.py"),
+    ):
+        change()
+        folder.store.indexes.catch_up(embedder.stamp, embed_with(embedder))
+        assert vector_ids(folder.store, embedder) == chunk_ids(folder)
+
+
+def test_an_embedder_that_fails_halfway_is_caught_up_with_later(folder, monkeypatch):
+    monkeypatch.setattr(indexes, "EMBED_BATCH", 2)
+    embedder, calls = HashingEmbedder(), []
+
+    def embed(texts):
+        calls.append(len(texts))
+        if len(calls) == 2:
+            raise NetworkError("EMBEDDER_UNAVAILABLE", "gone")
+        return embedder.embed(texts, "passage")
+
+    folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(7)})
+    with pytest.raises(NetworkError):
+        folder.store.indexes.catch_up(embedder.stamp, embed)
+    assert find(folder.store, "lamp")  # the words have everything
+    assert folder.write(z_py="z = 1\n")  # and no view is left open
+    folder.store.checkpoint()
+    assert (folder.store.directory / "cortex.db-wal").stat().st_size == 0
+    folder.store.indexes.catch_up(embedder.stamp, embed)
+    assert vector_ids(folder.store, embedder) == chunk_ids(folder)
+
+
+def test_another_embedder_makes_all_vectors_anew(folder):
+    folder.write(a_py="lamp = 1\n")
+    for embedder in (HashingEmbedder(64), HashingEmbedder(32)):
+        assert folder.store.indexes.vectors(embedder.stamp).watermark == NO_WATERMARK
+        folder.store.indexes.catch_up(embedder.stamp, embed_with(embedder))
+        assert vector_ids(folder.store, embedder) == chunk_ids(folder)
+
+
+def test_vectors_of_a_database_that_was_deleted_are_never_used(tmp_path, open_store, folder_of):
+    embedder = HashingEmbedder()
+    old = folder_of(open_store())
+    old.write(a_py="lamp = 1\n")
+    old.write(b_py="desk = 1\n")
+    old.store.indexes.catch_up(embedder.stamp, embed_with(embedder))
+    old.store.close()
+    for file in tmp_path.glob("cortex.db*"):
+        file.unlink()
+    new = folder_of(open_store())
+    new.write(a_py="chair = 1\n")
+    assert vector_ids(new.store, embedder) == set()
+    new.store.indexes.catch_up(embedder.stamp, embed_with(embedder))
+    (found, cosine), *rest = new.store.indexes.vectors(embedder.stamp).search(
+        np.asarray(embedder.embed(["chair = 1"], "query")[0]), 5
+    )
+    assert (cosine, rest) == (1.0, [])
+    assert found in chunk_ids(new)
+    assert len(list(tmp_path.glob("vectors*"))) == 1

@@ -1,0 +1,37 @@
+"""The operations log and the requests to the lease holder."""
+
+import time
+
+
+def test_the_last_lines_come_first_and_old_ones_go(folder):
+    log = folder.store.log
+    log.record("index", {"added": 3})
+    log.record("config", {"changed": {"chunkSize": 100}})
+    assert [(line.what, dict(line.detail)) for line in log.recent()] == [
+        ("config", {"changed": {"chunkSize": 100}}),
+        ("index", {"added": 3}),
+    ]
+    assert len(log.recent(1)) == 1
+    assert log.purge(int(time.time()) - 10) == 0
+    assert log.purge(int(time.time()) + 1) == 2
+
+
+def test_a_request_is_seen_until_it_is_answered_or_withdrawn(folder):
+    log, now = folder.store.log, int(time.time())
+    first = log.ask(folder.source.id, True, False, "src")
+    second = log.ask(folder.source.id, False, True, "")
+    assert [(one.id, one.force, one.limited, one.path) for one in log.asked(folder.source.id, now - 1)] == [
+        (first, True, False, "src"),
+        (second, False, True, ""),
+    ]
+    assert log.asked(folder.source.id + 1, 0) == []
+    assert log.answered(first) is None
+    log.answer(first, "done")
+    assert log.answered(first) == "done"
+    log.withdraw(second)
+    assert log.asked(folder.source.id, 0) == []
+
+
+def test_requests_from_long_ago_are_not_seen(folder):
+    folder.store.log.ask(folder.source.id, False, False, "")
+    assert folder.store.log.asked(folder.source.id, int(time.time()) + 60) == []
