@@ -23,6 +23,7 @@ from cortex.types import Cancel, Found, IndexReport, Progress, ProgressCallback,
 from cortex.worker import Pool
 
 FLUSH_FILES = 250
+FLUSH_CHARACTERS = 16_000_000  # of text that waits in memory; `limits.memory.buffer` may lower it
 FLUSH_SECONDS = 2.0  # of work that a kill can cost
 FIRST_CATCH_UP_SECONDS = 1.0  # so that a query during the first run finds something soon
 CATCH_UP_SECONDS = 10.0  # each catch-up makes a segment: fewer are faster
@@ -186,7 +187,8 @@ class _Run:
     def _step(self) -> None:
         now = time.monotonic()
         self.task.progress(Progress("reading", self.done, self.total))
-        if len(self.change) >= FLUSH_FILES or now - self.flushed > FLUSH_SECONDS:
+        full = len(self.change) >= FLUSH_FILES or self.waiting_characters >= self.flush_characters
+        if full or now - self.flushed > FLUSH_SECONDS:
             self._flush()
             if now - self.caught_up > self.interval:
                 self.interval = CATCH_UP_SECONDS
