@@ -76,6 +76,8 @@ class _Run:
         self.rules = rules_of(task.settings)
         self.stamp = _chunker_stamp(task.settings)
         self.change = Change(self.started_ns)
+        self.waiting_characters = 0
+        self.flush_characters = min(FLUSH_CHARACTERS, task.settings.limits.memory.buffer)
         self.flushed = self.caught_up = self.started
         self.interval = FIRST_CATCH_UP_SECONDS
         self.added = self.changed = self.same = self.deleted = self.skipped = self.done = self.total = 0
@@ -134,6 +136,7 @@ class _Run:
                 else:
                     self._count(file, known)
                     self.change.cuts.append((file, content_hash, outcome))
+                    self.waiting_characters += len(outcome.text)
             self._step()
 
     def _unseen(
@@ -198,6 +201,7 @@ class _Run:
         if len(self.change):
             self.task.store.truth.apply(self.task.source.id, self.change)
             self.change = Change(self.started_ns)
+            self.waiting_characters = 0
         self.flushed = time.monotonic()
 
     def _catch_up(self) -> None:
