@@ -104,7 +104,7 @@ class Engine:
         A forced run is refused with INDEX_BUSY while another run is under way; `limited` also refuses a second one within a
         minute. Raises: LimitError, Cancelled, FileError DISK_FULL, StoreError.
         """
-        cancel = cancel or Cancel()
+        cancel = Cancel() if cancel is None else cancel  # an unraised flag is false
         wanted = None if paths is None else sorted({path.strip("/") for path in paths})
         while True:
             if self.store.lease.take():
@@ -283,7 +283,7 @@ class Engine:
         check_query(query)
         if source is None:
             self._await_first_index(cancel)
-        cancel = cancel or Cancel()
+        cancel = Cancel() if cancel is None else cancel  # an unraised flag is false
         deadline = started + self.settings.search.timeout
         where = source or self.source
         key = (where.id, query, self._state())
