@@ -1,0 +1,357 @@
+"""update_config, and that each setting of searching, caching, retention and limits does what it says; in this process."""
+
+import json
+import sqlite3
+import threading
+import time
+from contextlib import closing, contextmanager
+
+import pytest
+
+from cortex.engine import Engine
+from cortex.families.code import open_family
+from cortex.settings import Workspace, load
+from cortex.store import connect
+from cortex.tools import Call, bind, find_tool, perform
+from cortex.types import Cancel, Progress
+from protocol.code_server import check_envelope, make_repository, wait_for
+
+MANY = {f"src/m{number:03}.py": f"def function_{number}():\n    return {number}\n" for number in range(30)}
+
+
+class InProcess:
+    """The family on one folder, called as a surface calls it."""
+
+    def __init__(self, root, *, keep=False, environment=None, **flags):
+        names = {name.replace("__", "."): value for name, value in flags.items()}
+        self.root = root
+        self.settings = load(root, environment=environment or {"CORTEX_HOME": str(root.parent / "home")}, flags=names)
+        self.family = open_family([Workspace(root, self.settings)], keep=keep)
+
+    def call(self, name, call=None, /, **arguments):
+        family, tool = find_tool([self.family], name)
+        return perform(family, tool, bind(tool, arguments), call or Call())
+
+    def tool(self, name, **arguments):
+        answer = self.call(name, **arguments)
+        assert not answer.failed, answer.text
+        return json.loads(answer.text)
+
+    def failure(self, name, **arguments):
+        answer = self.call(name, **arguments)
+        assert answer.failed, answer.text
+        return check_envelope(json.loads(answer.text))
+
+    def status(self, part="status"):
+        (resource,) = (one for one in self.family.resources if one.name == f"workspace-{part}")
+        return json.loads(resource.read(self.family.context, {}, Call()))
+
+    @property
+    def engine(self) -> Engine:
+        return self.family.context.open()[0][1]
+
+
+@contextmanager
+def opened(root, **options):
+    family = InProcess(root, **options)
+    try:
+        yield family
+    finally:
+        family.family.close()
+
+
+@pytest.fixture
+def many(tmp_path):
+    return make_repository(tmp_path / "many", MANY, git=False)
+
+
+# -- update_config -----------------------------------------------------------------------------------------------------
+
+
+def test_a_change_says_old_and_new_and_is_written_to_no_file(many):
+    with opened(many) as code:
+        code.tool("reindex_workspace")
+        before = {path: path.read_bytes() for path in many.parent.rglob("*.y*ml")}
+        body = code.tool("update_config", settings={"chunkSize": 100, "cacheSize": "10MB", "maxFiles": 25000})
+        assert body == {
+            "changed": {"chunkSize": {"old": 250, "new": 100}, "cacheSize": {"old": "500MB", "new": "10MB"}},
+            "restartNeeded": True,
+            "reindexing": False,
+        }
+        assert code.engine.settings.origin("indexing.chunkSize") == "runtime"
+        assert code.engine.settings.origin("search.timeout") == "default"
+        assert {path: path.read_bytes() for path in many.parent.rglob("*.y*ml")} == before
+        assert not list(many.rglob("*.json"))
+        assert code.engine.operations(1)[0].what == "config"
+    with opened(many) as again:
+        assert again.engine.settings.indexing.chunk_size == 250
+
+
+def test_a_change_of_nothing_needs_nothing(many):
+    with opened(many) as code:
+        assert code.tool("update_config", settings={}) == {"changed": {}, "restartNeeded": False, "reindexing": False}
+        same = code.tool("update_config", settings={"chunkSize": 250}, restart=True)
+        assert same == {"changed": {}, "restartNeeded": False, "reindexing": False}
+        cache = code.tool("update_config", settings={"cacheSize": "1KB"})
+        assert (cache["restartNeeded"], cache["reindexing"]) == (False, False)
+
+
+def test_a_restart_cuts_everything_anew_with_the_new_size(tmp_path):
+    text = "\n".join(f"line number {number} of a long text" for number in range(400))
+    root = make_repository(tmp_path / "long", {"long.txt": text}, git=False)
+    with opened(root, keep=True) as code:
+        wait_for(lambda: code.status()["indexing"]["status"] == "ready")
+        before = code.status()["indexing"]["totalChunks"]
+        body = code.tool("update_config", settings={"chunkSize": 50}, restart=True)
+        assert (body["restartNeeded"], body["reindexing"]) == (False, True)
+        wait_for(lambda: code.status()["indexing"]["totalChunks"] > 2 * before)
+
+
+def test_a_provider_that_is_not_configured_is_refused_and_nothing_changes(many):
+    with opened(many) as code:
+        failure = code.failure("update_config", settings={"embeddingProvider": "openai", "chunkSize": 100})
+        assert (failure["code"], failure["category"]) == ("CONFIG_INVALID", "configuration")
+        assert code.engine.settings.indexing.chunk_size == 250
+    key = {"CORTEX_HOME": str(many.parent / "home"), "CODEINDEX_OPENAI_API_KEY": "sk-mine"}
+    with opened(many, environment=key) as code:
+        body = code.tool("update_config", settings={"embeddingProvider": "openai"})
+        assert body["changed"]["embeddingProvider"] == {"old": "local", "new": "openai"}
+
+
+def test_local_only_allows_no_provider_beyond_this_machine(many):
+    key = {"CORTEX_HOME": str(many.parent / "home"), "CODEINDEX_OPENAI_API_KEY": "sk-mine"}
+    with opened(many, environment=key, server__localOnly=True) as code:
+        failure = code.failure("update_config", settings={"embeddingProvider": "openai"})
+        assert "localOnly" in failure["message"]
+        assert code.engine.settings.indexing.embedding_provider == "local"
+    with opened(many, environment=key, server__localOnly=True, indexing__embeddingProvider="openai") as code:
+        assert not code.engine.meaning
+
+
+def test_another_process_that_keeps_the_index_is_not_overruled(many):
+    with opened(many) as keeping, opened(many) as other:
+        assert keeping.engine.holds()
+        failure = other.failure("update_config", settings={"chunkSize": 100})
+        assert (failure["code"], failure["retryable"]) == ("STORE_LOCKED", True)
+        assert "cacheSize" in other.tool("update_config", settings={"cacheSize": "1MB"})["changed"]
+
+
+# -- search.* ----------------------------------------------------------------------------------------------------------
+
+
+def test_answers_are_remembered_until_something_changes(many):
+    with opened(many) as code:
+        code.tool("reindex_workspace")
+        for _ in range(4):
+            code.tool("search_code", query="function_7")
+        assert code.status()["cache"]["hitRate"] == 0.75
+        (many / "src" / "m007.py").write_text("def another():\n    return None\n", encoding="utf-8")
+        code.tool("reindex_workspace", path="src/m007.py")
+        files = [one["file"] for one in code.tool("search_code", query="function_7")["results"]]
+        assert "src/m007.py" not in files[:1]
+        assert code.status()["cache"]["hitRate"] == 0.6
+        assert code.status("stats")["performance"]["cacheHitRate"] == 0.6
+
+
+def test_caching_can_be_turned_off(many):
+    with opened(many, search__enableCaching=False) as code:
+        code.tool("reindex_workspace")
+        for _ in range(3):
+            code.tool("search_code", query="function_7")
+        assert code.status()["cache"]["hitRate"] == 0
+        assert code.status()["cache"]["memoryUsage"] == "0B"
+
+
+def test_the_cache_keeps_to_its_size(many):
+    with opened(many, search__cacheSize="20KB") as code:
+        code.tool("reindex_workspace")
+        for number in range(30):
+            code.tool("search_code", query=f"function_{number} return", maxResults=5)
+            assert code.engine.vitals().cache_bytes <= 20_000
+        code.tool("update_config", settings={"cacheSize": "0KB"})
+        for _ in range(3):
+            code.tool("search_code", query="function_7")
+        assert code.status()["cache"]["hitRate"] == 0
+
+
+def test_a_search_that_takes_too_long_ends_with_an_error(many):
+    with opened(many, search__timeout="1ms") as code:
+        code.tool("reindex_workspace")
+        failure = code.failure("search_code", query='"function"')
+        assert (failure["code"], failure["retryable"]) == ("SEARCH_TIMEOUT", True)
+        assert "search.timeout" in failure["suggestions"][0]
+
+
+def test_an_exploding_expression_is_stopped(tmp_path):
+    root = make_repository(tmp_path / "explode", {"a.py": "a" * 60 + "!\n"}, git=False)
+    with opened(root, search__timeout="500ms") as code:
+        started = time.monotonic()
+        failure = code.failure("search_code", query="/(a|aa)+$/")
+        assert time.monotonic() - started < 5
+        assert (failure["code"], failure["category"]) == ("REGEX_TIMEOUT", "resource")
+        assert "nested repetitions" in failure["suggestions"][0]
+
+
+def test_defaults_of_results_threshold_and_budget_come_from_the_settings(many):
+    with opened(many, search__defaultMaxResults=3, search__relevanceThreshold=0.3, search__budget=200) as code:
+        code.tool("reindex_workspace")
+        answer = code.call("search_code", query="function_7 return")
+        body = json.loads(answer.text)
+        assert len(answer.text) <= 800
+        assert 0 < len(body["results"]) <= 3
+        assert all(one["relevance"] >= 0.3 for one in body["results"])
+        assert len(code.tool("search_code", query="return", maxResults=9, threshold=0, budget=4000)["results"]) == 9
+
+
+# -- retention, limits, watching ---------------------------------------------------------------------------------------
+
+
+def test_the_operations_log_forgets_what_is_older_than_retention(many):
+    with opened(many, retention__days=2) as code:
+        code.tool("reindex_workspace")
+        code.tool("update_config", settings={"cacheSize": "1MB"})
+        assert [one.what for one in code.engine.operations()] == ["config", "index"]
+        with closing(sqlite3.connect(code.engine.store.directory / "cortex.db")) as connection, connection:
+            connection.execute("UPDATE operations SET at = at - 3 * 86400 WHERE what = 'index'")
+        code.engine.clean_up()
+        assert [one.what for one in code.engine.operations()] == ["config"]
+        assert code.status()["cache"]["lastCleanup"]
+
+
+def test_files_over_the_limits_are_counted_and_named(many):
+    (many / "src" / "large.py").write_text("x = 1\n" * 2_000, encoding="utf-8")
+    with opened(many, workspace__maxFiles=10, workspace__maxFileSize="5KB") as code:
+        body = code.tool("reindex_workspace")
+        assert body["added"] == 10
+        assert body["skipped"] == 21
+        status = body["index"]
+        assert status["indexing"]["indexedFiles"] == 10
+        assert status["indexing"]["skippedFiles"] == 21
+        assert status["skipped"]["byReason"] == {"over maxFiles": 20, "too large": 1}
+        named = {one["file"]: one["reason"] for one in status["skipped"]["files"]}
+        assert named["src/large.py"] == "too large"
+        assert named["src/m029.py"] == "over maxFiles"
+        assert "too large" in code.failure("get_file_context", path="src/large.py")["message"]
+
+
+def test_an_index_run_that_takes_too_long_keeps_what_it_has(many):
+    with opened(many, limits__processing__index_timeout="1ms") as code:
+        failure = code.failure("reindex_workspace")
+        assert (failure["code"], failure["category"], failure["retryable"]) == ("INDEX_TIMEOUT", "processing", True)
+        assert {"operation", "workspace", "files_processed", "files_remaining"} <= set(failure["context"])
+        assert code.status()["indexing"]["status"] == "error"
+
+
+def test_without_watching_the_folder_is_compared_every_interval(many):
+    with opened(many, keep=True, workspace__watchFiles=False, indexing__updateInterval="1s") as code:
+        wait_for(lambda: code.status()["indexing"]["status"] == "ready")
+        (many / "src" / "later.py").write_text("def came_later():\n    pass\n", encoding="utf-8")
+        wait_for(lambda: code.tool("search_code", query="came_later", strategy="tfidf")["results"])
+
+
+def test_a_first_question_waits_for_the_first_look(many):
+    with opened(many, keep=True) as code:
+        assert code.tool("search_code", query="function_7")["results"][0]["file"] == "src/m007.py"
+
+
+def test_above_its_file_limit_the_full_workspace_is_answered_from_the_index(many, monkeypatch):
+    monkeypatch.setattr("cortex.engine.FULL_MODE_FILES", 20)
+    with opened(many) as code:
+        code.tool("reindex_workspace")
+        metadata = code.tool("search_code", query="function_7", strategy="fullworkspace")["metadata"]
+        assert metadata["strategy"] == "tfidf"
+        assert any("fullworkspace reads at most 20 files" in note for note in metadata["notes"])
+
+
+# -- runs that meet each other -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def held_run(engine):
+    """A run that stands still after its first step until the block ends."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def stop(step: Progress) -> None:
+        begun.set()
+        go_on.wait(20)
+
+    thread = threading.Thread(target=lambda: engine.index(progress=stop), daemon=True)
+    thread.start()
+    assert begun.wait(20)
+    try:
+        yield
+    finally:
+        go_on.set()
+        thread.join(20)
+
+
+def test_a_forced_run_during_another_is_busy_and_searching_goes_on(many):
+    with opened(many) as code:
+        code.tool("reindex_workspace")
+        with held_run(code.engine):
+            failure = code.failure("reindex_workspace", force=True)
+            assert (failure["code"], failure["category"], failure["retryable"]) == ("INDEX_BUSY", "resource", True)
+            body = code.tool("search_code", query="function_7")
+            assert body["results"]
+            assert body["metadata"]["index"]["status"] == "indexing"
+        assert code.tool("reindex_workspace", force=True)["changed"] == 30
+
+
+def test_waiting_for_another_run_can_be_cancelled_and_the_index_is_no_failure(many):
+    with opened(many) as code:
+        code.tool("reindex_workspace")
+        cancel = Cancel()
+        with held_run(code.engine):
+            cancel.cancel()
+            answer = code.call("reindex_workspace", Call(cancel=cancel))
+            assert json.loads(answer.text)["error"]["code"] == "CANCELLED"
+        assert code.status()["indexing"]["status"] == "ready"
+
+
+def test_a_cancelled_run_stops_and_the_next_goes_on_from_there(many):
+    with opened(many) as code:
+        cancel = Cancel()
+        answer = code.call("reindex_workspace", Call(cancel=cancel, report=lambda *step: cancel.cancel()))
+        stopped = json.loads(answer.text)
+        assert answer.failed or stopped["status"] == "cancelled"
+        assert code.status()["indexing"]["indexedFiles"] < 30
+        code.tool("reindex_workspace")
+        assert code.status()["indexing"]["indexedFiles"] == 30
+
+
+# -- disks and locks ---------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_an_error_that_can_be_retried(many):
+    with opened(many) as code:
+        code.tool("reindex_workspace")
+        for number in range(300):
+            (many / f"extra{number}.py").write_text(
+                "".join(f"v{n * number} = {n}\n" for n in range(200)), encoding="utf-8"
+            )
+        writer = code.engine.store._connections._writer
+        pages = writer.execute("PRAGMA page_count").fetchone()[0]
+        writer.execute(f"PRAGMA max_page_count = {pages + 5}")
+        failure = code.failure("reindex_workspace")
+        assert (failure["code"], failure["category"], failure["retryable"]) == ("DISK_FULL", "filesystem", True)
+        assert "disk space" in failure["suggestions"][0]
+        assert code.tool("search_code", query="function_7")["results"]
+        writer.execute("PRAGMA max_page_count = 1000000")
+        assert code.tool("reindex_workspace")["status"] == "completed"
+        assert code.status()["indexing"]["status"] == "ready"
+
+
+def test_a_locked_store_is_an_error_that_can_be_retried(many, monkeypatch):
+    with opened(many) as code:
+        code.tool("reindex_workspace")
+        directory = code.engine.store.directory
+    monkeypatch.setattr(connect, "BUSY_TIMEOUT_MS", 50)
+    with closing(sqlite3.connect(directory / "cortex.db")) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with opened(many) as code:
+            assert code.tool("search_code", query="function_7")["results"]  # reading waits for nobody
+            failure = code.failure("reindex_workspace")
+            assert (failure["code"], failure["category"], failure["retryable"]) == ("STORE_LOCKED", "filesystem", True)
+            assert "try again" in failure["suggestions"][0]
+            other.rollback()
+            assert code.tool("reindex_workspace")["status"] == "completed"
