@@ -15,8 +15,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from cortex import chunkers, indexing
 from cortex.cache import Cache
@@ -47,6 +46,9 @@ from cortex.types import (
     Vitals,
 )
 from cortex.worker import Pool
+
+if TYPE_CHECKING:
+    import numpy as np
 
 FULL_MODE_FILES = 2_500  # above this, reading everything for one answer takes longer than indexing it once
 FORCE_SECONDS = 60  # between two forced runs that tools ask for

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,8 +34,6 @@ def mcp(
     for name in families or ():
         if name not in FAMILIES:
             raise InputError("ARGUMENT_INVALID", f"unknown family {name!r}; known: {', '.join(FAMILIES)}")
-    for number in (signal.SIGTERM, signal.SIGINT):  # until the surface takes over: there is nothing to close yet
-        signal.signal(number, lambda *_: os._exit(0))
     if http:
         return _serve_http(*_address(http), workspaces or [], read_only)
     return _serve_stdio(workspaces or [], read_only)

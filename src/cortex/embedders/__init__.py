@@ -7,12 +7,13 @@ embedders share no code, only this shape.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from cortex.types import Stamp
+
+if TYPE_CHECKING:  # without an embedder nobody needs numpy, and loading it is a tenth of a server's start
+    import numpy as np
+    from numpy.typing import NDArray
 
 EmbedMode = Literal["query", "passage"]
 

@@ -10,8 +10,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from cortex.errors import Cancelled, InputError, LimitError
 from cortex.search.exact import search_exact
@@ -21,6 +20,9 @@ from cortex.store import Lookup, Narrow, Place, Store, Term, Words, extension_of
 from cortex.text import words_of
 from cortex.types import Cancel, Doc, Hit, Mode, Page, Query, Source, Stamp
 
+if TYPE_CHECKING:
+    import numpy as np
+
 __all__ = ["Meaning", "search", "search_exact"]
 
 DEPTH = 200  # candidates, however many hits are asked for
@@ -29,7 +31,7 @@ FIELD_WEIGHTS = (("name", 0.2), ("path", 0.4), ("signature", 0.2), ("doc_text", 
 MAX_QUERY_CHARACTERS = 20_000
 MEANING_WEIGHT = 0.5  # of a cosine beside a word score of 0..1
 
-Meaning = tuple[Stamp, Callable[[str], np.ndarray]]
+Meaning = tuple[Stamp, Callable[[str], "np.ndarray"]]
 
 
 def search(
@@ -112,6 +114,8 @@ def _by_words(words: Words | None, narrow: Narrow, parsed: Parsed) -> dict[tuple
 
 
 def _by_meaning(store: Store, narrow: Narrow, parsed: Parsed, meaning: Meaning) -> dict[tuple[int, int], float]:
+    import numpy as np  # here, because without an embedder nobody needs it
+
     stamp, embed = meaning
     allowed = None
     if narrow.extensions or narrow.languages or narrow.docs is not None:

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-import regex
-
 from cortex.errors import Cancelled, InputError, LimitError
 from cortex.readers import read
 from cortex.sources.files import read_bytes
@@ -57,6 +55,8 @@ def _finder(query: Query, deadline: float) -> Callable[[str], Iterator[tuple[int
         return lambda text: _find_literal(text, query.text)
     if len(query.text) > MAX_PATTERN_CHARACTERS:
         raise InputError("REGEX_INVALID", f"the expression is longer than {MAX_PATTERN_CHARACTERS} characters")
+    import regex  # here, because few queries are expressions
+
     try:
         pattern = regex.compile(query.text, regex.MULTILINE)
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:

@@ -13,16 +13,19 @@ import zlib
 from collections.abc import Callable, Generator
 from contextlib import closing
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from cortex.errors import StoreError
 from cortex.store.connect import Connections
 from cortex.store.lookup import _CHUNK, _DOC
 from cortex.store.truth import Truth
-from cortex.store.vectors import Vectors
 from cortex.store.words import FORMAT, NO_WATERMARK, Row, Words, remove_generation
 from cortex.types import Chunk, Doc, Stamp
+
+if TYPE_CHECKING:  # numpy and the vectors are loaded where an embedder uses them
+    import numpy as np
+
+    from cortex.store.vectors import Vectors
 
 DEAD_SHARE = 0.10  # dead rows bend BM25 until they are merged away
 DEAD_ROWS = 1_000  # below this a rebuild isn't worth it
@@ -31,7 +34,7 @@ _PREFIX = f"words-{FORMAT}-"
 
 log = logging.getLogger(__name__)
 
-Embed = Callable[[list[str]], np.ndarray]
+Embed = Callable[[list[str]], "np.ndarray"]
 
 
 class Indexes:
@@ -78,6 +81,8 @@ class Indexes:
 
     def vectors(self, stamp: Stamp) -> Vectors:
         """The vectors made by the embedder with this stamp."""
+        from cortex.store.vectors import Vectors
+
         with self._lock:
             if self._vectors is None or self._vectors.stamp != stamp:
                 if self._vectors is not None:
@@ -205,6 +210,8 @@ class Indexes:
 
     def _embed(self, stamp: Stamp, embed: Embed) -> None:
         """Make the vectors' ids those of the chunks in use, by difference: it doesn't matter how they came apart."""
+        import numpy as np
+
         vectors, seq = self.vectors(stamp), self._truth.seq()
         if vectors.watermark >= seq:
             return
@@ -228,6 +235,8 @@ class Indexes:
                     remove_generation(other)
 
     def _live_chunks(self) -> np.ndarray:
+        import numpy as np
+
         with self._connections.read() as connection:
             ranges = connection.execute(
                 "SELECT first_chunk, last_chunk FROM blobs WHERE EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
@@ -242,5 +251,7 @@ def _next_name(generation: str) -> str:
 
 
 def _add(vectors: Vectors, embed: Embed, batch: dict[int, str]) -> None:
+    import numpy as np
+
     if batch:
         vectors.add(np.fromiter(batch, dtype=np.int64, count=len(batch)), embed(list(batch.values())))
