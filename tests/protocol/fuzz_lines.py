@@ -36,8 +36,20 @@ IDS = (
 )  # fmt: skip
 WORDS = (
     "", " ", "a", "../../etc/passwd", "%2e%2e%2f", "\ud800", "\udfff\ud800", "\u0000", "🦀" * 50, "x" * 3000, "{{x}}",
-    "' OR 1=1 --", "((((a+)+)+)+)+$", "-32602", "NaN", "\u202e", "\r\n", "null",
+    "' OR 1=1 --", "((((a+)+)+)+)+$", "/(.*)*$(/", "/((((a+)+)+)+)+$/", "-32602", "NaN", "\u202e", "\r\n", "null",
 )  # fmt: skip
+ADDRESSES = ("", "box://search/", "box://file/", "codeindex://search/", "codeindex://file/", "codeindex://workspace/")
+
+ARGUMENTS = {  # of the tools that we know; the first one is required
+    "echo": ("text", "howOften", "voice"),
+    "count": ("to",),
+    "search_code": ("query", "maxResults", "strategy", "threshold", "fileTypes", "workspace", "budget", "cursor"),
+    "reindex_workspace": ("path", "force", "strategy", "workspace"),
+    "update_config": ("settings", "restart", "workspace"),
+    "get_file_context": ("path", "lineRange", "contextLines", "workspace", "budget"),
+    "find_similar_code": ("code", "language", "maxResults", "workspace", "budget", "cursor"),
+}
+STRAYS = ("text", "query", "path", "to", "howOften", "x")  # which most tools don't know
 
 
 def hostile_lines(seed: int, count: int, tools: Sequence[str] = ("echo", "count"), large: int = 0) -> Iterator[bytes]:
@@ -110,7 +122,7 @@ def _request(dice: random.Random, tools: Sequence[str]) -> bytes:
     params = dice.choice(
         (
             _value(dice),
-            {"uri": dice.choice(WORDS)},
+            {"uri": dice.choice(ADDRESSES) + dice.choice(WORDS) + dice.choice(("", "/chunks", "?limit=x"))},
             {"cursor": dice.choice(WORDS)},
             {"name": dice.choice(WORDS), "arguments": _value(dice)},
             {"requestId": dice.choice(IDS), "reason": _value(dice)},
@@ -124,8 +136,12 @@ def _request(dice: random.Random, tools: Sequence[str]) -> bytes:
 
 def _call(dice: random.Random, tools: Sequence[str]) -> bytes:
     """A call of a real tool with arguments that may be anything."""
-    arguments = {dice.choice(("text", "query", "path", "to", "howOften", "x")): _value(dice) for _ in range(2)}
-    params: dict[str, object] = {"name": dice.choice(tools), "arguments": arguments}
+    name = dice.choice(tools)
+    names = (*ARGUMENTS.get(name, ()), dice.choice(STRAYS))
+    arguments = {dice.choice(names): _value(dice) for _ in range(dice.randrange(3))}
+    if dice.random() < 0.7:  # past the schema, into the tool
+        arguments = {names[0]: dice.choice(WORDS)} | arguments
+    params: dict[str, object] = {"name": name, "arguments": arguments}
     if dice.random() < 0.3:
         params["_meta"] = _value(dice)
     return _dump({"jsonrpc": "2.0", "id": dice.randrange(50), "method": "tools/call", "params": params})

@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from contextlib import contextmanager
@@ -13,58 +12,19 @@ import pytest
 
 from cortex.errors import NetworkError
 from cortex.surfaces.mcp_http import is_loopback, serve_http
+from protocol import http_client
 from protocol.client import FAMILY, MODERN, envelope
 from protocol.family import make_family
 from protocol.fuzz_lines import hostile_lines
+from protocol.http_client import HEADERS
 
 TOKEN = "sesame-🦀"
-HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-
-
-class Server:
-    def __init__(self, process: subprocess.Popen, port: int) -> None:
-        self.process = process
-        self.port = port
-
-    def send(self, method: str, body: bytes = b"", path: str = "/mcp", **headers: str):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        given = HEADERS | {name.replace("_", "-"): value for name, value in headers.items()}
-        connection.request(method, path, body, {name: value.encode() for name, value in given.items()})
-        response = connection.getresponse()
-        text = response.read().decode()
-        connection.close()
-        return response, text
-
-    def post(self, message: object, **headers: str) -> tuple[int, dict]:
-        body = message if isinstance(message, bytes) else json.dumps(message).encode()
-        response, text = self.send("POST", body, **headers)
-        if response.getheader("content-type", "").startswith("text/event-stream"):
-            text = [line[6:] for line in text.splitlines() if line.startswith("data: ")][-1]
-        return response.status, json.loads(text) if text else {}
-
-    def modern(self, method: str, params: dict, **headers: str) -> tuple[int, dict]:
-        name = {"mcp_name": params["name"]} if "name" in params else {}
-        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params | {"_meta": envelope()}}
-        return self.post(message, mcp_protocol_version=MODERN, mcp_method=method, **name, **headers)
 
 
 @contextmanager
 def serving(*arguments: str):
-    process = subprocess.Popen(
-        [sys.executable, str(FAMILY), "http", "0", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    try:
-        for line in process.stderr:
-            if line.startswith(b"ready "):
-                break
-        yield Server(process, int(line.split()[1]))
-    finally:
-        process.kill()
-        printed = process.stdout.read()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
-    assert printed == b""
+    with http_client.serving([sys.executable, str(FAMILY), "http", "0", *arguments]) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -144,8 +104,9 @@ def test_a_bad_body_is_refused_with_its_status(server, body, status):
     assert server.modern("tools/list", {})[0] == 200
 
 
-def test_hostile_bodies_are_refused_and_never_an_error_of_the_server(server):
-    for number, body in enumerate(hostile_lines(7, 300)):
+@pytest.mark.soak
+def test_hostile_bodies_are_refused_and_never_an_error_of_the_server(server, campaign):
+    for number, body in enumerate(hostile_lines(7, campaign(300, 5_000))):
         headers = {"mcp_protocol_version": MODERN} if number % 2 else {}
         response, _ = server.send("POST", body, **headers)
         assert response.status < 500, body[:300]
