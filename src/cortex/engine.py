@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -283,7 +284,8 @@ class Engine:
         """
         started = time.monotonic()
         check_query(query)
-        if source is None:
+        indexed = source is None and query.mode not in (Mode.EXACT, Mode.FULL)
+        if indexed:
             self._await_first_index(cancel)
         cancel = Cancel() if cancel is None else cancel  # an unraised flag is false
         deadline = started + self.settings.search.timeout
@@ -299,7 +301,7 @@ class Engine:
             page = replace(page, cached=True)
         count, seconds = self._searches
         self._searches = (count + 1, seconds + time.monotonic() - started)
-        return replace(page, notes=(*page.notes, *self._unfinished())) if source is None else page
+        return replace(page, notes=(*page.notes, *self._unfinished())) if indexed else page
 
     def _state(self) -> tuple[object, ...]:
         """All that an answer depends on besides its query; damaged words are built anew here, where this process may."""
@@ -365,7 +367,16 @@ class Engine:
         with self._scratch_lock:
             if self._scratch is None:
                 self._scratch = Engine(self.root, self.settings, in_memory=True)
-        self._scratch.index(cancel=cancel)
+        late = Cancel()
+
+        def look(_: Progress) -> None:
+            if cancel or time.monotonic() > deadline:
+                late.cancel()
+
+        with suppress(Cancelled):
+            self._scratch.index(progress=look, cancel=late)
+        if late:
+            raise Cancelled() if cancel else LimitError("SEARCH_TIMEOUT", "reading all files ran out of time")
         page = self._scratch.search(replace(query, mode=Mode.WORDS), cancel=cancel)
         return replace(page, mode=Mode.FULL, hits=tuple(replace(hit, source=self.source.id) for hit in page.hits))
 

@@ -1,0 +1,547 @@
+"""The verbs, end to end: index, put, forget, search; what a change, a limit or a loss does to them."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from cortex import engine as engine_module
+from cortex.embedders.hashing import HashingEmbedder
+from cortex.engine import Engine, rebuild_damaged
+from cortex.errors import Cancelled, CortexError
+from cortex.settings import load
+from cortex.types import Cancel, Draft, Mode, Query
+
+DEADLINE = 20.0
+Open = Callable[..., Engine]
+LAMP = 'def switch_lamp(state):\n    """Turn the lamp on or off."""\n    return not state\n'
+DESK = "class Desk:\n    def drawers(self):\n        return 3\n"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    write(folder, {"pyproject.toml": "[project]\n", "src/lamp.py": LAMP, "src/desk.py": DESK})
+    return folder
+
+
+@pytest.fixture
+def open_engine(root: Path, tmp_path: Path) -> Iterator[Open]:
+    """Opens engines on the test's folder, with settings given as keyword `flags`, and closes them when the test ends."""
+    with ExitStack() as opened:
+
+        def open_one(embedder=None, **flags: object) -> Engine:
+            named = {name.replace("__", "."): value for name, value in flags.items()}
+            settings = load(
+                root,
+                environment={"CORTEX_HOME": str(tmp_path / "home")},
+                flags={"indexing.workers": 1, **named},
+                user_home=tmp_path,
+            )
+            return opened.enter_context(Engine(root, settings, embedder=embedder))
+
+        yield open_one
+
+
+def write(root: Path, texts: dict[str, str]) -> None:
+    for path, text in texts.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+
+
+def paths(engine: Engine, text: str, mode: Mode = Mode.WORDS, **more) -> list[str]:
+    return [hit.path for hit in engine.search(Query(text, mode=mode, **more)).hits]
+
+
+def code_of(work: Callable[[], object]) -> str:
+    with pytest.raises(CortexError) as caught:
+        work()
+    return caught.value.code
+
+
+# -- index and search ------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_indexed_is_found_with_its_lines_and_text(open_engine):
+    engine = open_engine()
+    report = engine.index()
+    assert (report.status, report.added, report.changed, report.deleted) == ("completed", 3, 0, 0)
+    hit = engine.search(Query("switch lamp", mode=Mode.WORDS)).hits[0]
+    assert (hit.path, hit.start_line, hit.end_line, hit.name) == ("src/lamp.py", 1, 3, "switch_lamp")
+    assert hit.text == LAMP.rstrip("\n")
+    assert engine.store.check() == []
+
+
+def test_a_second_run_finds_nothing_to_do_even_shortly_after_the_first(open_engine):
+    engine = open_engine()
+    engine.index()
+    seq = engine.store.truth.seq()
+    report = engine.index()
+    assert (report.added, report.changed, report.deleted, report.unchanged) == (0, 0, 0, 3)
+    assert engine.store.truth.seq() == seq
+
+
+def test_changes_deletions_and_renames_are_seen(open_engine, root):
+    engine = open_engine()
+    engine.index()
+    write(root, {"src/lamp.py": "def chandelier():\n    return 1\n"})
+    (root / "src/desk.py").rename(root / "src/table.py")
+    report = engine.index()
+    assert (report.added, report.changed, report.deleted) == (1, 1, 1)
+    assert paths(engine, "switch") == []
+    assert paths(engine, "chandelier") == ["src/lamp.py"]
+    assert paths(engine, "Desk drawers") == ["src/table.py"]
+
+
+def test_only_the_named_paths_are_looked_at(open_engine, root):
+    engine = open_engine()
+    engine.index()
+    write(root, {"src/new.py": "brand_new = 1\n", "other.py": "brand_new = 2\n"})
+    (root / "src/desk.py").unlink()
+    report = engine.index(paths=["src/"])
+    assert (report.added, report.deleted) == (1, 1)
+    assert paths(engine, "brand_new") == ["src/new.py"]
+
+
+def test_a_folder_that_vanished_is_an_error_and_not_an_empty_one(open_engine, root):
+    engine = open_engine()
+    engine.index()
+    moved = root.with_name("moved")
+    root.rename(moved)
+    assert code_of(engine.index) == "FILE_NOT_FOUND"
+    moved.rename(root)
+    assert set(engine.store.truth.known(engine.source.id)) == {"pyproject.toml", "src/desk.py", "src/lamp.py"}
+
+
+def test_an_empty_query_is_refused(open_engine):
+    assert code_of(lambda: open_engine().search(Query("  "))) == "QUERY_EMPTY"
+
+
+def test_answers_without_an_embedder_say_so(open_engine):
+    engine = open_engine()
+    engine.index()
+    page = engine.search(Query("lamp"))
+    assert page.mode is Mode.WORDS
+    assert any("no embedder" in note for note in page.notes)
+
+
+def test_a_cancelled_run_keeps_what_it_has_and_the_next_goes_on(open_engine, root):
+    write(root, {f"many/f{number}.py": f"value_{number} = {number}\n" for number in range(150)})
+    engine, cancel = open_engine(), Cancel()
+
+    def stop_halfway(step) -> None:
+        if step.done >= 50:
+            cancel.cancel()
+
+    assert engine.index(progress=stop_halfway, cancel=cancel).status == "cancelled"
+    kept = len(engine.store.truth.known(engine.source.id))
+    assert 0 < kept < 153
+    assert engine.freshness().state == "indexing"
+    report = engine.index()
+    assert (report.status, report.added) == ("completed", 153 - kept)
+    assert engine.freshness().state == "ready"
+
+
+def test_a_search_without_any_index_says_that_there_is_none(open_engine):
+    page = open_engine().search(Query("lamp"))
+    assert page.hits == ()
+    assert any("not fully indexed" in note for note in page.notes)
+
+
+def test_a_query_during_the_first_run_is_answered_from_what_is_there_and_says_so(open_engine, root, monkeypatch):
+    monkeypatch.setattr("cortex.indexing.FLUSH_FILES", 20)
+    monkeypatch.setattr("cortex.indexing.FIRST_CATCH_UP_SECONDS", 0.0)
+    write(root, {f"many/f{number}.py": f"value_{number} = 'lamp'\n" for number in range(200)})
+    engine, reached, go_on = open_engine(), threading.Event(), threading.Event()
+
+    def pause(step) -> None:
+        if step.done >= 100 and not reached.is_set():
+            reached.set()
+            go_on.wait(DEADLINE)
+
+    run = threading.Thread(target=engine.index, kwargs={"progress": pause})
+    run.start()
+    assert reached.wait(DEADLINE)
+    started = time.monotonic()
+    page = engine.search(Query("lamp", mode=Mode.WORDS))
+    assert time.monotonic() - started < 2
+    go_on.set()
+    run.join(DEADLINE)
+    assert page.hits
+    assert any("indexing is under way" in note for note in page.notes)
+    assert engine.search(Query("lamp", mode=Mode.WORDS)).notes == ()
+
+
+# -- force, settings, limits -----------------------------------------------------------------------------------------------
+
+
+def test_a_forced_run_cuts_everything_anew_and_leaves_nothing_of_before(open_engine):
+    engine = open_engine()
+    engine.index()
+    before = {known.blob for known in engine.store.truth.known(engine.source.id).values()}
+    report = engine.index(force=True)
+    after = {known.blob for known in engine.store.truth.known(engine.source.id).values()}
+    assert (report.changed, before & after) == (3, set())
+    assert all(engine.store.lookup.text(blob) == "" for blob in before)
+    assert engine.store.check() == []
+
+
+def test_a_second_forced_run_within_a_minute_is_refused_where_that_is_asked_for(open_engine):
+    engine = open_engine()
+    engine.index(force=True, limited=True)
+    assert code_of(lambda: engine.index(force=True, limited=True)) == "RATE_LIMITED"
+    assert engine.index(force=True).status == "completed"
+
+
+def test_a_forced_run_during_another_is_refused(open_engine):
+    engine, inside, go_on = open_engine(), threading.Event(), threading.Event()
+
+    def hold(step) -> None:
+        inside.set()
+        go_on.wait(DEADLINE)
+
+    run = threading.Thread(target=engine.index, kwargs={"progress": hold})
+    run.start()
+    assert inside.wait(DEADLINE)
+    assert code_of(lambda: engine.index(force=True)) == "INDEX_BUSY"
+    go_on.set()
+    run.join(DEADLINE)
+
+
+def test_another_chunk_size_cuts_everything_anew(open_engine, root):
+    write(root, {"long.txt": "".join(f"line {number} of many words in a row\n" for number in range(300))})
+    first = open_engine()
+    first.index()
+    coarse = first.store.lookup.counts(first.source.id).chunks
+    first.close()
+    second = open_engine(indexing__chunk_size=60)
+    second.index()
+    assert second.store.lookup.counts(second.source.id).chunks > 2 * coarse
+    assert second.index().changed == 0
+    assert second.store.check() == []
+
+
+def test_old_log_lines_and_content_that_nothing_uses_are_cleaned_up(open_engine, root, monkeypatch):
+    engine = open_engine()
+    engine.index()
+    blob = engine.store.truth.known(engine.source.id)["src/desk.py"].blob
+    (root / "src/desk.py").unlink()
+    engine.index()
+    engine.clean_up()
+    assert engine.operations()
+    assert engine.store.lookup.text(blob) == DESK
+    later = time.time() + 31 * 86_400
+    monkeypatch.setattr(engine_module.time, "time", lambda: later)
+    engine.clean_up()
+    assert engine.operations() == []
+    assert engine.store.lookup.text(blob) == ""
+    assert engine.vitals().last_cleanup
+
+
+def test_every_run_and_change_of_settings_and_deletion_is_in_the_operations_log(open_engine, root):
+    engine = open_engine()
+    engine.index()
+    (root / "src/desk.py").unlink()
+    engine.index()
+    engine.reconfigure(engine.settings, {"chunkSize": {"old": 250, "new": 250}})
+    assert [line.what for line in engine.operations()] == ["config", "delete", "index", "index"]
+
+
+# -- the cache -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_repeated_question_is_answered_from_the_cache_until_something_changes(open_engine, root):
+    engine = open_engine()
+    engine.index()
+    answers = [engine.search(Query("lamp", mode=Mode.WORDS)) for _ in range(4)]
+    assert [page.cached for page in answers] == [False, True, True, True]
+    assert engine.vitals().cache_hit_rate == 0.75
+    assert engine.vitals().cache_bytes > 0
+    write(root, {"src/new.py": "lamp = 1\n"})
+    engine.index()
+    page = engine.search(Query("lamp", mode=Mode.WORDS))
+    assert not page.cached
+    assert "src/new.py" in [hit.path for hit in page.hits]
+
+
+def test_an_answer_from_before_the_words_caught_up_is_not_kept(open_engine, root, monkeypatch):
+    engine = open_engine()
+    engine.index()
+    write(root, {"src/new.py": "value = 'glow'\n"})
+    catch_up = engine.store.indexes.catch_up
+    seen: list[list[str]] = []
+
+    def ask_first(stamp, embed) -> None:
+        seen.append(paths(engine, "glow"))  # SQLite has the file, the words haven't
+        catch_up(stamp, embed)
+
+    monkeypatch.setattr(engine.store.indexes, "catch_up", ask_first)
+    engine.index()
+    assert seen == [[]]
+    assert paths(engine, "glow") == ["src/new.py"]
+
+
+def test_without_caching_nothing_is_remembered(open_engine):
+    engine = open_engine(search__enable_caching=False)
+    engine.index()
+    assert not any(engine.search(Query("lamp")).cached for _ in range(3))
+    assert engine.vitals().cache_hit_rate == 0.0
+
+
+# -- exact and fullworkspace -----------------------------------------------------------------------------------------------
+
+
+def test_exact_mode_reads_the_files_as_they_are_now(open_engine, root):
+    engine = open_engine()
+    engine.index()
+    write(root, {"src/new.py": "a = 1\nneedle = 'sharp'\n"})
+    page = engine.search(Query("needle = 'sharp'", mode=Mode.EXACT))
+    assert [(hit.path, hit.start_line, hit.end_line) for hit in page.hits] == [("src/new.py", 1, 3)]
+    assert paths(engine, r"needle\s*=", Mode.EXACT, regex=True) == ["src/new.py"]
+    assert paths(engine, "needle", Mode.EXACT, path="other") == []
+
+
+def test_an_expression_that_explodes_is_stopped(open_engine, root):
+    write(root, {"bomb.txt": "a" * 400 + "!\n"})
+    engine = open_engine(search__timeout="300ms")
+    started = time.monotonic()
+    assert code_of(lambda: engine.search(Query(r"(a|aa)+$", mode=Mode.EXACT, regex=True))) == "REGEX_TIMEOUT"
+    assert time.monotonic() - started < 3
+
+
+def test_an_invalid_expression_is_refused(open_engine):
+    assert code_of(lambda: open_engine().search(Query("(", mode=Mode.EXACT, regex=True))) == "REGEX_INVALID"
+
+
+def test_fullworkspace_answers_without_an_index_and_makes_none(open_engine, root):
+    engine = open_engine()
+    page = engine.search(Query("switch lamp", mode=Mode.FULL))
+    assert page.mode is Mode.FULL
+    assert page.hits[0].path == "src/lamp.py"
+    assert engine.store.truth.known(engine.source.id) == {}
+    write(root, {"src/new.py": "needle = 1\n"})
+    assert paths(engine, "needle", Mode.FULL) == ["src/new.py"]
+
+
+def test_fullworkspace_on_many_files_answers_from_the_index_and_says_so(open_engine, monkeypatch):
+    monkeypatch.setattr(engine_module, "FULL_MODE_FILES", 2)
+    engine = open_engine()
+    engine.index()
+    page = engine.search(Query("switch lamp", mode=Mode.FULL))
+    assert page.hits[0].path == "src/lamp.py"
+    assert page.mode is Mode.WORDS
+    assert any("fullworkspace reads at most" in note for note in page.notes)
+
+
+def test_a_fullworkspace_search_keeps_to_its_time(open_engine):
+    engine = open_engine(search__timeout="1ms")
+    assert code_of(lambda: engine.search(Query("lamp", mode=Mode.FULL))) == "SEARCH_TIMEOUT"
+
+
+def test_a_cancelled_search_ends(open_engine):
+    engine, cancel = open_engine(), Cancel()
+    engine.index()
+    cancel.cancel()
+    for mode in (Mode.WORDS, Mode.EXACT, Mode.FULL):
+        with pytest.raises(Cancelled):
+            engine.search(Query("lamp", mode=mode), cancel=cancel)
+
+
+# -- put and forget --------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_put_is_found_at_once_and_forgotten_for_good(open_engine):
+    engine = open_engine()
+    first, second = engine.put([Draft("notes", "one", "# Lamp\n\nbright\n"), Draft("notes", "two", "# Desk\n\nwide\n")])
+    notes = engine.store.truth.source("records", "notes", "")
+    assert [hit.doc for hit in engine.search(Query("bright"), source=notes).hits] == [first]
+    assert engine.search(Query("bright")).hits == ()  # another source
+    (changed,) = engine.put([Draft("notes", "one", "# Lamp\n\ndark\n")])
+    assert changed not in (first, second)
+    assert engine.search(Query("bright"), source=notes).hits == ()
+    engine.forget([changed])
+    assert engine.search(Query("dark"), source=notes).hits == ()
+    assert [hit.doc for hit in engine.search(Query("wide"), source=notes).hits] == [second]
+    assert engine.store.check() == []
+
+
+def test_putting_needs_the_lease(open_engine):
+    open_engine().store.lease.take()
+    second = open_engine()
+    assert code_of(lambda: second.put([Draft("notes", "one", "text")])) == "STORE_LOCKED"
+    assert code_of(lambda: second.forget([1])) == "STORE_LOCKED"
+
+
+# -- secrets ---------------------------------------------------------------------------------------------------------------
+
+
+def test_secrets_are_nowhere_in_the_store(open_engine, root):
+    canary = "CANARY7f3a91bb52c04d"
+    key = f"-----BEGIN RSA PRIVATE KEY-----\n{canary}{'A' * 60}\n-----END RSA PRIVATE KEY-----\n"
+    write(root, {".env": f"TOKEN={canary}\n", "deploy.pem": key, "src/notes.txt": key, ".ssh/id_rsa": canary})
+    write(root, {"src/plain.py": "visible_word = 1\n"})
+    engine = open_engine(HashingEmbedder())
+    engine.index()
+    engine.index(force=True)
+    assert paths(engine, "visible_word") == ["src/plain.py"]
+    everything = [
+        text for doc in engine.store.lookup.docs(engine.source.id) for text in [engine.store.lookup.text(doc.blob)]
+    ]
+    with engine.store._connections.read() as connection:
+        everything += [zlib.decompress(row[0]).decode() for row in connection.execute("SELECT text FROM blobs")]
+    assert not any(canary in text for text in everything)
+    directory = engine.store.directory
+    engine.close()
+    raw = b"".join(file.read_bytes() for file in sorted(directory.rglob("*")) if file.is_file()).lower()
+    assert canary.lower().encode() not in raw
+    assert b"visible_word" in raw or b"visibleword" in raw  # the check would have seen it
+
+
+# -- meaning ---------------------------------------------------------------------------------------------------------------
+
+
+def ids(engine: Engine) -> tuple[set, set, set]:
+    """The chunks in use as SQLite, the words and the vectors know them."""
+    truth = {
+        (doc.id, chunk)
+        for doc in engine.store.lookup.docs(engine.source.id)
+        for chunk, _ in engine.store.lookup.chunks(doc.blob)
+    }
+    words = engine.store.indexes.words()
+    assert words is not None
+    vectors = engine.store.indexes.vectors(HashingEmbedder().stamp).ids()
+    return truth, words.identities(), set(vectors.tolist())
+
+
+def test_sqlite_words_and_vectors_hold_the_same_ids(open_engine, root):
+    engine = open_engine(HashingEmbedder())
+    engine.index()
+    write(root, {"src/copy.py": LAMP, "src/desk.py": "desk = 'other'\n"})
+    (root / "pyproject.toml").write_text("[tool]\n", encoding="utf-8")
+    engine.index()
+    (root / "src/lamp.py").unlink()
+    engine.index()
+    truth, words, vectors = ids(engine)
+    assert truth == words
+    assert {chunk for _, chunk in truth} == vectors
+    assert engine.search(Query("lamp", mode=Mode.MEANING)).mode is Mode.MEANING
+    assert engine.vitals().embedded_chunks == len(vectors)
+
+
+def test_vectors_of_another_model_are_not_used_and_that_is_said(open_engine):
+    first = open_engine(HashingEmbedder(64))
+    first.index()
+    second = open_engine(HashingEmbedder(32))
+    page = second.search(Query("switch lamp"))
+    assert page.mode is Mode.WORDS
+    assert page.hits[0].path == "src/lamp.py"
+    assert any("embedded by" in note for note in page.notes)
+    first.close()
+    second.index()
+    page = second.search(Query("switch lamp"))
+    assert page.mode is Mode.HYBRID
+    assert page.notes == ()
+
+
+# -- repair ----------------------------------------------------------------------------------------------------------------
+
+
+def test_words_that_were_lost_are_built_anew_by_the_next_search(open_engine):
+    first = open_engine()
+    first.index()
+    first.close()
+    for words in first.store.directory.glob("words-*"):
+        shutil.rmtree(words)
+    engine = open_engine()
+    assert paths(engine, "switch lamp")[0] == "src/lamp.py"
+    assert engine.store.check() == []
+
+
+def test_a_damaged_store_says_how_to_go_on_and_does(open_engine, root):
+    first = open_engine()
+    first.index()
+    first.close()
+    (first.store.directory / "cortex.db").write_bytes(b"garbage" * 1000)
+    with pytest.raises(CortexError) as caught:
+        open_engine()
+    assert caught.value.code == "STORE_CORRUPT"
+    assert "--force" in caught.value.suggestions[0]
+    kept = rebuild_damaged(root, first.settings)
+    assert kept.read_bytes().startswith(b"garbage")
+    engine = open_engine()
+    engine.index()
+    assert paths(engine, "switch lamp")[0] == "src/lamp.py"
+
+
+# -- life ------------------------------------------------------------------------------------------------------------------
+
+
+def test_closing_during_a_run_ends_it_and_the_next_engine_goes_on(open_engine, root):
+    write(root, {f"many/f{number}.py": f"value_{number} = {number}\n" for number in range(200)})
+    engine, reached = open_engine(), threading.Event()
+    outcome: list[object] = []
+
+    def work() -> None:
+        try:
+            outcome.append(engine.index(progress=lambda step: reached.set() if step.done > 20 else None).status)
+        except CortexError as error:
+            outcome.append(error.code)
+
+    run = threading.Thread(target=work)
+    run.start()
+    assert reached.wait(DEADLINE)
+    engine.close()
+    run.join(DEADLINE)
+    assert outcome and outcome[0] in ("cancelled", "STORE_LOCKED", "completed")
+    again = open_engine()
+    again.index()
+    assert len(again.store.truth.known(again.source.id)) == 203
+    assert again.store.check() == []
+
+
+def test_closing_during_searches_is_told_and_never_a_crash(open_engine):
+    engine = open_engine()
+    engine.index()
+    problems: list[str] = []
+    started = threading.Barrier(4)
+
+    def ask() -> None:
+        started.wait(DEADLINE)
+        for number in range(200):
+            try:
+                engine.search(Query(f"lamp {number}", mode=Mode.WORDS))
+            except CortexError as error:
+                problems.append(error.code)
+                return
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    started.wait(DEADLINE)
+    engine.close()
+    for thread in threads:
+        thread.join(DEADLINE)
+    assert set(problems) <= {"STORE_LOCKED"}
+
+
+def test_closing_leaves_no_thread_and_no_open_file_behind(open_engine, root):
+    import psutil
+
+    process = psutil.Process()
+    threads = set(threading.enumerate())
+    engine = open_engine()
+    engine.index()
+    engine.search(Query("lamp"))
+    engine.search(Query("lamp", mode=Mode.FULL))
+    engine.close()
+    assert set(threading.enumerate()) <= threads
+    assert [file.path for file in process.open_files() if str(root) in file.path] == []
+    assert [child for child in process.children() if child.is_running()] == []

@@ -1,0 +1,320 @@
+"""How one run goes: limits that keep what is there, what is cut again and what isn't, files that move under it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cortex import indexing
+from cortex.errors import LimitError
+from cortex.indexing import Task
+from cortex.settings import Settings, load
+from cortex.sources.files import read_bytes
+from cortex.store import Store
+from cortex.types import Cancel, IndexReport
+from cortex.worker import Pool
+
+Run = Callable[..., IndexReport]
+
+
+class Counting:
+    """A pool that counts the files that it is asked to cut."""
+
+    def __init__(self) -> None:
+        self._pool = Pool(1)
+        self.cut = 0
+
+    def cut_all(self, files, *rest):
+        def counted():
+            for file in files:
+                self.cut += 1
+                yield file
+
+        yield from self._pool.cut_all(counted(), *rest)
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+@pytest.fixture(scope="module")
+def shared_pool() -> Iterator[Counting]:
+    pool = Counting()
+    yield pool
+    pool.close()
+
+
+class Clock:
+    """A second passes with every file."""
+
+    time, time_ns = staticmethod(time.time), staticmethod(time.time_ns)
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def tick(self) -> None:
+        self.now += 1.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Workspace:
+    """A folder with its store, to run over again and again."""
+
+    def __init__(self, root: Path, store: Store, pool: Counting) -> None:
+        self.root, self.store, self.pool = root, store, pool
+        self.source = store.truth.source("files", "work", str(root))
+
+    def settings(self, **flags: object) -> Settings:
+        named = {name.replace("__", "."): value for name, value in flags.items()}
+        return load(self.root, environment={"CORTEX_HOME": str(self.root.parent / "home")}, flags=named)
+
+    def run(self, *, paths=None, force=False, progress=lambda step: None, cancel=None, **flags: object) -> IndexReport:
+        self.pool.cut = 0
+        return indexing.run(
+            Task(
+                self.store,
+                self.source,
+                self.settings(**flags),
+                self.pool,  # type: ignore[arg-type]
+                None,
+                None,
+                force=force,
+                paths=paths,
+                progress=progress,
+                cancel=Cancel() if cancel is None else cancel,  # an unraised one is false
+            )
+        )
+
+    def write(self, **texts: str) -> None:
+        for name, text in texts.items():
+            path = self.root / name.replace("__", "/").replace("_", ".")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+
+    def many(self, count: int) -> None:
+        for number in range(count):
+            (self.root / f"f{number:03}.py").write_text(f"value_{number} = {number}\n", encoding="utf-8")
+
+    def texts(self) -> dict[str, str]:
+        return {doc.path: self.store.lookup.text(doc.blob) for doc in self.store.lookup.docs(self.source.id)}
+
+
+@pytest.fixture
+def work(tmp_path: Path, shared_pool: Counting) -> Iterator[Workspace]:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "work").mkdir()
+    store = Store(tmp_path / "store")
+    yield Workspace(tmp_path / "work", store, shared_pool)
+    store.close()
+
+
+def git(root: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, timeout=30)
+
+
+def test_a_run_out_of_time_keeps_what_it_did_and_says_how_much_is_left(work, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(indexing, "time", clock)
+    work.many(600)
+    with pytest.raises(LimitError) as caught:
+        work.run(limits__processing__index_timeout=100, progress=lambda step: clock.tick())
+    error = caught.value
+    assert (error.code, error.retryable) == ("INDEX_TIMEOUT", True)
+    done, left = error.context["files_processed"], error.context["files_remaining"]
+    assert isinstance(done, int) and isinstance(left, int)
+    assert done + left == 600
+    assert len(work.texts()) == done > 0
+    assert work.store.check() == []
+    report = work.run()
+    assert (report.status, report.added, report.unchanged) == ("completed", 600 - done, done)
+    assert len(work.texts()) == 600
+
+
+@pytest.mark.parametrize(
+    ("flag", "code"), [("limits__memory__heap", "MEMORY_LIMIT"), ("limits__disk__database", "DISK_LIMIT")]
+)
+def test_a_run_over_a_limit_stops_and_keeps_what_is_there(work, flag, code):
+    work.write(a_py="lamp = 1\n")
+    work.run()
+    work.write(b_py="desk = 1\n")
+    with pytest.raises(LimitError) as caught:
+        work.run(**{flag: 1000})
+    assert caught.value.code == code
+    assert work.texts() == {"a.py": "lamp = 1\n"}
+    work.run()
+    assert set(work.texts()) == {"a.py", "b.py"}
+
+
+def test_limits_are_looked_at_during_a_run_and_not_only_at_its_start(work, monkeypatch):
+    work.many(600)
+    sizes = iter([0, 0, 10**12])
+    monkeypatch.setattr(work.store, "disk_bytes", lambda: next(sizes))
+    with pytest.raises(LimitError) as caught:
+        work.run()
+    assert caught.value.code == "DISK_LIMIT"
+    assert 0 < len(work.texts()) < 600
+
+
+def test_the_same_content_is_cut_once_however_often_it_is_there(work):
+    work.write(a_py="lamp = 1\n", b_py="lamp = 1\n", c_py="lamp = 1\n", c_txt="lamp = 1\n")
+    report = work.run()
+    assert (report.added, work.pool.cut) == (4, 2)  # once as Python, once as text
+
+
+def test_a_rename_a_copy_and_a_touch_cut_nothing(work):
+    work.write(a_py="lamp = 1\n", b_py="desk = 1\n")
+    work.run()
+    (work.root / "a.py").rename(work.root / "moved.py")
+    work.write(copy_py="desk = 1\n")
+    os.utime(work.root / "b.py", (1, 1))
+    report = work.run()
+    assert (report.added, report.deleted, report.changed, work.pool.cut) == (2, 1, 0, 0)
+
+
+def test_a_branch_switch_costs_only_what_changed_and_the_way_back_nothing(work):
+    work.many(20)
+    git(work.root, "init", "-q")
+    git(work.root, "add", ".")
+    git(work.root, "commit", "-q", "-m", "first")
+    work.run()
+    git(work.root, "checkout", "-q", "-b", "other")
+    work.write(f000_py="changed = 1\n", new_py="new = 1\n")
+    (work.root / "f001.py").unlink()
+    git(work.root, "add", "-A")
+    git(work.root, "commit", "-q", "-m", "second")
+    report = work.run()
+    assert (report.added, report.changed, report.deleted, work.pool.cut) == (1, 1, 1, 2)
+    git(work.root, "checkout", "-q", "main")
+    report = work.run()
+    assert (report.added, report.changed, report.deleted, work.pool.cut) == (1, 1, 1, 0)
+    assert len(work.texts()) == 20
+
+
+def test_an_edit_of_gitignore_takes_files_out_and_in_again(work):
+    git(work.root, "init", "-q")
+    work.write(a_py="lamp = 1\n", out__b_py="desk = 1\n")
+    work.run()
+    (work.root / ".gitignore").write_text("out/\n", encoding="utf-8")
+    work.run()
+    assert "out/b.py" not in work.texts()
+    (work.root / ".gitignore").unlink()
+    work.run()
+    assert "out/b.py" in work.texts()
+    assert work.pool.cut == 0
+
+
+def test_a_change_within_the_grain_of_the_clock_is_seen(work):
+    """Same size, same time, other text: only reading tells, so a file that was written just now is read again."""
+    work.write(a_py="lamp = 1\n")
+    seen = (work.root / "a.py").stat()
+    work.run()
+    work.write(a_py="lamp = 2\n")
+    os.utime(work.root / "a.py", ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    assert work.run().changed == 1
+    assert work.texts() == {"a.py": "lamp = 2\n"}
+
+
+def test_a_file_that_has_been_quiet_for_long_is_not_read_again(work, monkeypatch):
+    work.write(a_py="lamp = 1\n", b_py="desk = 1\n")
+    os.utime(work.root / "a.py", (1_000_000, 1_000_000))
+    work.run()
+    read: list[str] = []
+
+    def noting(root, path, size):
+        read.append(path)
+        return read_bytes(root, path, size)
+
+    monkeypatch.setattr(indexing, "read_bytes", noting)
+    work.run()
+    assert read == ["b.py"]
+
+
+def test_a_file_that_vanishes_during_a_run_is_nothing(work, monkeypatch):
+    work.write(a_py="lamp = 1\n", b_py="desk = 1\n")
+    work.run()
+    work.write(a_py="lamp = 'new'\n", b_py="desk = 'new'\n", c_py="chair = 1\n")
+    scan = indexing.scan
+
+    def scan_then_lose(*arguments):
+        found = scan(*arguments)
+        (work.root / "b.py").unlink()
+        (work.root / "c.py").unlink()
+        return found
+
+    monkeypatch.setattr(indexing, "scan", scan_then_lose)
+    report = work.run()
+    assert (report.changed, report.deleted, report.added, report.skipped) == (1, 1, 0, 0)
+    assert work.texts() == {"a.py": "lamp = 'new'\n"}
+
+
+def test_files_that_can_not_be_indexed_are_counted_each_time_and_read_once(work):
+    work.write(a_py="lamp = 1\n")
+    (work.root / "b.bin").write_bytes(bytes(range(256)) * 4)
+    os.utime(work.root / "b.bin", (1_000_000, 1_000_000))
+    for _ in range(2):
+        report = work.run()
+        assert (report.skipped, set(work.texts())) == (1, {"a.py"})
+    assert {skip.path for skip in work.store.truth.skipped(work.source.id)} == {"b.bin"}
+
+
+def test_a_file_that_becomes_unreadable_leaves_the_index(work):
+    work.write(a_py="lamp = 1\n")
+    work.run()
+    (work.root / "a.py").write_bytes(b"\x00\x01\x02" * 500)
+    report = work.run()
+    assert (work.texts(), report.skipped) == ({}, 1)
+
+
+def test_a_pool_that_is_closed_under_a_run_leaves_it_unfinished(work):
+    work.many(300)
+
+    def close(step) -> None:
+        if step.done == 40:
+            work.pool.close()
+
+    report = work.run(progress=close)
+    assert report.status == "cancelled"
+    assert work.store.truth.get(f"indexed:{work.source.id}") == ""
+    assert work.run().status == "completed"
+    assert len(work.texts()) == 300
+
+
+def test_another_size_of_chunks_that_was_interrupted_is_finished_later(work):
+    work.many(300)
+    work.run()
+    cancel = Cancel()
+    work.run(
+        indexing__chunk_size=100, cancel=cancel, progress=lambda step: cancel.cancel() if step.done > 100 else None
+    )
+    report = work.run(indexing__chunk_size=100)
+    assert report.status == "completed"
+    assert report.changed + report.unchanged == 300
+    assert report.changed > 0
+    assert work.run(indexing__chunk_size=100).changed == 0
+
+
+def test_more_files_than_allowed_are_named_and_a_new_one_does_not_slip_in(work):
+    work.many(5)
+    work.run(workspace__max_files=3)
+    assert set(work.texts()) == {"f000.py", "f001.py", "f002.py"}
+    work.write(z_py="late = 1\n")
+    work.run(workspace__max_files=3, paths=["z.py"])
+    assert set(work.texts()) == {"f000.py", "f001.py", "f002.py"}
+    over = {skip.path for skip in work.store.truth.skipped(work.source.id) if skip.reason == "over maxFiles"}
+    assert over == {"f003.py", "f004.py", "z.py"}
+
+
+def test_progress_never_goes_back_and_ends_at_the_total(work):
+    work.many(100)
+    steps = []
+    work.run(progress=steps.append)
+    assert steps[0].stage == "scanning"
+    done = [step.done for step in steps[1:]]
+    assert done == sorted(done)
+    assert (done[-1], steps[-1].total) == (100, 100)
