@@ -304,16 +304,19 @@ class Engine:
         return replace(page, notes=(*page.notes, *self._unfinished())) if indexed else page
 
     def _state(self) -> tuple[object, ...]:
-        """All that an answer depends on besides its query; damaged words are built anew here, where this process may."""
+        """All that an answer depends on besides its query."""
+        vectors = self.store.indexes.vectors(self._embedder.stamp).watermark if self._embedder else 0
+        return self.store.truth.seq(), self._words_state(), vectors
+
+    def _words_state(self) -> tuple[str, int]:
+        """Which words there are, and up to where; damaged ones are built anew where this process may."""
         try:
-            words = self.store.indexes.state()
+            return self.store.indexes.state()
         except StoreError as error:
             if error.code != "STORE_CORRUPT" or not self.store.lease.take():
                 raise
             self._catch_up()
-            words = self.store.indexes.state()
-        vectors = self.store.indexes.vectors(self._embedder.stamp).watermark if self._embedder else 0
-        return self.store.truth.seq(), words, vectors
+            return self.store.indexes.state()
 
     def _unfinished(self) -> tuple[str, ...]:
         """What to tell a reader about files that the answer doesn't know yet."""
@@ -387,7 +390,7 @@ class Engine:
             time.monotonic() < deadline
             and not cancel
             and not self.store.truth.get(f"indexed:{self.source.id}")
-            and not self.store.truth.get("words")
+            and self._words_state()[1] < 1  # no words yet, or empty ones
             and not self._error
             and (self.running.is_set() or self.kept or (not self.store.lease.held and self.store.lease.holder() > 0))
         ):

@@ -1,0 +1,16 @@
+"""Indexes a folder with vectors, once, after a word on stdout."""
+
+import sys
+from pathlib import Path
+
+from cortex.embedders.hashing import HashingEmbedder
+from cortex.engine import Engine
+from cortex.settings import load
+
+root, home = Path(sys.argv[1]), Path(sys.argv[2])
+settings = load(root, environment={"CORTEX_HOME": str(home)}, flags={"indexing.workers": 1})
+with Engine(root, settings, embedder=HashingEmbedder()) as engine:
+    print("ready", flush=True)
+    engine.index()
+    print("done", flush=True)
+    sys.stdin.read()

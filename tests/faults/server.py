@@ -1,0 +1,30 @@
+"""One of several servers on a folder: an engine with its keeper, which answers lines."""
+
+import json
+import sys
+from pathlib import Path
+
+from cortex.engine import Engine
+from cortex.errors import CortexError
+from cortex.keeper import Keeper
+from cortex.settings import load
+from cortex.types import Mode, Query
+
+root, home = Path(sys.argv[1]), Path(sys.argv[2])
+settings = load(root, environment={"CORTEX_HOME": str(home)}, flags={"indexing.workers": 1})
+with Engine(root, settings) as engine:
+    keeper = Keeper(engine)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        verb, _, rest = line.strip().partition(" ")
+        try:
+            if verb == "search":
+                page = engine.search(Query(rest, mode=Mode.WORDS))
+                print(json.dumps([hit.path for hit in page.hits]), flush=True)
+            elif verb == "holds":
+                print(int(engine.store.lease.held), flush=True)
+            elif verb == "index":
+                print(engine.index(paths=[rest] if rest else None).status, flush=True)
+        except CortexError as error:
+            print(error.code, flush=True)
+    keeper.close()

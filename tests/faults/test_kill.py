@@ -1,0 +1,43 @@
+"""Killed at any moment, a process has lost nothing that it had said was done."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import pytest
+
+from cortex.types import Mode, Query
+
+
+@pytest.mark.soak
+def test_a_killed_writer_has_lost_nothing_that_it_acknowledged(start, open_engine, campaign):
+    chance = random.Random(20_240)
+    said: list[list[str]] = []
+    for _ in range(campaign(6, 200)):
+        writer = start("writer.py")
+        for _ in range(chance.randrange(1, 12)):
+            said.append(writer.read().split())
+        threading.Event().wait(chance.random() * 0.03)  # any moment, not only the one after a line
+        said.extend(line.split() for line in writer.kill())
+        said = [words for words in said if len(words) == 3]
+        check(open_engine, said)
+
+
+def check(open_engine, said: list[list[str]]) -> None:
+    with open_engine() as engine:
+        notes = engine.store.truth.source("records", "notes", "")
+        records = {doc.id for doc in engine.store.lookup.docs(notes.id)}
+        files = {doc.path for doc in engine.store.lookup.docs(engine.source.id)}
+        assert {int(words[1]) for words in said if words[0] == "put"} <= records
+        assert {words[1] for words in said if words[0] == "file"} <= files
+        assert engine.store.check() == []
+        engine.index()
+        for kind, what, word in said[-2:]:
+            if kind == "put":
+                hits = engine.search(Query(word, mode=Mode.WORDS), source=notes).hits
+                assert [hit.doc for hit in hits] == [int(what)]
+            else:
+                assert [hit.path for hit in engine.search(Query(word, mode=Mode.WORDS)).hits] == [what]
+        assert engine.store.check() == []
+        assert engine.store.indexes.words().watermark() == engine.store.truth.seq()
