@@ -1,0 +1,219 @@
+"""The handbook's tables say what the code does: commands, tools, resources, prompts, errors, languages, file rules, Python names.
+
+Each table stands between `<!-- NAME -->` and `<!-- end of NAME -->` and is rendered here from the definitions, so that a test fails when
+the code has something that isn't documented and when the page names something that isn't there. `python tests/docs/test_handbook.py`
+writes the tables into the pages; what a person wrote in a column of their own is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import cortex
+from cortex.chunkers import LANGUAGES, languages
+from cortex.chunkers.grammars import has_grammar
+from cortex.cli import app
+from cortex.errors import CODES
+from cortex.families.code import PROMPTS, RESOURCES, TOOLS
+from cortex.sources import names
+from cortex.tools import Tool, input_schema
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def commands() -> dict[str, Any]:
+    """Every command by its full name, groups left out."""
+    found: dict[str, Any] = {}
+
+    def walk(command: Any, name: str) -> None:
+        if not getattr(command, "commands", None):
+            found[name] = command
+        for inner, below in getattr(command, "commands", {}).items():
+            walk(below, f"{name} {inner}")
+
+    walk(typer.main.get_command(app), "cortex")
+    return found
+
+
+def command_rows(command: Any) -> list[str]:
+    """The arguments in capitals, then the options with all their spellings."""
+    rows = ["| argument or option | default | meaning |", "|---|---|---|"]
+    for parameter in command.params:
+        if parameter.name == "help":
+            continue
+        if parameter.param_type_name == "argument":
+            spelled = f"`{parameter.name.upper()}`"
+        else:
+            spelled = ", ".join(f"`{one}`" for one in (*parameter.opts, *parameter.secondary_opts))
+        silent = parameter.default is None or parameter.default is False
+        default = "required" if parameter.required else "" if silent else f"`{_plain(parameter.default)}`"
+        rows.append(f"| {spelled} | {default} | {_cell(parameter.help or '')} |")
+    return rows
+
+
+def tool_rows() -> list[str]:
+    rows = ["| tool | changes the index or settings | when to use it |", "|---|---|---|"]
+    for tool in TOOLS:
+        first = re.split(r"(?<=\.) ", tool.description, maxsplit=1)[0]
+        rows.append(f"| `{tool.name}` | {'yes' if tool.writes else 'no'} | {_cell(first)} |")
+    return rows
+
+
+def argument_rows(tool: Tool) -> list[str]:
+    rows = ["| argument | type | default | meaning |", "|---|---|---|---|"]
+    for name, schema, required in _arguments(input_schema(tool)):
+        default = "" if schema.get("default") is None else f"`{_plain(schema['default'])}`"
+        default = "required" if required else default
+        rows.append(f"| `{name}` | {_type(schema)} | {default} | {_cell(schema.get('description', ''))} |")
+    return rows
+
+
+def _arguments(schema: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Any], bool]]:
+    for name, part in schema.get("properties", {}).items():
+        yield prefix + name, part, name in schema.get("required", ())
+        yield from _arguments(part, f"{prefix}{name}.")
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return " ".join(f"`{one}`" for one in schema["enum"])
+    kind = f"list of {schema['items'].get('type', 'values')}s" if schema.get("type") == "array" else schema["type"]
+    low, high = schema.get("minimum"), schema.get("maximum")
+    bounds = f" {low:g} to {_number(high)}" if high is not None else f" from {low:g}" if low is not None else ""
+    return kind + bounds + (f" like `{schema['pattern']}`" if "pattern" in schema else "")
+
+
+def resource_rows() -> list[str]:
+    return ["| address | meaning |", "|---|---|", *(f"| `{one.uri}` | {_cell(one.description)} |" for one in RESOURCES)]
+
+
+def prompt_rows() -> list[str]:
+    rows = ["| prompt | argument | | meaning |", "|---|---|---|---|"]
+    for prompt in PROMPTS:
+        rows.append(f"| `{prompt.name}` | | | {_cell(prompt.description)} |")
+        for argument in prompt.arguments:
+            need = "required" if argument.required else "optional"
+            rows.append(f"| | `{argument.name}` | {need} | {_cell(argument.description)} |")
+    return rows
+
+
+def error_rows(meanings: Mapping[str, str]) -> list[str]:
+    rows = ["| code | category | retryable | meaning | first suggestion |", "|---|---|---|---|---|"]
+    for name, code in CODES.items():
+        retry = "yes" if code.retryable else "no"
+        rows.append(f"| `{name}` | {code.category} | {retry} | {meanings.get(name, '')} | {_cell(code.suggestion)} |")
+    return rows
+
+
+def language_rows() -> list[str]:
+    rows = ["| language | file names | cut by |", "|---|---|---|"]
+    for language in sorted(LANGUAGES):
+        endings = [f"`.{one}`" for one in languages._EXTENSIONS.get(language, "").split()]
+        whole = [f"`{one}`" for one in languages._FILENAMES.get(language, "").split()]
+        how = "syntax tree" if has_grammar(language) else "headings" if language == "markdown" else "lines"
+        rows.append(f"| {language} | {' '.join((*endings, *whole)) or 'whatever else is text'} | {how} |")
+    return rows
+
+
+def folder_rows() -> list[str]:
+    return [" ".join(f"`{one}`" for one in sorted(names.PRUNED_FOLDERS))]
+
+
+def lock_rows() -> list[str]:
+    return [" ".join(f"`{one}`" for one in sorted(names._LOCKS))]
+
+
+def python_rows(meanings: Mapping[str, str]) -> list[str]:
+    return ["| name | meaning |", "|---|---|", *(f"| `{one}` | {meanings.get(one, '')} |" for one in cortex.__all__)]
+
+
+def _plain(value: object) -> object:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def tables() -> dict[str, tuple[str, Callable[[str], list[str]]]]:
+    """Every table: its page, and how it is rendered, given what stands there now."""
+    found: dict[str, tuple[str, Callable[[str], list[str]]]] = {}
+    for name, command in commands().items():
+        found[f"options of {name}"] = ("commands.md", lambda _, command=command: command_rows(command))
+    for tool in TOOLS:
+        found[f"arguments of {tool.name}"] = ("code.md", lambda _, tool=tool: argument_rows(tool))
+    return found | {
+        "tools": ("code.md", lambda _: tool_rows()),
+        "resources": ("code.md", lambda _: resource_rows()),
+        "prompts": ("code.md", lambda _: prompt_rows()),
+        "errors": ("errors.md", lambda old: error_rows(_column(old, 3))),
+        "languages": ("files.md", lambda _: language_rows()),
+        "folders": ("files.md", lambda _: folder_rows()),
+        "lock files": ("files.md", lambda _: lock_rows()),
+        "names": ("python.md", lambda old: python_rows(_column(old, 1))),
+    }
+
+
+def _column(table: str, number: int) -> dict[str, str]:
+    """What a person wrote in one column, by the name in the first."""
+    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.strip().splitlines()[2:]]
+    return {row[0].strip("` "): row[number] for row in rows if len(row) > number}
+
+
+def between(page: Path, name: str) -> str:
+    text = page.read_text(encoding="utf-8")
+    assert text.count(f"<!-- {name} -->") == text.count(f"<!-- end of {name} -->") == 1, f"{page.name} has no {name}"
+    return text.partition(f"<!-- {name} -->")[2].partition(f"<!-- end of {name} -->")[0]
+
+
+@pytest.mark.parametrize("name", tables())
+def test_a_table_of_the_handbook_says_what_the_code_says(name: str) -> None:
+    page, render = tables()[name]
+    present = between(DOCS / page, name)
+    wanted = render(present)
+    assert present.strip().splitlines() == wanted, "run `python tests/docs/test_handbook.py`, or put this there:\n" + (
+        "\n".join(wanted)
+    )
+
+
+@pytest.mark.parametrize("page", ["commands.md", "code.md", "errors.md", "files.md", "python.md"])
+def test_a_page_has_no_table_of_something_that_is_gone(page: str) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    present = set(re.findall(r"^<!-- end of (.+) -->$", text, re.MULTILINE))
+    assert present - {"secrets", "harmless"} == {name for name, (on, _) in tables().items() if on == page}
+
+
+@pytest.mark.parametrize(("page", "name", "column"), [("errors.md", "errors", 3), ("python.md", "names", 1)])
+def test_every_row_has_its_meaning(page: str, name: str, column: int) -> None:
+    meanings = _column(between(DOCS / page, name), column)
+    assert [one for one, meaning in meanings.items() if not meaning] == []
+
+
+def test_every_command_has_a_heading_and_every_heading_a_command() -> None:
+    text = (DOCS / "commands.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^## `(cortex[^`]*)`$", text, re.MULTILINE)) == set(commands())
+
+
+def write() -> None:
+    """Put every table into its page."""
+    for name, (page, render) in tables().items():
+        path = DOCS / page
+        old = between(path, name)
+        text = path.read_text(encoding="utf-8")
+        marks = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        new = f"{marks[0]}\n" + "\n".join(render(old)) + f"\n{marks[1]}"
+        path.write_text(text.replace(f"{marks[0]}{old}{marks[1]}", new), encoding="utf-8", newline="\n")
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,371 @@
+"""What the pages say is true: links lead somewhere, named things exist, marked commands run, examples have the shape of real answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from cortex.chunkers.grammars import RULES
+from cortex.cli import app
+from cortex.errors import CODES, ConfigError
+from cortex.families.code import open_family
+from cortex.settings import KEYS, Workspace, environment, known_key, load
+from cortex.sources.secrets import is_secret
+from cortex.tools import Call, bind, find_tool, perform
+from cortex.types import ENVIRONMENT
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("bench/*.md")])
+CORTEX = str(Path(sysconfig.get_path("scripts"), "cortex"))
+SECONDS = 60
+LOGIN = '''\
+"""Who may come in."""
+
+
+def check_password(user: str, password: str) -> bool:
+    """Whether passwords agree; they are checked in constant time."""
+    if user not in USERS:
+        raise LookupError("no such user")
+    return USERS[user] == password
+
+
+def set_password(user: str, password: str) -> None:
+    """Remember a password."""
+    USERS[user] = password
+
+
+USERS: dict[str, str] = {}
+'''
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small project that the handbook's examples work on."""
+    root = tmp_path_factory.mktemp("project")
+    (root / "pyproject.toml").write_text('[project]\nname = "example"\n', encoding="utf-8")
+    (root / "login.py").write_text(LOGIN, encoding="utf-8")
+    (root / "server.py").write_text(
+        "from login import check_password\n\n\ndef main():\n    check_password('a', 'b')\n", "utf-8"
+    )
+    (root / ".env").write_text("TOKEN=1\n", encoding="utf-8")
+    return root
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        yield page.relative_to(ROOT).as_posix(), page.read_text(encoding="utf-8")
+
+
+def blocks(text: str, *languages: str) -> list[str]:
+    found = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
+    return [body for language, body in found if language in languages]
+
+
+def inline(text: str) -> set[str]:
+    without_blocks = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return set(re.findall(r"`([^`\n]+)`", without_blocks))
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_every_relative_link_leads_somewhere() -> None:
+    broken = []
+    for name, text in texts():
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"[a-z]+:", target):
+                continue
+            path, _, anchor = target.partition("#")
+            page = (ROOT / name).parent / path if path else ROOT / name
+            if not page.exists() or (anchor and anchor not in anchors(page.read_text(encoding="utf-8"))):
+                broken.append(f"{name}: {target}")
+    assert broken == []
+
+
+def test_every_page_is_in_the_index_of_the_handbook() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    assert [
+        page.name
+        for page in (ROOT / "docs").glob("*.md")
+        if page.name != "README.md" and f"]({page.name})" not in index
+    ] == []
+
+
+def test_every_error_code_and_variable_that_a_page_names_exists() -> None:
+    variables = {*ENVIRONMENT, *(variable for key in KEYS for variable in key.variables)}
+    known = {*CODES, *variables, "HYBRID", "MEANING", "WORDS", "EXACT", "FULL"}
+    unknown = []
+    for name, text in texts():
+        for word in inline(text):
+            if re.fullmatch(r"[A-Z]{4,}(_[A-Z]+)+", word) and word not in known and word != "CORTEX_SOAK":
+                unknown.append(f"{name}: {word}")
+    assert unknown == []
+
+
+def test_every_setting_that_a_page_names_exists() -> None:
+    groups = "|".join(sorted({key.name.partition(".")[0] for key in KEYS}))
+    known = {*(key.name for key in KEYS), *(key.name.rpartition(".")[0] for key in KEYS)}
+    named = [(name, word) for name, text in texts() for word in inline(text)]
+    settings = [(name, word) for name, word in named if re.fullmatch(rf"(?:{groups})\.[A-Za-z_.]+", word)]
+    assert len(settings) > 50
+    unknown = [one for one in settings if one[1] not in known and not is_known(one[1]) and not is_module(one[1])]
+    assert unknown == []
+
+
+def is_known(setting: str) -> bool:
+    """Whether it is a key of another family, or a key in its other spelling."""
+    try:
+        return known_key(setting) is not None
+    except ConfigError:
+        return False
+
+
+def is_module(name: str) -> bool:
+    return (ROOT / "src" / "cortex" / name).exists()
+
+
+def command_lines() -> list[tuple[str, str]]:
+    """Every line of a block, and every inline piece, that begins with `cortex`."""
+    found = []
+    for name, text in texts():
+        for body in blocks(text, "console", "bash", ""):
+            found += [(name, line.removeprefix("$ ")) for line in body.splitlines() if re.match(r"(\$ )?cortex ", line)]
+        found += [(name, words) for words in inline(text) if words.startswith("cortex ") and "…" not in words]
+    return found
+
+
+@pytest.mark.parametrize(("page", "line"), command_lines())
+def test_every_command_line_names_a_command_and_options_that_exist(page: str, line: str) -> None:
+    command: Any = typer.main.get_command(app)
+    words = shlex.split(re.sub(r"[\[\]]|#.*", "", line).replace("show|get|set", "show"))[1:]
+    while words and getattr(command, "commands", None) and not words[0].startswith("-"):
+        assert words[0] in command.commands, f"{page}: {line}"
+        command = command.commands[words.pop(0)]
+    known = {one for parameter in command.params for one in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
+    assert [word for word in words if word.startswith("-") and word not in known] == [], f"{page}: {line}"
+
+
+def marked() -> list[tuple[str, str]]:
+    found = []
+    for name, text in texts():
+        for body in re.findall(r"<!-- runs -->\n```console\n(.*?)```", text, re.DOTALL):
+            found += [(name, line.removeprefix("$ ")) for line in body.splitlines() if line.startswith("$ ")]
+    return found
+
+
+def run(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        arguments,
+        cwd=folder,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=SECONDS,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+def test_the_marked_commands_of_every_page_run(project: Path) -> None:
+    lines = marked()
+    assert len({name for name, _ in lines}) >= 2
+    for name, line in {line: (name, line) for name, line in lines}.values():
+        program, *arguments = shlex.split(line)
+        assert program == "cortex"
+        done = run([CORTEX, *arguments], project)
+        assert done.returncode == 0, f"{name}: {line}\n{done.stdout}{done.stderr}"
+        if arguments[0] == "search":
+            assert "login.py" in done.stdout, f"{name}: {line}"
+
+
+def test_the_python_example_runs(project: Path) -> None:
+    (example,) = blocks((ROOT / "docs" / "python.md").read_text(encoding="utf-8"), "python")
+    done = run([sys.executable, "-W", "error", "-c", example], project)
+    assert done.returncode == 0, done.stderr
+    assert "login.py:" in done.stdout
+    assert "QUERY_EMPTY" in done.stdout
+
+
+def test_the_methods_that_the_page_on_python_names_exist() -> None:
+    from cortex import Engine
+
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8").partition("Of an `Engine`")[2]
+    named = re.findall(r"`(\w+)\(", text)
+    assert len(named) > 8
+    assert [name for name in named if not callable(getattr(Engine, name, None))] == []
+
+
+def test_the_demonstration_runs_on_another_repository(project: Path) -> None:
+    done = run([sys.executable, str(ROOT / "scripts" / "demo.py"), str(project)], ROOT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n$ cortex ") == 4
+    assert "claude mcp add" in done.stdout
+
+
+def test_every_snippet_for_a_client_can_be_parsed() -> None:
+    text = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
+    entries = []
+    for body in blocks(text, "json"):
+        servers = json.loads(body)
+        entries += [entry for key in ("mcpServers", "servers") for entry in servers.get(key, {}).values()]
+    entries += [tomllib.loads(body)["mcp_servers"]["cortex"] for body in blocks(text, "toml")]
+    assert len(entries) == 5
+    assert {(entry["command"], entry["args"][0]) for entry in entries} == {("cortex", "mcp")}
+    inline_json = [json.loads(words) for words in inline((ROOT / "README.md").read_text("utf-8")) if words[0] == "{"]
+    assert len(inline_json) == 2
+
+
+def test_the_lists_of_secret_and_harmless_names_are_right() -> None:
+    text = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
+    for name, verdict in (("secrets", True), ("harmless", False)):
+        names = re.findall(r"`([^`]+)`", text.partition(f"<!-- {name} -->")[2].partition(f"<!-- end of {name} -->")[0])
+        assert names
+        assert [one for one in names if is_secret(one) is not verdict] == []
+
+
+def test_the_readme_counts_the_languages_right() -> None:
+    assert f"{len(RULES)} languages are cut" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_files_in_the_readmes_transcript_exist() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    places = re.findall(r"^(\S+\.py):\d+  \d\.\d\d  (\S+)$", text, re.MULTILINE)
+    assert len(places) >= 3
+    for path, qualified in places:
+        assert f" {qualified.rpartition('.')[2]}" in (ROOT / path).read_text(encoding="utf-8")
+
+
+def test_the_readmes_numbers_stand_in_the_results() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    inside = text.partition("<!-- numbers:begin -->")[2].partition("<!-- numbers:end -->")[0]
+    assert inside.strip(), "README.md has no place for numbers"
+    rows = [line for line in inside.splitlines() if line.startswith("|")][2:]
+    results = ROOT / "bench" / "RESULTS.md"
+    measured = results.read_text(encoding="utf-8") if results.exists() else ""
+    cells = [cell.strip(" *") for row in rows for cell in row.strip("|").split("|")[1:]]
+    assert [cell for cell in cells if re.search(r"\d", cell) and cell not in measured] == []
+
+
+# -- the shapes of answers -------------------------------------------------------------------------------------------------
+
+FREE = {
+    "byLanguage",
+    "byReason",
+    "index",
+    "stats",
+    "changed",
+}  # maps whose keys are not ours, or that another example shows
+
+
+def shape(value: object, place: str = "") -> set[str]:
+    """Every key of a JSON value by its place; members of a list count as one."""
+    if isinstance(value, list):
+        return {key for one in value for key in shape(one, place + "[]")}
+    if not isinstance(value, dict):
+        return set()
+    found: set[str] = set()
+    for key, part in value.items():
+        found.add(f"{place}.{key}")
+        if key not in FREE:
+            found |= shape(part, f"{place}.{key}")
+    return found
+
+
+def documented(name: str) -> set[str]:
+    found = [
+        body
+        for _, text in texts()
+        for body in re.findall(rf"<!-- answer of {re.escape(name)} -->\n```json\n(.*?)```", text, re.DOTALL)
+    ]
+    assert len(found) == 1, f"there must be one example of an answer of {name}"
+    return shape(json.loads(found[0]))
+
+
+@pytest.fixture(scope="module")
+def family(project: Path) -> Iterator[Any]:
+    opened = open_family([Workspace(project, load(project, environment=environment()))], keep=True)
+    yield opened
+    opened.close()
+
+
+def ask(family: Any, name: str, **arguments: object) -> Any:
+    owner, tool = find_tool([family], name)
+    return json.loads(perform(owner, tool, bind(tool, arguments), Call()).text)
+
+
+def test_the_examples_of_tool_answers_have_the_shape_of_real_ones(family: Any) -> None:
+    ask(family, "reindex_workspace")
+    long = "check password of user " + "with a long text " * 5
+    answer = ask(family, "search_code", query=long, budget=250, maxResults=2)
+    whole = ask(family, "search_code", query="check password")
+    found = shape(answer) | shape(whole)
+    assert found | {".metadata.cursor"} == documented("search_code") | (found & {".results[].chunk.truncated"})
+    context = ask(family, "get_file_context", path="login.py", lineRange={"start": 4, "end": 6})
+    assert shape(context) == documented("get_file_context")
+    assert shape(ask(family, "reindex_workspace")) == documented("reindex_workspace")
+    assert shape(ask(family, "update_config", settings={"cacheSize": "10MB"})) == documented("update_config")
+    assert shape(ask(family, "search_code", query="x", cursor="?")) == documented("error")
+
+
+@pytest.mark.parametrize(
+    ("name", "resource", "variables"),
+    [
+        ("status", "workspace-status", {}),
+        ("stats", "workspace-stats", {}),
+        ("search", "search", {"query": "check_password"}),
+        ("chunks", "file-chunks", {"path": "login.py"}),
+    ],
+)
+def test_the_examples_of_resources_have_the_shape_of_real_ones(
+    family: Any, name: str, resource: str, variables: dict[str, str]
+) -> None:
+    ask(family, "reindex_workspace")
+    (one,) = [one for one in family.resources if one.name == resource]
+    found = shape(json.loads(one.read(family.context, variables, Call())))
+    optional = {".results[].context.function", ".results[].context.class"}
+    assert found - optional == documented(name) - optional
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("cortex index", ["index", "--json"]),
+        ("cortex search", ["search", "check_password", "--json"]),
+        ("cortex doctor", ["doctor", "--json"]),
+        ("cortex doctor FILE", ["doctor", ".env", "--json"]),
+        ("cortex config get", ["config", "get", "workspace.maxFiles", "--json"]),
+        ("cortex config set", ["config", "set", "workspace.maxFiles", "30000", "--json"]),
+    ],
+)
+def test_the_examples_of_commands_have_the_shape_of_real_answers(
+    project: Path, tmp_path: Path, name: str, arguments: list[str]
+) -> None:
+    done = subprocess.run(
+        [CORTEX, *arguments],
+        cwd=project,
+        env={**os.environ, "CORTEX_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=SECONDS,
+        check=False,
+    )
+    optional = {".results[].context.class", ".results[].context.function"}
+    operations = {key for key in documented(name) if key.startswith(".operations[].")}
+    found = {
+        key for key in shape(json.loads(done.stdout)) if key not in optional and not key.startswith(".operations[].")
+    }
+    assert found == documented(name) - optional - operations
