@@ -1,0 +1,115 @@
+"""What a measurement hands over: figures with their targets, as a Markdown table; and what all measurements start from."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import corpus
+from measure import bare_python_kb, clean_environment, run
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number: the median of its values, which should stay at or below the target."""
+
+    what: str
+    unit: str
+    values: tuple[float, ...]
+    target: float | None = None
+
+    @property
+    def value(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def met(self) -> bool:
+        return self.target is None or self.value <= self.target
+
+    def row(self) -> str:
+        """The figure as a row of its table."""
+        ends = f"{_text(min(self.values))} to {_text(max(self.values))}" if len(self.values) > 1 else ""
+        target = "" if self.target is None else f"{_text(self.target)}"
+        verdict = "" if self.target is None else "yes" if self.met else "**no**"
+        return f"| {self.what} | {_text(self.value)} {self.unit} | {ends} | {target} | {verdict} |"
+
+
+@dataclass(slots=True)
+class Section:
+    """The figures of one measurement, and what has to be said about them."""
+
+    name: str
+    title: str
+    figures: list[Figure] = field(default_factory=list)
+    text: str = ""  # Markdown, before the table
+
+    def add(self, what: str, unit: str, values: Sequence[float] | float, target: float | None = None) -> None:
+        """Add a figure; several values are runs of the same thing."""
+        given = (values,) if isinstance(values, int | float) else tuple(values)
+        self.figures.append(Figure(what, unit, given, target))
+
+    def render(self, heading: str = "") -> str:
+        """The section as Markdown."""
+        head = ["| | measured | runs | at most | met |", "|---|---:|---:|---:|---|"]
+        table = [*head, *(figure.row() for figure in self.figures)] if self.figures else []
+        parts = [f"## {self.title}", heading, self.text.strip(), "\n".join(table)]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+
+@dataclass(slots=True)
+class Setup:
+    """What every measurement is given: the command, a folder to work in, how much of it to do."""
+
+    work: Path
+    quick: bool
+    repeat: int
+    seed: int = corpus.SEED
+    cortex: tuple[str, ...] = (sys.executable, "-m", "cortex")
+    bare_kb: int = field(default_factory=bare_python_kb)
+    text_bytes: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def small(self) -> int:
+        """Files of the small repository."""
+        return 300 if self.quick else 1_000
+
+    @property
+    def large(self) -> int:
+        """Files of the large one, of about 100,000 chunks."""
+        return 1_500 if self.quick else 10_000
+
+    def repository(self, files: int) -> Path:
+        """A repository of that many files, made when first asked for."""
+        folder = self.work / f"files{files}"
+        if files not in self.text_bytes:
+            folder.mkdir()
+            self.text_bytes[files] = corpus.make_repository(folder, files, self.seed)
+        return folder
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Variables for a Cortex that has a home of its own and gives no answer from its cache."""
+        home = str(self.work / "home")
+        return clean_environment(CORTEX_HOME=home, CORTEX_SEARCH_ENABLE_CACHING="false", **more)
+
+    def indexed(self, files: int) -> Path:
+        """A repository with its index, up to date."""
+        folder = self.repository(files)
+        if not (folder / ".cortex" / "cortex.db").exists():
+            run([*self.cortex, "index", str(folder), "--json"], self.environment(), self.bare_kb)
+        return folder
+
+    def inside(self, task: str, **arguments: object) -> dict:
+        """Measure in a fresh process that opens an engine; see inside.py."""
+        script = str(Path(__file__).with_name("inside.py"))
+        given = json.dumps({"home": str(self.work / "home"), **arguments})
+        return json.loads(run([sys.executable, script, task, given], self.environment(), self.bare_kb).output)
+
+
+def _text(value: float) -> str:
+    if value >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"

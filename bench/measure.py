@@ -1,0 +1,167 @@
+"""What a process tree costs: wall and CPU seconds, peak RssAnon above a bare Python; and how numbers are summed up.
+
+CPU seconds are user + system of the process and of everything it started. Memory is the peak of the sum of RssAnon over the tree,
+sampled every 20 ms: RSS would count shared pages once for each process. It knows nothing of what is measured. Linux only (/proc).
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SAMPLE_SECONDS = 0.02
+COMMAND_SECONDS = 1800
+FOREIGN = ("CORTEX_", "CODEINDEX_", "CLAUDE_")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a process tree took."""
+
+    wall: float
+    cpu: float
+    rss_anon_mb: float  # peak of the sum over the tree, above a bare Python
+    output: str
+
+
+class Watch:
+    """Samples a process and everything that it started, by descent and by session, until it has ended."""
+
+    def __init__(self, root: int) -> None:
+        self.peak_kb = 0
+        self.now_kb = 0
+        self._root = root
+        self._ticks: dict[int, int] = {}
+        self._known = {root}
+        self._samples = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> float:
+        """End sampling; the CPU seconds seen in all processes."""
+        self._done.set()
+        self._thread.join()
+        return self._cpu_seconds()
+
+    def cpu_seconds(self) -> float:
+        """The CPU seconds until the next sample."""
+        self._await_sample()
+        return self._cpu_seconds()
+
+    def mark(self) -> int:
+        """Forget the peak so far; the kilobytes at this moment."""
+        self._await_sample()
+        self.peak_kb = self.now_kb
+        return self.now_kb
+
+    def _await_sample(self) -> None:
+        before = self._samples
+        while self._samples < before + 2 and self._thread.is_alive():  # one that began after this call
+            time.sleep(SAMPLE_SECONDS / 4)
+
+    def _cpu_seconds(self) -> float:
+        return sum(list(self._ticks.values())) / os.sysconf("SC_CLK_TCK")
+
+    def _run(self) -> None:
+        while not self._done.wait(SAMPLE_SECONDS):
+            self._sample()
+
+    def _sample(self) -> None:
+        anonymous = 0
+        for entry in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
+            try:
+                stat = Path(f"/proc/{entry}/stat").read_text(encoding="utf-8", errors="replace")
+                fields = stat.rpartition(")")[2].split()
+                if entry not in self._known and int(fields[1]) not in self._known and int(fields[3]) != self._root:
+                    continue
+                self._known.add(entry)
+                self._ticks[entry] = int(fields[11]) + int(fields[12])
+                anonymous += rss_anon_kb(entry)
+            except (OSError, IndexError):
+                continue  # it has just ended
+        self.now_kb = anonymous
+        self.peak_kb = max(self.peak_kb, anonymous)
+        self._samples += 1
+
+
+def rss_anon_kb(process: int) -> int:
+    """The kilobytes of memory that are this process's own."""
+    for line in Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1])
+    return 0
+
+
+def bare_python_kb(python: str = sys.executable) -> int:
+    """RssAnon of an interpreter that has done nothing."""
+    bare = subprocess.Popen(
+        [python, "-c", "print(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert bare.stdin is not None and bare.stdout is not None
+    bare.stdout.readline()
+    size = rss_anon_kb(bare.pid)
+    bare.communicate("\n", timeout=30)
+    return size
+
+
+def run(command: Sequence[str], environment: dict[str, str], bare_kb: int, folder: Path | None = None) -> Cost:
+    """Run a command to its end and say what it took, processes that it started included."""
+    start = time.perf_counter()
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as out, tempfile.TemporaryFile("w+", encoding="utf-8") as err:
+        child = subprocess.Popen(
+            command,
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+        watch = Watch(child.pid)
+        killer = threading.Timer(COMMAND_SECONDS, child.kill)
+        killer.start()
+        _, status, usage = os.wait4(child.pid, 0)
+        killer.cancel()
+        wall = time.perf_counter() - start
+        child.returncode = os.waitstatus_to_exitcode(status)
+        # wait4 knows the children that were waited for, the samples those that were not.
+        cpu = max(watch.stop(), usage.ru_utime + usage.ru_stime)
+        out.seek(0)
+        err.seek(0)
+        if child.returncode != 0:
+            raise SystemExit(f"{' '.join(command[:4])} ... ended with {child.returncode}:\n{err.read()[-2000:]}")
+        return Cost(wall, cpu, max(0, watch.peak_kb - bare_kb) / 1024, out.read())
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """This process's variables without those that would configure what is measured."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)} | more
+
+
+def bytes_below(folder: Path) -> int:
+    """The size of all files below a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.exists() else 0
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that this share of the values doesn't exceed."""
+    return sorted(values)[int(share * (len(values) - 1))]
+
+
+def middle(values: Sequence[float], form: str) -> str:
+    """The median, as text."""
+    return format(statistics.median(values), form) if values else "-"
+
+
+def spread(values: Sequence[float]) -> str:
+    """p50 and p95, as text."""
+    return f"{statistics.median(values):.1f} / {percentile(values, 0.95):.1f}" if values else "-"
