@@ -74,7 +74,7 @@ class Engine:
         directory = None if in_memory else store_dir(self.root, settings.home)
         if directory is not None:
             ensure_store_dir(directory)
-        self.store = Store(directory)
+        self.store = Store(directory, str(self.root))
         self.source = self.store.truth.source("files", self.root.name or str(self.root), str(self.root))
         self._embedder = embedder or open_embedder(_provider(settings))
         self._pool = _make_pool(settings, settings.indexing.workers or default_workers())
@@ -111,13 +111,19 @@ class Engine:
         wanted = None if paths is None else sorted({path.strip("/") for path in paths})
         while True:
             if self.store.lease.take():
-                return self._index_here(force, wanted, progress, cancel, limited)
+                return self._index_here(self.source, force, wanted, progress, cancel, limited)
             report = self._index_there(force, wanted, cancel, limited)
             if report is not None:
                 return report
 
     def _index_here(
-        self, force: bool, paths: list[str] | None, progress: ProgressCallback, cancel: Cancel, limited: bool
+        self,
+        source: Source,
+        force: bool,
+        paths: list[str] | None,
+        progress: ProgressCallback,
+        cancel: Cancel,
+        limited: bool,
     ) -> IndexReport:
         self._await_turn(force, progress, cancel)
         try:
@@ -137,7 +143,7 @@ class Engine:
             report = indexing.run(
                 indexing.Task(
                     store=self.store,
-                    source=self.source,
+                    source=source,
                     settings=self.settings,
                     pool=self._pool,
                     stamp=self._embedder.stamp if self._embedder else None,
@@ -188,8 +194,7 @@ class Engine:
 
     def _index_there(self, force: bool, paths: list[str] | None, cancel: Cancel, limited: bool) -> IndexReport | None:
         """Have the lease holder do it; None when it went away, so that this process may try itself."""
-        path = paths[0] if paths and len(paths) == 1 else ""
-        request = self.store.log.ask(self.source.id, force, limited, path)
+        request = self.store.log.ask(self.source.id, force, limited, paths)
         deadline = time.monotonic() + self.settings.limits.processing.index_timeout
         while True:
             answer = self.store.log.answered(request)
@@ -214,14 +219,17 @@ class Engine:
 
     def serve_requests(self) -> None:
         """As the lease holder, do what other processes asked for lately, be it of a holder that is gone."""
-        for request in self.store.log.asked(self.source.id, int(time.time()) - REQUEST_SECONDS):
+        for request in self.store.log.asked(int(time.time()) - REQUEST_SECONDS):
             self.store.log.answer(request.id, self._serve(request))
 
     def _serve(self, request: Request) -> str:
+        """Do one request; it may be for another source of this store, such as a linked worktree of the same repository."""
         try:
-            report = self.index(
-                force=request.force, limited=request.limited, paths=[request.path] if request.path else None
-            )
+            source = self.store.truth.source_by_id(request.source)
+            if source is None or source.kind != "files":
+                raise StoreError("STORE_CORRUPT", f"the store has no folder with the number {request.source}")
+            paths = None if request.paths is None else list(request.paths)
+            report = self._index_here(source, request.force, paths, lambda step: None, Cancel(), request.limited)
         except CortexError as error:
             return json.dumps({"error": error.code, "message": error.message, "context": error.context}, default=str)
         return json.dumps(asdict(report))

@@ -1,7 +1,7 @@
 """Keeping an engine's folder fresh in the background: take the lease when it is free, index, watch, serve requests.
 
-One thread per engine. Without the lease it only tries to get it, so that the next process takes over within a second when the
-holder dies. Where watching is off or impossible, a comparing scan runs every `updateInterval`.
+One thread per engine. Without the lease it tries to get it, so that the next process takes over within a second when the holder
+dies; and where the holder follows another folder of the same store, it watches its own and has the holder index. Where watching is off or impossible, a comparing scan runs every `updateInterval`.
 """
 
 from __future__ import annotations
@@ -65,20 +65,26 @@ class Keeper:
         while not self._closing.is_set():
             try:
                 if self._engine.store.lease.take():
-                    self._hold()
-                    return
+                    self._follow(holder=True)
+                elif not self._is_followed():
+                    self._follow(holder=False)
             except CortexError as error:
                 log.warning("%s: %s", self._engine.root, error.message)
             except Exception:  # a background thread's last line of defence: the next round starts afresh
                 log.exception("keeping %s fresh failed", self._engine.root)
             self._closing.wait(LEASE_SECONDS)
 
-    def _hold(self) -> None:
+    def _is_followed(self) -> bool:
+        """Whether the lease holder watches this very folder; the holder of a linked worktree's store may watch another."""
+        return self._engine.store.lease.followed() in ("", str(self._engine.root))
+
+    def _follow(self, *, holder: bool) -> None:
+        """Watch and index; without the lease, by asking its holder, until there is somebody better to do it."""
         watcher = self._watch()
         self._note({""})  # whatever happened while nobody watched
         last_scan, last_clean = time.monotonic(), 0.0
         try:
-            while not self._closing.is_set():
+            while not self._closing.is_set() and (holder or not (self._engine.holds() or self._is_followed())):
                 now = time.monotonic()
                 watching = watcher is not None and watcher.alive
                 interval = SAFETY_SCAN_SECONDS if watching else self._engine.settings.indexing.update_interval
@@ -86,10 +92,11 @@ class Keeper:
                     self._note({""})
                 if self._work():
                     last_scan = time.monotonic()
-                if now - last_clean > CLEAN_UP_SECONDS:
+                if holder and now - last_clean > CLEAN_UP_SECONDS:
                     last_clean = now
                     self._engine.clean_up()
-                self._engine.serve_requests()
+                if holder:
+                    self._engine.serve_requests()
                 self._engine.rest(IDLE_WORKER_SECONDS)
                 if self._wake.wait(REQUEST_SECONDS):
                     self._wake.clear()

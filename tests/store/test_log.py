@@ -18,20 +18,19 @@ def test_the_last_lines_come_first_and_old_ones_go(folder):
 
 def test_a_request_is_seen_until_it_is_answered_or_withdrawn(folder):
     log, now = folder.store.log, int(time.time())
-    first = log.ask(folder.source.id, True, False, "src")
-    second = log.ask(folder.source.id, False, True, "")
-    assert [(one.id, one.force, one.limited, one.path) for one in log.asked(folder.source.id, now - 1)] == [
-        (first, True, False, "src"),
-        (second, False, True, ""),
+    first = log.ask(folder.source.id, True, False, ["src"])
+    second = log.ask(folder.source.id + 1, False, True, None)
+    assert [(one.id, one.source, one.force, one.limited, one.paths) for one in log.asked(now - 1)] == [
+        (first, folder.source.id, True, False, ("src",)),
+        (second, folder.source.id + 1, False, True, None),
     ]
-    assert log.asked(folder.source.id + 1, 0) == []
     assert log.answered(first) is None
     log.answer(first, "done")
     assert log.answered(first) == "done"
     log.withdraw(second)
-    assert log.asked(folder.source.id, 0) == []
+    assert log.asked(0) == []
 
 
 def test_requests_from_long_ago_are_not_seen(folder):
-    folder.store.log.ask(folder.source.id, False, False, "")
-    assert folder.store.log.asked(folder.source.id, int(time.time()) + 60) == []
+    folder.store.log.ask(folder.source.id, False, False, None)
+    assert folder.store.log.asked(int(time.time()) + 60) == []

@@ -43,7 +43,7 @@ NAME = "cortex.db"
 class Store:
     """An open store. `directory` None keeps everything in memory."""
 
-    def __init__(self, directory: Path | None) -> None:
+    def __init__(self, directory: Path | None, folder: str = "") -> None:
         self.directory = directory
         path = None if directory is None else directory / NAME
         self._connections = Connections(path)
@@ -59,7 +59,7 @@ class Store:
         self.truth = Truth(self._connections)
         self.lookup = Lookup(self._connections)
         self.indexes = Indexes(directory, self._connections, self.truth)
-        self.lease = Lease(directory)
+        self.lease = Lease(directory, folder)
         self.log = Log(self._connections)
         self._counts: dict[tuple[int, int], Counts] = {}
 

@@ -24,7 +24,8 @@ TRY_SECONDS = 0.002
 class Lease:
     """The right to write to the store in `directory`. `None` is a store in memory, which nobody else can want."""
 
-    def __init__(self, directory: Path | None) -> None:
+    def __init__(self, directory: Path | None, folder: str = "") -> None:
+        self._folder = folder  # what this process follows when it is the holder
         self._path = None if directory is None else directory / NAME
         self._file: int | None = None
         self._process = os.getpid()
@@ -49,7 +50,7 @@ class Lease:
                 return False
             with contextlib.suppress(OSError):  # a full disk: the lock counts, the number is for people
                 os.ftruncate(file, 0)
-                os.write(file, f"\n{os.getpid()}\n".encode())
+                os.write(file, f"\n{os.getpid()}\n{self._folder}\n".encode())
             self._file, self._process = file, os.getpid()
             return True
 
@@ -72,6 +73,16 @@ class Lease:
             return -1
         finally:
             os.close(file)
+
+    def followed(self) -> str:
+        """The folder that the holder follows, "" when nobody holds the lease or it isn't known."""
+        if self._path is None or self.held:
+            return self._folder
+        if self.holder() == 0:
+            return ""
+        with contextlib.suppress(OSError, IndexError):
+            return self._path.read_bytes().decode("utf-8", "replace").split("\n")[2]
+        return ""
 
     def release(self) -> None:
         with self._lock:

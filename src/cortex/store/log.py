@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cortex.store.connect import Connections
@@ -31,7 +31,7 @@ class Request:
     source: int
     force: bool
     limited: bool  # a tool asked: forced runs are rare
-    path: str
+    paths: tuple[str, ...] | None  # None is the whole source
 
 
 class Log:
@@ -60,24 +60,27 @@ class Log:
             connection.execute("DELETE FROM requests WHERE at < ?", (before,))
             return connection.execute("DELETE FROM operations WHERE at < ?", (before,)).rowcount
 
-    def ask(self, source: int, force: bool, limited: bool, path: str) -> int:
+    def ask(self, source: int, force: bool, limited: bool, paths: Sequence[str] | None) -> int:
         """Leave a request for the lease holder; returns its id."""
         with self._connections.write() as connection:
             row = connection.execute(
-                "INSERT INTO requests (at, source, force, limited, path) VALUES (?, ?, ?, ?, ?)",
-                (int(time.time()), source, force, limited, path),
+                "INSERT INTO requests (at, source, force, limited, paths) VALUES (?, ?, ?, ?, ?)",
+                (int(time.time()), source, force, limited, None if paths is None else json.dumps(list(paths))),
             ).lastrowid
             assert row is not None
             return row
 
-    def asked(self, source: int, since: int) -> list[Request]:
+    def asked(self, since: int) -> list[Request]:
         """The unanswered requests made since that second, oldest first."""
         with self._connections.read() as connection:
             rows = connection.execute(
-                "SELECT id, source, force, limited, path FROM requests WHERE source = ? AND answer IS NULL AND at >= ? ORDER BY id",
-                (source, since),
+                "SELECT id, source, force, limited, paths FROM requests WHERE answer IS NULL AND at >= ? ORDER BY id",
+                (since,),
             )
-            return [Request(number, of, bool(force), bool(limited), path) for number, of, force, limited, path in rows]
+            return [
+                Request(number, source, bool(force), bool(limited), None if paths is None else tuple(json.loads(paths)))
+                for number, source, force, limited, paths in rows
+            ]
 
     def answer(self, request: int, answer: str) -> None:
         """Answer a request."""

@@ -71,6 +71,12 @@ class Truth:
         assert row is not None
         return Source(row[0], kind, name, root)
 
+    def source_by_id(self, number: int) -> Source | None:
+        """The source with this id."""
+        with self._connections.read() as connection:
+            row = connection.execute("SELECT id, kind, name, root FROM sources WHERE id = ?", (number,)).fetchone()
+            return None if row is None else Source(*row)
+
     def known(self, source: int) -> dict[str, Known]:
         """Every doc of the source by path."""
         with self._connections.read() as connection:

@@ -1,0 +1,95 @@
+"""A linked worktree is another source in its main worktree's store: content is parsed once, each keeps its own files."""
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cortex.engine import Engine
+from cortex.keeper import Keeper
+from cortex.settings import load
+from cortex.types import Mode, Query
+
+
+def git(root: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True, timeout=60)
+
+
+def open_engine(root: Path, home: Path) -> Engine:
+    return Engine(root, load(root, environment={"CORTEX_HOME": str(home)}))
+
+
+def finds(engine: Engine, word: str) -> set[str]:
+    return {hit.path for hit in engine.search(Query(word, mode=Mode.WORDS)).hits}
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def trees(tmp_path: Path) -> Iterator[tuple[Path, Path, Path]]:
+    main, linked = tmp_path / "main", tmp_path / "linked"
+    main.mkdir()
+    git(main, "init", "-q")
+    for number in range(5):
+        (main / f"shared{number}.py").write_text(f"def shared{number}():\n    return {number}\n")
+    git(main, "add", ".")
+    git(main, "commit", "-qm", "first")
+    git(main, "worktree", "add", "-q", "-b", "feature", str(linked))
+    yield main, linked, tmp_path / "home"
+
+
+def test_both_share_one_store_and_its_blobs(trees: tuple[Path, Path, Path]):
+    main, linked, home = trees
+    with open_engine(main, home) as first:
+        first.index()
+    with open_engine(linked, home) as second:
+        assert second.store.directory == main / ".cortex"
+        report = second.index()
+        assert report.added == 5
+        blobs = {second.store.lookup.doc(source, "shared1.py").blob for source in (1, 2)}  # type: ignore[union-attr]
+        assert len(blobs) == 1
+    assert not (linked / ".cortex").exists()
+
+
+def test_each_answers_from_its_own_files(trees: tuple[Path, Path, Path]):
+    main, linked, home = trees
+    (linked / "only_here.py").write_text("def feature_branch_only():\n    pass\n")
+    with open_engine(main, home) as first:
+        first.index()
+    with open_engine(linked, home) as second:
+        second.index()
+        assert finds(second, "feature_branch_only") == {"only_here.py"}
+    with open_engine(main, home) as first:
+        assert finds(first, "feature_branch_only") == set()
+        assert finds(first, "shared1")
+
+
+def test_both_are_kept_fresh_by_whoever_holds_the_lease(trees: tuple[Path, Path, Path]):
+    main, linked, home = trees
+    first, second = open_engine(main, home), open_engine(linked, home)
+    keepers = [Keeper(first)]
+    try:
+        wait_until(lambda: "shared1.py" in finds(first, "shared1"))
+        keepers.append(Keeper(second))
+        wait_until(lambda: "shared1.py" in finds(second, "shared1"))
+        (linked / "new.py").write_text("def written_in_the_worktree():\n    pass\n")
+        wait_until(lambda: "new.py" in finds(second, "written_in_the_worktree"))
+        assert not second.store.lease.held
+        keepers[0].close()
+        first.close()
+        wait_until(lambda: second.store.lease.held)
+        (linked / "newer.py").write_text("def written_after_the_holder_left():\n    pass\n")
+        wait_until(lambda: "newer.py" in finds(second, "written_after_the_holder_left"))
+    finally:
+        for keeper in keepers:
+            keeper.close()
+        first.close()
+        second.close()
