@@ -19,8 +19,8 @@ ABOUT_CORTEX = (
     ["O_NOFOLLOW", "--mode", "exact"],
 )
 ABOUT_ANYTHING = (
-    ["where does the program start"],
-    ["how is the configuration read"],
+    ["parse the command line arguments"],
+    ["read the configuration"],
     ["TODO", "--mode", "exact"],
 )
 HITS = "2"
