@@ -60,8 +60,8 @@ def run(arguments: Sequence[str]) -> int:
         return leaving.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return 130
-    except BrokenPipeError:  # `cortex search … | head`: what is still to be written goes nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit):  # `cortex search … | head`; inside a command click turns it into the latter
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to be written goes nowhere
         return 0
     except OSError as error:
         full = FileError("DISK_FULL", f"the disk is full: {error}") if error.errno == 28 else None

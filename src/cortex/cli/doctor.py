@@ -10,12 +10,15 @@ import typer
 
 from cortex.cli import workspace
 from cortex.cli.show import print_json
-from cortex.engine import Engine, rfc3339
+from cortex.engine import Engine
 from cortex.paths import find_project_root
+from cortex.text import rfc3339
 
 
 def doctor(
-    path: Annotated[Path | None, typer.Argument(help="A file or folder; default: the project around here.")] = None,
+    path: Annotated[
+        Path | None, typer.Argument(metavar="PATH", help="A file or folder; default: the project around here.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
 ) -> int:
     """Check an index, or say why a file is or isn't in it."""

@@ -23,7 +23,9 @@ WAKE_SECONDS = 0.5
 
 
 def index(
-    path: Annotated[Path | None, typer.Argument(help="The folder; default: the project around here.")] = None,
+    path: Annotated[
+        Path | None, typer.Argument(metavar="PATH", help="The folder; default: the project around here.")
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Go on following changes until interrupted.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Build everything anew, even where nothing changed.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,

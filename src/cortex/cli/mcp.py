@@ -19,11 +19,14 @@ FAMILIES = ("code",)
 
 def mcp(
     families: Annotated[
-        list[str] | None, typer.Argument(help="Families of tools; default: all that have content.")
+        list[str] | None,
+        typer.Argument(metavar="FAMILY", help="Families of tools; default: all that have content."),
     ] = None,
     workspaces: Annotated[
         list[Path] | None,
-        typer.Option("--workspace", help="A folder to serve; may be repeated. Default: the project here."),
+        typer.Option(
+            "--workspace", metavar="PATH", help="A folder to serve; may be repeated. Default: the project here."
+        ),
     ] = None,
     http: Annotated[
         str | None, typer.Option("--http", metavar="HOST:PORT", help="Serve streamable HTTP at /mcp.")

@@ -35,13 +35,21 @@ SNIPPET_LINES = 12
 
 
 def search(
-    query: Annotated[str, typer.Argument(help="A question, a name, or with --mode exact a text.")],
-    path: Annotated[list[Path] | None, typer.Option("--path", help="The folder; may be repeated.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="How many results.")] = 10,
-    mode: Annotated[str, typer.Option("--mode", help="hybrid, meaning, words, exact or fullworkspace.")] = "hybrid",
-    lang: Annotated[list[str] | None, typer.Option("--lang", help="Only this language; may be repeated.")] = None,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="A question, a name, or with --mode exact a text.")],
+    path: Annotated[
+        list[Path] | None, typer.Option("--path", metavar="PATH", help="The folder; may be repeated.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, metavar="N", help="How many results.")] = 10,
+    mode: Annotated[
+        str, typer.Option("--mode", metavar="MODE", help="hybrid, meaning, words, exact or fullworkspace.")
+    ] = "hybrid",
+    lang: Annotated[
+        list[str] | None, typer.Option("--lang", metavar="LANGUAGE", help="Only this language; may be repeated.")
+    ] = None,
     regex: Annotated[bool, typer.Option("--regex", help="The query is a regular expression (exact mode).")] = False,
-    threshold: Annotated[float, typer.Option("--threshold", min=0.0, max=1.0, help="Least relevance.")] = 0.0,
+    threshold: Annotated[
+        float, typer.Option("--threshold", min=0.0, max=1.0, metavar="X", help="Least relevance.")
+    ] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
 ) -> None:
     """Search a folder; what isn't indexed yet is indexed first."""

@@ -1,0 +1,336 @@
+"""`cortex index`, `search`, `doctor` and `mcp` as a person or a script runs them."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from cortex.cli import app, run
+from protocol.code_server import CORTEX, check_envelope, make_repository, wait_for
+from protocol.golden import check_golden
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory, strangers_environment):
+    root = make_repository(tmp_path_factory.mktemp("commands") / "shop")
+    assert run(["index", str(root), "--json"]) == 0
+    return root
+
+
+@pytest.fixture
+def cortex(capsys):
+    """Runs a command in this process; gives its exit code, stdout and stderr."""
+
+    def call(*arguments):
+        capsys.readouterr()
+        code = run([str(one) for one in arguments])
+        seen = capsys.readouterr()
+        return code, seen.out, seen.err
+
+    return call
+
+
+def process(*arguments, **options):
+    return subprocess.run(
+        [*CORTEX, *map(str, arguments)], capture_output=True, text=True, encoding="utf-8", timeout=60, **options
+    )
+
+
+# -- help and usage ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command", ["", "index", "search", "mcp", "doctor", "config", "config show", "config get", "config set"]
+)
+def test_the_help_is_as_it_was(command):
+    seen = CliRunner().invoke(
+        app, [*command.split(), "--help"], env={"COLUMNS": "100", "TERM": "dumb"}, terminal_width=100
+    )
+    assert seen.exit_code == 0
+    check_golden(
+        f"help-{command.replace(' ', '-') or 'cortex'}", {"help": [line.rstrip() for line in seen.output.splitlines()]}
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["index", "--nonsense"],
+        ["search"],
+        ["search", "a", "--limit", "0"],
+        ["search", "a", "--limit", "many"],
+        ["search", "a", "--threshold", "2"],
+        ["doctor", "a", "b"],
+        ["nonsense"],
+        ["mcp", "--workspaces", "."],
+    ],
+)
+def test_wrong_usage_ends_with_2_and_says_what_is_wrong(cortex, arguments):
+    code, out, err = cortex(*arguments)
+    assert code == 2
+    assert out == ""
+    assert "Usage" in err or "Error" in err
+
+
+def test_no_command_shows_the_help_and_version_says_the_version(cortex):
+    assert "search" in process().stdout + process().stderr
+    code, out, _ = cortex("--version")
+    assert code == 0
+    assert out.startswith("cortex ")
+
+
+@pytest.mark.parametrize("arguments", [["index", "{}"], ["search", "a", "--path", "{}"], ["mcp", "--workspace", "{}"]])
+def test_a_path_that_does_not_exist_is_an_error_that_is_explained(cortex, tmp_path, arguments):
+    missing = str(tmp_path / "missing")
+    code, out, err = cortex(*(one.format(missing) for one in arguments))
+    assert code == 1
+    assert out == ""
+    assert missing in err
+    assert "WORKSPACE_UNKNOWN" in err
+
+
+def test_errors_for_programs_are_the_envelope(cortex, tmp_path):
+    for arguments in (
+        ["index", tmp_path / "missing", "--json"],
+        ["search", " ", "--path", tmp_path, "--json"],
+        ["search", "a", "--mode", "magic", "--json"],
+        ["search", "a", "--lang", "klingon", "--json"],
+    ):
+        code, out, _ = cortex(*arguments)
+        assert code == 1
+        check_envelope(json.loads(out))
+
+
+def test_an_unknown_family_is_named(cortex):
+    code, _, err = cortex("mcp", "cooking")
+    assert code == 1
+    assert "known: code" in err
+
+
+# -- index -------------------------------------------------------------------------------------------------------------
+
+
+def test_indexing_says_what_it_did(cortex, tmp_path):
+    root = make_repository(tmp_path / "fresh", {"a.py": "x = 1\n", "b.py": "y = 2\n", ".env": "S=1\n"})
+    code, out, _ = cortex("index", root)
+    assert code == 0
+    assert "2 added, 0 changed, 0 deleted, 0 unchanged, 1 skipped" in out
+    assert "2 files, 2 chunks" in out
+    (root / "a.py").write_text("x = 11\n", encoding="utf-8")
+    (root / "b.py").unlink()
+    code, out, _ = cortex("index", root, "--json")
+    body = json.loads(out)
+    assert set(body) == {
+        "workspace", "status", "added", "changed", "deleted", "unchanged", "skipped", "seconds", "files", "chunks",
+    }  # fmt: skip
+    assert (body["added"], body["changed"], body["deleted"], body["skipped"]) == (0, 1, 1, 1)
+    assert (body["files"], body["workspace"], body["status"]) == (1, str(root), "completed")
+
+
+def test_force_builds_everything_anew_as_often_as_one_likes(cortex, indexed):
+    for _ in range(2):
+        body = json.loads(cortex("index", indexed, "--force", "--json")[1])
+        assert body["unchanged"] == 0
+        assert body["changed"] >= 6
+
+
+def test_several_workspaces_of_a_configuration_are_all_indexed(cortex, tmp_path, monkeypatch):
+    root = make_repository(tmp_path / "mono", {"one/a.py": "x = 1\n", "two/b.py": "y = 1\n"})
+    (root / "codeindex.config.json").write_text('{"workspace": {"paths": ["one", "two"]}}', encoding="utf-8")
+    monkeypatch.chdir(root)
+    body = json.loads(cortex("index", "--json")[1])
+    assert [one["added"] for one in body["workspaces"]] == [1, 1]
+    found = json.loads(cortex("search", "x", "--mode", "exact", "--json")[1])["results"]
+    assert [(one["workspace"], one["file"]) for one in found] == [("one", "a.py")]
+
+
+def test_a_damaged_store_is_kept_aside_and_built_anew_by_force(cortex, tmp_path):
+    root = make_repository(tmp_path / "broken", {"a.py": "x = 1\n"})
+    (root / ".cortex").mkdir()
+    (root / ".cortex" / "cortex.db").write_bytes(b"no database" * 1_000)
+    for arguments in (["index", root], ["search", "x", "--path", root], ["doctor", root]):
+        code, _, err = cortex(*arguments)
+        assert code == 1
+        assert "STORE_CORRUPT" in err
+        assert "cortex index --force" in err
+    code, _, err = cortex("index", root, "--force")
+    assert code == 0
+    assert "damaged" in err
+    assert list((root / ".cortex").glob("cortex.db.damaged-*"))
+    assert cortex("search", "x", "--path", root)[0] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_watching_follows_changes_until_a_signal(tmp_path, number):
+    root = make_repository(tmp_path / "watched", {"a.py": "x = 1\n"})
+    watching = subprocess.Popen([*CORTEX, "index", str(root), "--watch"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert any("watching" in line for line in iter(watching.stdout.readline, ""))
+        (root / "b.py").write_text("def came_later():\n    pass\n", encoding="utf-8")
+        wait_for(lambda: "came_later" in process("search", "came_later", "--path", root).stdout)
+        watching.send_signal(number)
+        assert watching.wait(10) == 0
+    finally:
+        watching.kill()
+        watching.stdout.close()
+
+
+# -- search ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_search_shows_place_relevance_name_and_lines(cortex, indexed):
+    code, out, _ = cortex("search", "parse_invoice_number", "--path", indexed)
+    assert code == 0
+    first, *rest = out.splitlines()
+    assert first.startswith("shop/payment/invoice.py:6  ")
+    assert first.endswith("parse_invoice_number")
+    assert rest[0] == "    def parse_invoice_number(text):"
+
+
+def test_a_search_for_programs_has_the_shape_of_the_contract(cortex, indexed):
+    body = json.loads(cortex("search", "parse an invoice number", "--path", indexed, "--json")[1])
+    assert set(body) == {"results", "metadata"}
+    assert set(body["results"][0]) == {"file", "startLine", "endLine", "relevance", "text", "context"}
+    assert {"strategy", "executionTime", "totalResults", "index"} <= set(body["metadata"])
+    check_golden("search-json", body)
+
+
+def test_limit_language_threshold_and_modes_do_what_they_say(cortex, indexed):
+    def files(*more):
+        code, out, _ = cortex("search", "article", "--path", indexed, "--json", *more)
+        assert code == 0
+        return [one["file"] for one in json.loads(out)["results"]]
+
+    assert len(files("--limit", "1")) == len(files("-n", "1")) == 1
+    assert set(files("--lang", "typescript")) == set(files("--lang", "ts")) == {"web/cart.ts"}
+    assert {one.rsplit(".")[-1] for one in files("--lang", "python", "--lang", "ts")} == {"py", "ts"}
+    assert len(files("--threshold", "0.9")) < len(files())
+    for mode in ("auto", "hybrid", "meaning", "embeddings", "semantic", "words", "tfidf", "fullworkspace", "exact"):
+        assert "web/cart.ts" in files("--mode", mode), mode
+    body = json.loads(cortex("search", r"def \w+_invoice", "--regex", "--path", indexed, "--json")[1])
+    assert body["metadata"]["strategy"] == "exact"
+    assert {one["file"] for one in body["results"]} == {"shop/payment/invoice.py"}
+    assert cortex("search", "(", "--regex", "--path", indexed)[0] == 1
+
+
+def test_nothing_found_is_no_error(cortex, indexed):
+    code, out, err = cortex("search", "zzzz_nowhere", "--path", indexed)
+    assert (code, out) == (0, "")
+    assert "nothing found" in err
+    assert json.loads(cortex("search", "zzzz_nowhere", "--path", indexed, "--json")[1])["results"] == []
+
+
+def test_a_folder_that_was_never_indexed_is_indexed_first_and_a_change_is_seen(cortex, tmp_path):
+    root = make_repository(tmp_path / "new", {"a.py": "def first_one():\n    pass\n"}, git=False)
+    assert "a.py:1" in cortex("search", "first_one", "--path", root)[1]
+    (root / "b.py").write_text("def second_one():\n    pass\n", encoding="utf-8")
+    assert "b.py:1" in cortex("search", "second_one", "--path", root)[1]
+
+
+def test_several_folders_are_searched_and_named(cortex, tmp_path, indexed):
+    other = make_repository(tmp_path / "other", {"a.py": "def merge_baskets():\n    pass\n"})
+    code, out, _ = cortex("search", "merge_baskets", "--path", indexed, "--path", other)
+    assert code == 0
+    assert {"shop/shop/basket.py:21", "other/a.py:1"} <= {line.split("  ")[0] for line in out.splitlines()}
+
+
+def test_a_reader_that_goes_away_is_no_error(indexed):
+    for arguments in (
+        ["search", "article", "--path", str(indexed)],
+        ["search", "article", "--path", str(indexed), "--json"],
+    ):
+        running = subprocess.Popen([*CORTEX, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        running.stdout.close()
+        assert running.wait(30) == 0
+        assert b"BrokenPipe" not in running.stderr.read()
+        running.stderr.close()
+
+
+def test_colours_and_line_numbers_are_for_a_terminal(indexed):
+    pty = pytest.importorskip("pty")
+    master, slave = pty.openpty()
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"}
+    argv = [*CORTEX, "search", "parse_invoice_number", "--path", str(indexed), "--limit", "1"]
+    running = subprocess.Popen(argv, stdout=slave, stderr=subprocess.DEVNULL, env=environment)
+    os.close(slave)
+    shown = b""
+    while True:
+        try:
+            part = os.read(master, 4096)
+        except OSError:  # Linux: the other end is closed
+            break
+        if not part:
+            break
+        shown += part
+    os.close(master)
+    assert running.wait(30) == 0
+    assert b"\x1b[" in shown
+    assert b"invoice.py:6" in shown
+
+
+def test_a_character_that_can_not_be_shown_ends_nothing(tmp_path):
+    root = make_repository(tmp_path / "snow", {"a.py": "snow = '☃'\n"})
+    done = process("search", "snow", "--path", root, env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    assert done.returncode == 0
+    assert "snow = '?'" in done.stdout
+
+
+# -- doctor ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "known", "word"),
+    [
+        ("shop/basket.py", True, "belongs"),
+        ("ignored/draft.py", False, "ignore"),
+        (".env", False, "secret"),
+        ("logo.png", False, "binary"),
+        ("blob.dat2", False, "binary"),
+        ("missing.py", False, "no such file"),
+        (".git/config", False, ".git"),
+    ],
+)
+def test_the_doctor_says_why_a_file_is_or_is_not_in_the_index(cortex, indexed, file, known, word):
+    code, out, _ = cortex("doctor", indexed / file, "--json")
+    assert code == 0
+    body = json.loads(out)
+    assert set(body) == {"file", "workspace", "indexed", "reason"}
+    assert (body["file"], body["indexed"]) == (file, known)
+    assert word in body["reason"]
+    text = cortex("doctor", indexed / file)[1]
+    assert text.startswith(f"{file}: {'in the index' if known else 'not in the index'}")
+
+
+def test_the_doctor_sees_content_and_size_before_anything_is_indexed(cortex, tmp_path):
+    root = make_repository(tmp_path / "unseen", {"large.py": "x = 1\n" * 400_000, "small.py": "x = 1\n"})
+    (root / "odd.dat2").write_bytes(bytes(range(256)) * 10)
+    assert "too large" in cortex("doctor", root / "large.py")[1]
+    assert "binary" in cortex("doctor", root / "odd.dat2")[1]
+    assert "not in the index" in cortex("doctor", root / "small.py")[1]
+
+
+def test_the_doctor_examines_a_folder(cortex, indexed, tmp_path):
+    code, out, _ = cortex("doctor", indexed, "--json")
+    body = json.loads(out)
+    assert code == 0, body
+    assert body["problems"] == []
+    assert body["files"] >= 6
+    assert body["operations"][0]["what"] == "index"
+    assert "no problems found" in cortex("doctor", indexed)[1]
+    code, out, _ = cortex("doctor", make_repository(tmp_path / "never", {"a.py": "x = 1\n"}))
+    assert code == 1
+    assert "cortex index" in out
+
+
+def test_commands_run_from_a_module_and_a_script_alike(indexed):
+    script = shutil.which("cortex", path=os.path.dirname(sys.executable))
+    if script is None:
+        pytest.skip("the command isn't installed beside this Python")
+    done = subprocess.run([script, "search", "basket", "--json"], cwd=indexed / "shop", capture_output=True, timeout=60)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["results"][0]["file"].startswith("shop/")
