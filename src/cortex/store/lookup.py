@@ -100,10 +100,11 @@ class Lookup:
         marks = ",".join("?" * len(names))
         with self._connections.read() as connection:
             rows = connection.execute(
-                f"SELECT docs.id, chunks.id, symbols.name, symbols.qualified FROM symbols JOIN docs ON docs.blob = symbols.blob "
-                f"JOIN chunks ON chunks.blob = symbols.blob AND symbols.start_line BETWEEN chunks.start_line AND chunks.end_line "
+                # CROSS JOIN keeps the order: with two names SQLite would begin with every doc (38 ms instead of 0.3 ms on 10,000).
+                f"SELECT docs.id, chunks.id, symbols.name, symbols.qualified FROM symbols CROSS JOIN docs ON docs.blob = symbols.blob "
+                f"CROSS JOIN chunks ON chunks.blob = symbols.blob AND symbols.start_line BETWEEN chunks.start_line AND chunks.end_line "
                 f"WHERE symbols.name IN ({marks}) AND source = ? "
-                f"ORDER BY symbols.name COLLATE BINARY IN ({marks}) DESC, docs.role <> '', docs.path, chunks.ordinal LIMIT ?",
+                f"ORDER BY symbols.name COLLATE BINARY IN ({marks}) DESC, docs.role <> '', docs.path, chunks.ordinal, symbols.start_line LIMIT ?",
                 [*names, source, *names, limit],
             )
             return [Definition(*row) for row in rows]
