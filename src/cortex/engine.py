@@ -14,24 +14,21 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cortex import chunkers, indexing
 from cortex.cache import Cache
 from cortex.embedders import Embedder, open_embedder
-from cortex.errors import Cancelled, CortexError, FileError, LimitError, StoreError
-from cortex.paths import ensure_store_dir, relative_of, resolve_inside, store_dir
-from cortex.readers import read
+from cortex.errors import Cancelled, CortexError, LimitError, StoreError
+from cortex.paths import ensure_store_dir, store_dir
 from cortex.search import check_query, search, search_exact
 from cortex.settings import Settings
-from cortex.sources.files import explain, read_bytes, scan, scan_paths
-from cortex.store import Change, Operation, Request, Store, set_aside
-from cortex.text import hash_bytes
+from cortex.sources.files import scan
+from cortex.store import Operation, Request, Store, set_aside
+from cortex.text import hash_bytes, rfc3339
 from cortex.types import (
     Cancel,
-    Cut,
     Draft,
     FileView,
     Found,
@@ -42,10 +39,10 @@ from cortex.types import (
     Progress,
     ProgressCallback,
     Query,
-    Refused,
     Source,
     Vitals,
 )
+from cortex.views import Views
 from cortex.worker import Pool
 
 if TYPE_CHECKING:
@@ -252,18 +249,15 @@ class Engine:
         Raises: StoreError STORE_LOCKED when another process holds the lease.
         """
         self._need_lease()
-        ids: list[int] = []
+        size, texts = self.settings.indexing.chunk_size, []
         for draft in drafts:
             source = self.store.truth.source("records", draft.source, "")
-            size = self.settings.indexing.chunk_size
             cut = chunkers.cut(draft.text, draft.path, draft.language, size, 0)
             raw = draft.text.encode("utf-8")
             file = Found(draft.path, len(raw), time.time_ns())
             key = hash_bytes(b"put", f"{chunkers.VERSION}:{size}".encode(), draft.language.encode(), raw)
-            self.store.truth.apply(source.id, Change(cuts=[(file, key, cut)]), durable=True)
-            doc = self.store.lookup.doc(source.id, draft.path)
-            assert doc is not None
-            ids.append(doc.id)
+            texts.append((source.id, file, key, cut))
+        ids = self.store.truth.put(texts)
         self._catch_up()
         return ids
 
@@ -423,53 +417,18 @@ class Engine:
 
         Raises: FileError PATH_OUTSIDE, FILE_NOT_FOUND or FILE_UNREADABLE.
         """
-        inside = resolve_inside(self.root, path)
-        relative = relative_of(self.root, inside)
-        if not inside.is_file():
-            raise _missing(self.root, relative)
-        found = scan_paths(self.root, indexing.rules_of(self.settings), [relative]).files
-        if not any(file.path == relative for file in found):
-            verdict = self.explain(relative)
-            raise FileError("FILE_UNREADABLE", f"{relative} can't be shown: {verdict}", context={"path": relative})
-        raw = read_bytes(self.root, relative, self.settings.workspace.max_file_size)
-        text = raw if isinstance(raw, Refused) else read(raw, relative)
-        if isinstance(text, Refused) and text.reason == "vanished":
-            raise _missing(self.root, relative)
-        if isinstance(text, Refused):
-            raise FileError("FILE_UNREADABLE", f"{relative} can't be shown: {text.reason}", context={"path": relative})
-        assert isinstance(raw, bytes)
-        cut = self._cut_of(relative, text, raw)
-        try:
-            stat = inside.stat()
-        except OSError as error:
-            raise _missing(self.root, relative) from error
-        return FileView(
-            path=relative,
-            language=cut.language,
-            size=stat.st_size,
-            modified=rfc3339(stat.st_mtime),
-            text=text,
-            chunks=cut.chunks,
-            symbols=cut.symbols,
-        )
+        return self._views().view(path)
 
-    def _cut_of(self, path: str, text: str, raw: bytes) -> Cut:
-        """Chunks and symbols of a text: from the store where it has this very text, else cut now."""
-        doc = self.store.lookup.doc(self.source.id, path)
-        if doc is not None and self.store.lookup.text(doc.blob) == text:
-            chunks = tuple(chunk for _, chunk in self.store.lookup.chunks(doc.blob))
-            return Cut(doc.language, text, chunks, self.store.lookup.symbols(doc.blob))
-        settings = self.settings.indexing
-        for _, outcome in self._pool.cut_all(
-            [(path, path, raw)], settings.chunk_size, settings.chunk_overlap, Cancel()
-        ):
-            if isinstance(outcome, Cut):
-                return outcome
-        return Cut(chunkers.language_of(path, text[:200]), text, (), ())
+    def explain(self, path: str) -> str:
+        """Why a file is or isn't in the index."""
+        return self._views().explain(path)
 
     def relative(self, path: str) -> str:
         """The path relative to the root, with "/". Raises: FileError PATH_OUTSIDE."""
-        return relative_of(self.root, resolve_inside(self.root, path))
+        return self._views().relative(path)
+
+    def _views(self) -> Views:
+        return Views(self.root, self.store, self.source, self.settings, self._single)
 
     def knows(self, path: str) -> bool:
         """Whether anything at or below this relative path is in the index."""
@@ -490,19 +449,6 @@ class Engine:
             return None
         stamp = self._embedder.stamp
         return {"provider": stamp.provider, "model": stamp.model, "generated": self.freshness().last_indexed}
-
-    def explain(self, path: str) -> str:
-        """Why a file is or isn't in the index."""
-        relative = self.relative(path)
-        for skip in self.store.truth.skipped(self.source.id):
-            if skip.path == relative:
-                return f"left out: {skip.reason}"
-        verdict = explain(self.root, indexing.rules_of(self.settings), relative)
-        if verdict.startswith("belongs"):  # as far as name and size tell; the content may say otherwise
-            raw = read_bytes(self.root, relative, self.settings.workspace.max_file_size)
-            text = raw if isinstance(raw, Refused) else read(raw, relative)
-            return f"left out: {text.reason}" if isinstance(text, Refused) else verdict
-        return verdict
 
     def freshness(self) -> Freshness:
         """How far the index follows the folder."""
@@ -623,16 +569,6 @@ def default_workers() -> int:
     import os
 
     return max(1, min(4, (os.cpu_count() or 2) // 2))
-
-
-def rfc3339(seconds: float) -> str:
-    """A moment as text, in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _missing(root: Path, path: str) -> FileError:
-    kind = "it is a folder" if (root / path).is_dir() else f"there is no such file in {root.name}"
-    return FileError("FILE_NOT_FOUND", f"{path or '.'} can't be read: {kind}", context={"path": path})
 
 
 def _wanted(path: str, query: Query) -> bool:

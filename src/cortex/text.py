@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from datetime import UTC, datetime
 from functools import lru_cache
 
 TOKEN_CHARACTERS = 4  # a token is estimated as four characters
@@ -137,3 +138,8 @@ def role_of(path: str) -> str:
         if pattern.search(path):
             return role
     return ""
+
+
+def rfc3339(seconds: float) -> str:
+    """A moment, in seconds since the epoch, as text in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -5,8 +5,9 @@ This folder alone has SQL over our own tables, imports tantivy and turbovec, and
 
 from __future__ import annotations
 
+import os
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from cortex.errors import StoreError
@@ -80,11 +81,10 @@ class Store:
         if self.directory is None:
             return 0
         total = 0
-        for file in self.directory.rglob("*"):
-            try:
-                total += file.stat().st_size
-            except OSError:  # a segment that was merged away meanwhile
-                continue
+        for folder, _, names in os.walk(self.directory):
+            for name in names:
+                with suppress(OSError):  # a segment that was merged away meanwhile
+                    total += os.stat(os.path.join(folder, name)).st_size
         return total
 
     def check(self) -> list[str]:

@@ -80,8 +80,9 @@ class Lease:
             return self._folder
         if self.holder() == 0:
             return ""
-        with contextlib.suppress(OSError, IndexError):
-            return self._path.read_bytes().decode("utf-8", "replace").split("\n")[2]
+        with contextlib.suppress(OSError, IndexError), open(self._path, "rb", buffering=0) as file:
+            file.seek(1)  # the first byte is the locked one on Windows
+            return file.read(10_000).decode("utf-8", "replace").split("\n")[1]
         return ""
 
     def release(self) -> None:

@@ -101,10 +101,10 @@ class Truth:
                 found.update(connection.execute(f"SELECT hash, id FROM blobs WHERE hash IN ({marks})", part))
         return found
 
-    def apply(self, source: int, change: Change, *, durable: bool = False) -> int:
+    def apply(self, source: int, change: Change) -> int:
         """Write the change in one transaction and return `seq`, which is a new one unless only times have changed."""
         now = change.read_ns
-        with self._connections.write(durable=durable) as connection:
+        with self._connections.write() as connection:
             seq = _next_seq(connection) if change.news else _seq(connection)
             for path in change.removed:
                 _remove_doc(connection, source, path, seq)
@@ -125,6 +125,16 @@ class Truth:
                 [(file.mtime_ns, file.size, now, doc) for doc, file in change.touched],
             )
             return seq
+
+    def put(self, texts: Sequence[tuple[int, Found, bytes, Cut]]) -> list[int]:
+        """Write these texts (source, file, content hash, what came of it), all or none, and return their docs' ids."""
+        now = time.time_ns()
+        with self._connections.write(durable=True) as connection:
+            seq = _next_seq(connection)
+            return [
+                _put_doc(connection, source, file, _put_blob(connection, content_hash, cut), seq, now)
+                for source, file, content_hash, cut in texts
+            ]
 
     def forget(self, docs: Iterable[int]) -> int:
         """Remove these docs and, at once and for good, the content that nothing else uses; returns the new `seq`."""
@@ -251,13 +261,15 @@ def _put_blob(connection: sqlite3.Connection, content_hash: bytes, cut: Cut) -> 
     return blob
 
 
-def _put_doc(connection: sqlite3.Connection, source: int, file: Found, blob: int, seq: int, now: int) -> None:
+def _put_doc(connection: sqlite3.Connection, source: int, file: Found, blob: int, seq: int, now: int) -> int:
     _remove_doc(connection, source, file.path, seq, keep=blob)
     connection.execute("DELETE FROM skips WHERE source = ? AND path = ?", (source, file.path))
-    connection.execute(
+    doc = connection.execute(
         "INSERT INTO docs (source, path, blob, size, mtime_ns, role, seq, checked_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (source, file.path, blob, file.size, file.mtime_ns, role_of(file.path), seq, now),
-    )
+    ).lastrowid
+    assert doc is not None
+    return doc
 
 
 def _remove_doc(connection: sqlite3.Connection, source: int, path: str, seq: int, keep: int = 0) -> None:
