@@ -20,6 +20,7 @@ Not here: how chunks are made (code.py). Queries (.scm files) were not taken: a 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from dataclasses import dataclass
 from functools import cache
 
@@ -48,16 +49,21 @@ class Grammar:
     joins: bool
 
 
+@cache
 def has_grammar(language: str) -> bool:
-    """Whether `language` is cut by its syntax tree."""
-    return language in RULES
+    """Whether `language` is cut by its syntax tree here; the largest grammars come with the extra `languages`."""
+    return language in RULES and importlib.util.find_spec(_module_of(language)) is not None
+
+
+def _module_of(language: str) -> str:
+    return MODULES.get(language, f"tree_sitter_{language}").partition(".")[0]
 
 
 @cache
 def load(language: str) -> Grammar:
     """The grammar of `language`; its wheel is imported at the first call."""
-    module, _, function = MODULES.get(language, f"tree_sitter_{language}").partition(".")
-    grammar = Language(getattr(importlib.import_module(module), function or "language")())
+    function = MODULES.get(language, "").partition(".")[2] or "language"
+    grammar = Language(getattr(importlib.import_module(_module_of(language)), function)())
     outside: dict[str, Rule] = {}
     inside: dict[str, Rule] = {}
     bodies: frozenset[str] = frozenset()

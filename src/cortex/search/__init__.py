@@ -17,7 +17,6 @@ from cortex.search.exact import search_exact
 from cortex.search.parse import Parsed, parse
 from cortex.search.rank import Candidate, rank
 from cortex.store import Lookup, Narrow, Place, Store, Term, Words, extension_of
-from cortex.text import words_of
 from cortex.types import Cancel, Doc, Hit, Mode, Page, Query, Source, Stamp
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Meaning", "search", "search_exact"]
 
 DEPTH = 200  # candidates, however many hits are asked for
+COVER_DEPTH = 50  # candidates that only hold many of the words
 # Short fields score high by themselves: a word in a name of two words counts for more than one in a body of a hundred.
 FIELD_WEIGHTS = (("name", 0.2), ("path", 0.4), ("signature", 0.2), ("doc_text", 0.3), ("body", 1.0))
 MAX_QUERY_CHARACTERS = 20_000
@@ -64,7 +64,7 @@ def search(
         ranked = rank(candidates, parsed)
         _check_time(cancel, deadline)
         texts = _Texts(store.lookup)
-        relevances = _relevances(words, ranked, parsed, texts)
+        relevances = _relevances(ranked)
         above = [pair for pair in zip(ranked, relevances, strict=True) if pair[1] >= query.threshold]
         hits = _hits(above[query.offset : query.offset + query.limit], texts, query.characters)
         counts = store.counts(source.id)
@@ -85,14 +85,16 @@ def _candidates(
     store: Store, words: Words | None, narrow: Narrow, parsed: Parsed, mode: Mode, meaning: Meaning | None
 ) -> list[Candidate]:
     by_words = _by_words(words, narrow, parsed) if mode is not Mode.MEANING else {}
+    covered = _by_coverage(words, narrow, parsed) if mode is not Mode.MEANING else {}
     by_meaning = _by_meaning(store, narrow, parsed, meaning) if meaning and mode is not Mode.WORDS else {}
     defined = _by_definition(store.lookup, narrow, parsed) if mode is not Mode.MEANING else {}
-    pairs = list(dict.fromkeys([*by_words, *by_meaning, *defined]))
+    pairs = list(dict.fromkeys([*by_words, *list(covered)[:COVER_DEPTH], *by_meaning, *defined]))
     places = store.lookup.places(pairs)
     return [
         Candidate(
             place,
             words=by_words.get(pair, 0.0),
+            covers=covered.get(pair, 0.0),
             meaning=by_meaning.get(pair, 0.0) * (1.0 if mode is Mode.MEANING else MEANING_WEIGHT),
             defines=defined.get(pair, 0.0),
         )
@@ -111,6 +113,14 @@ def _by_words(words: Words | None, narrow: Narrow, parsed: Parsed) -> dict[tuple
     rows = words.search(terms, narrow, DEPTH)
     best = rows[0][2] if rows else 1.0
     return {(doc, chunk): score / best for doc, chunk, score in rows}
+
+
+def _by_coverage(words: Words | None, narrow: Narrow, parsed: Parsed) -> dict[tuple[int, int], float]:
+    """How much of the query a chunk holds, rare words counting more: 1 is all of it."""
+    if words is None:
+        return {}
+    masses = _masses(words.frequency, len(words), parsed.weights)
+    return {(doc, chunk): share for doc, chunk, share in words.cover(masses, narrow, 2 * DEPTH)}
 
 
 def _by_meaning(store: Store, narrow: Narrow, parsed: Parsed, meaning: Meaning) -> dict[tuple[int, int], float]:
@@ -150,23 +160,13 @@ def _allowed(doc: Doc, narrow: Narrow) -> bool:
     return narrow.docs is None or doc.id in narrow.docs
 
 
-def _relevances(words: Words | None, ranked: Sequence[Candidate], parsed: Parsed, texts: _Texts) -> list[float]:
+def _relevances(ranked: Sequence[Candidate]) -> list[float]:
     """The part of the query that the best hits cover, times a hit's share of the best score: falls with the rank."""
-    if not ranked or words is None:
-        return [0.0] * len(ranked)
-    masses = _masses(words.frequency, len(words), parsed.weights)
+    if not ranked:
+        return []
     best = max(ranked[0].score, 1e-9)
-    covered = max(_coverage(candidate, masses, texts) for candidate in ranked[:3])
+    covered = max(max(one.covers, one.defines, one.meaning / MEANING_WEIGHT) for one in ranked[:3])
     return [round(min(1.0, covered * max(0.0, candidate.score) / best), 4) for candidate in ranked]
-
-
-def _coverage(candidate: Candidate, masses: Mapping[str, float], texts: _Texts) -> float:
-    """The share of the query's weight, rare words counting more, that stands in the chunk, its path or its names."""
-    chunk, doc = candidate.place.chunk, candidate.place.doc
-    have = set(words_of(f"{texts.of(candidate.place)}\n{doc.path}\n{chunk.qualified}"))
-    total = sum(masses.values())
-    matched = sum(mass for word, mass in masses.items() if word in have)
-    return max(matched / total if total else 0.0, candidate.meaning / MEANING_WEIGHT)
 
 
 def _masses(frequency: Callable[[str], int], rows: int, weights: Mapping[str, float]) -> dict[str, float]:

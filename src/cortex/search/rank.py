@@ -15,6 +15,7 @@ from cortex.search.parse import Parsed
 from cortex.store import Place
 from cortex.text import words_of
 
+COVERAGE = 0.3  # the whole query stands in the chunk
 DEFINITION = 2.0  # the query is a name and this chunk defines it
 EMBEDDED_DEFINITION = 0.8  # a name inside a sentence
 QUALIFIED = 0.7  # and the qualified name ends as written
@@ -37,6 +38,7 @@ class Candidate:
 
     place: Place
     words: float  # 0..1, share of the best word match
+    covers: float = 0.0  # 0..1, how much of the query stands in it
     meaning: float = 0.0  # 0..1, cosine
     defines: float = 0.0  # 0..1, how exactly it defines a name of the query
     score: float = 0.0
@@ -46,7 +48,7 @@ class Candidate:
 def rank(candidates: Sequence[Candidate], parsed: Parsed) -> list[Candidate]:
     """The candidates in their final order, best first."""
     for candidate in candidates:
-        candidate.score = candidate.words + candidate.meaning
+        candidate.score = candidate.words + COVERAGE * candidate.covers**2 + candidate.meaning
         candidate.why = "meaning" if candidate.meaning > candidate.words else "words"
     _reward_definitions(candidates, parsed)
     _reward_paths(candidates, parsed)

@@ -9,7 +9,7 @@ SQLite FTS5 was the other candidate: forty times slower on OR queries at 200,000
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ FIELDS = ("name", "path", "signature", "doc_text", "body")
 WRITER_BYTES = (
     32_000_000  # memory of the one writer thread; more makes fewer segments and costs exactly that much memory
 )
-FORMAT = "2"  # part of the directory's name: another layout is another directory
+FORMAT = "3"  # part of the directory's name: another layout is another directory
 NO_WATERMARK = -1
 # tantivy tells of a thread that could not write only that it "was killed": a full disk or quota, since what it reads is ours
 _FULL = ("No space left", "StorageFull", "QuotaExceeded", "FileTooLarge", "os error 28", "index writer was killed")
@@ -74,7 +74,8 @@ class Words:
                 self._index = tantivy.Index(_schema(), path=str(directory), reuse=True)
             else:
                 self._index = tantivy.Index.open(str(directory))
-            self._index.register_tokenizer("words", tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build())
+            self._analyzer = _analyzer()
+            self._index.register_tokenizer("words", self._analyzer)
             self._index.reload()
         self._writer: tantivy.IndexWriter | None = None
 
@@ -125,24 +126,25 @@ class Words:
 
     def search(self, terms: Sequence[Term], narrow: Narrow, limit: int) -> list[tuple[int, int, float]]:
         """The best rows as (doc, chunk, score), best first, ties by doc and chunk."""
-        query = self._query(terms, narrow)
-        if query is None:
-            return []
-        with _translated():
-            searcher = self._index.searcher()
-            hits = searcher.search(query, limit=limit, count=False).hits
-            addresses = [address for _, address in hits]
-            docs = searcher.fast_field_values("doc", addresses)
-            chunks = searcher.fast_field_values("chunk", addresses)
-        found = [
-            (int(doc or 0), int(chunk or 0), round(float(score), 4))
-            for (score, _), doc, chunk in zip(hits, docs, chunks, strict=True)
+        parts = [
+            tantivy.Query.boost_query(self._term(field, term.word), weight)
+            for term in terms
+            for field, weight in term.weights
         ]
-        return sorted(found, key=lambda row: (-row[2], row[0], row[1]))
+        return self._best(parts, narrow, limit)
+
+    def cover(self, masses: Mapping[str, float], narrow: Narrow, limit: int) -> list[tuple[int, int, float]]:
+        """The rows that hold most of these words, wherever and however often: (doc, chunk, share of the whole mass)."""
+        parts = [
+            tantivy.Query.const_score_query(_any([self._term(field, word) for field in FIELDS]), mass)
+            for word, mass in masses.items()
+        ]
+        total = sum(masses.values()) or 1.0
+        return [(doc, chunk, mass / total) for doc, chunk, mass in self._best(parts, narrow, limit)]
 
     def frequency(self, word: str, field: str = "body") -> int:
         """In how many rows a word stands in a field."""
-        return self._index.searcher().doc_freq(field, word)
+        return self._index.searcher().doc_freq(field, self._stem(word))
 
     def identities(self) -> set[tuple[int, int]]:
         """Every (doc, chunk) that the index holds, to compare with SQLite."""
@@ -167,16 +169,31 @@ class Words:
             with _translated():
                 writer.wait_merging_threads()
 
-    def _query(self, terms: Sequence[Term], narrow: Narrow) -> tantivy.Query | None:
-        schema = self._index.schema
-        parts = []
-        for term in terms:
-            for field, weight in term.weights:
-                query = tantivy.Query.term_query(schema, field, term.word, index_option="freq")
-                parts.append((tantivy.Occur.Should, tantivy.Query.boost_query(query, weight)))
+    def _term(self, field: str, word: str) -> tantivy.Query:
+        return tantivy.Query.term_query(self._index.schema, field, self._stem(word), index_option="freq")
+
+    def _stem(self, word: str) -> str:
+        return next(iter(self._analyzer.analyze(word)), word)
+
+    def _best(self, parts: Sequence[tantivy.Query], narrow: Narrow, limit: int) -> list[tuple[int, int, float]]:
+        """The rows that match most of the parts, best first, ties by doc and chunk."""
         if not parts:
-            return None
-        must = [(tantivy.Occur.Must, tantivy.Query.boolean_query(parts))]
+            return []
+        with _translated():
+            searcher = self._index.searcher()
+            hits = searcher.search(self._narrowed(_any(parts), narrow), limit=limit, count=False).hits
+            addresses = [address for _, address in hits]
+            docs = searcher.fast_field_values("doc", addresses)
+            chunks = searcher.fast_field_values("chunk", addresses)
+        found = [
+            (int(doc or 0), int(chunk or 0), round(float(score), 4))
+            for (score, _), doc, chunk in zip(hits, docs, chunks, strict=True)
+        ]
+        return sorted(found, key=lambda row: (-row[2], row[0], row[1]))
+
+    def _narrowed(self, query: tantivy.Query, narrow: Narrow) -> tantivy.Query:
+        schema = self._index.schema
+        must = [(tantivy.Occur.Must, query)]
         filters = [tantivy.Query.term_query(schema, "source", narrow.source)]
         if narrow.extensions:
             filters.append(tantivy.Query.term_set_query(schema, "extension", list(narrow.extensions)))
@@ -186,6 +203,15 @@ class Words:
             filters.append(tantivy.Query.term_set_query(schema, "doc", list(narrow.docs)))
         must.extend((tantivy.Occur.Must, tantivy.Query.const_score_query(one, 0.0)) for one in filters)
         return tantivy.Query.boolean_query(must)
+
+
+def _analyzer() -> tantivy.TextAnalyzer:
+    """Words by their stems: a question says "registered" where the code says "register"."""
+    return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).filter(tantivy.Filter.stemmer("english")).build()
+
+
+def _any(queries: Sequence[tantivy.Query]) -> tantivy.Query:
+    return tantivy.Query.boolean_query([(tantivy.Occur.Should, query) for query in queries])
 
 
 def remove_generation(directory: Path) -> None:
