@@ -52,6 +52,7 @@ FULL_MODE_FILES = 2_500  # above this, reading everything for one answer takes l
 FORCE_SECONDS = 60  # between two forced runs that tools ask for
 FIRST_ANSWER_SECONDS = 8.0  # how long a query waits for a first index before it answers from what is there
 HOLDER_POLL_SECONDS = 0.1
+WAITING_RUNS = 4  # each takes a thread that a question could need
 REQUEST_SECONDS = 600  # who asked longer ago has most likely gone
 CLOSE_SECONDS = 2.0  # what a run under way gets to end
 ORPHAN_DAYS = 14
@@ -78,6 +79,7 @@ class Engine:
         self._single = _make_pool(settings, 1)  # for one file between the runs; a process only when it is used
         self._cache = _make_cache(settings)
         self._indexing = threading.Lock()
+        self._waiting = 0  # runs that wait for the one under way
         self._progress = Progress("idle", 0, 0)
         self._error = ""
         self._forced_at = 0.0
@@ -168,15 +170,21 @@ class Engine:
         return report
 
     def _await_turn(self, force: bool, progress: ProgressCallback, cancel: Cancel) -> None:
-        """Wait until no other run is under way, passing on how far that one is; a forced run doesn't wait."""
-        while not self._indexing.acquire(blocking=not force, timeout=-1 if force else HOLDER_POLL_SECONDS):
-            if force:
-                raise LimitError(
-                    "INDEX_BUSY", f"{self.root.name} is being indexed right now", context={"workspace": str(self.root)}
-                )
-            if cancel:
-                raise Cancelled()
-            progress(self._progress)
+        """Wait until no other run is under way, passing on how far that one is; a forced run and one too many don't wait."""
+        if self._indexing.acquire(blocking=False):
+            return
+        if force or self._waiting >= WAITING_RUNS:
+            raise LimitError(
+                "INDEX_BUSY", f"{self.root.name} is being indexed right now", context={"workspace": str(self.root)}
+            )
+        self._waiting += 1
+        try:
+            while not self._indexing.acquire(timeout=HOLDER_POLL_SECONDS):
+                if cancel:
+                    raise Cancelled()
+                progress(self._progress)
+        finally:
+            self._waiting -= 1
 
     def _record_run(self, report: IndexReport, force: bool, paths: list[str] | None, error: str) -> None:
         detail: dict[str, object] = {**asdict(report), "force": force, "whole": paths is None}
