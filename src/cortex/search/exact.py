@@ -93,8 +93,9 @@ def _hits_in(path: str, text: str, source: int, find: Callable[[str], Iterator[t
     if not spans:
         return
     lines = text.split("\n")
+    total = len(lines) - (not lines[-1])  # what follows the last line end is no line
     for first, last, count in _groups(_lines_of(text, spans)):
-        start, end = max(1, first - CONTEXT_LINES), min(len(lines), last + CONTEXT_LINES)
+        start, end = max(1, first - CONTEXT_LINES), max(last, min(total, last + CONTEXT_LINES))
         yield Hit(
             source=source,
             doc=0,
