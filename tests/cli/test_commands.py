@@ -193,7 +193,7 @@ def test_a_search_shows_place_relevance_name_and_lines(cortex, indexed):
 
 
 def test_a_search_for_programs_has_the_shape_of_the_contract(cortex, indexed):
-    body = json.loads(cortex("search", "parse an invoice number", "--path", indexed, "--json")[1])
+    body = json.loads(cortex("search", "parse an invoice number", "-n", 1, "--path", indexed, "--json")[1])
     assert set(body) == {"results", "metadata"}
     assert set(body["results"][0]) == {"file", "startLine", "endLine", "relevance", "text", "context"}
     assert {"strategy", "executionTime", "totalResults", "index"} <= set(body["metadata"])

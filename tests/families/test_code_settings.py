@@ -308,6 +308,24 @@ def test_waiting_for_another_run_can_be_cancelled_and_the_index_is_no_failure(ma
         assert code.status()["indexing"]["status"] == "ready"
 
 
+def test_only_a_few_runs_wait_for_another_and_the_others_are_told(many):
+    with opened(many) as code:
+        code.tool("reindex_workspace")
+        answers = []
+        with held_run(code.engine):
+            threads = [
+                threading.Thread(target=lambda: answers.append(code.call("reindex_workspace")), daemon=True)
+                for _ in range(12)
+            ]
+            for thread in threads:
+                thread.start()
+            wait_for(lambda: len(answers) >= 8)
+            assert {json.loads(answer.text)["error"]["code"] for answer in answers} == {"INDEX_BUSY"}
+        for thread in threads:
+            thread.join(20)
+        assert sorted(answer.failed for answer in answers) == [False] * 4 + [True] * 8
+
+
 def test_a_cancelled_run_stops_and_the_next_goes_on_from_there(many):
     with opened(many) as code:
         cancel = Cancel()

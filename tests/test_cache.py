@@ -1,0 +1,46 @@
+"""Remembered answers: bounded by bytes and by age, the least recently used go first."""
+
+from cortex.cache import HIT_BYTES, Cache
+from cortex.types import Hit, Mode, Page
+
+
+def page(characters: int) -> Page:
+    hit = Hit(1, 1, 1, "a.py", 1, 1, "x" * characters, 1.0, 1.0)
+    return Page((hit,), 1, Mode.WORDS)
+
+
+def test_what_was_put_is_given_back_and_counted():
+    cache = Cache(10_000, 60)
+    assert cache.get("a") is None
+    cache.put("a", page(10))
+    assert cache.get("a") == page(10)
+    assert cache.hit_rate == 0.5
+    assert cache.size == HIT_BYTES + 20
+
+
+def test_the_least_recently_used_goes_first_and_the_size_holds():
+    cache = Cache(3 * (HIT_BYTES + 200), 60)
+    for key in "abc":
+        cache.put(key, page(100))
+    cache.get("a")
+    cache.put("d", page(100))
+    assert cache.get("b") is None
+    assert all(cache.get(key) for key in "acd")
+    cache.put("huge", page(1_000_000))
+    assert cache.get("huge") is None
+    assert cache.size == 3 * (HIT_BYTES + 200)
+
+
+def test_what_is_too_old_is_forgotten():
+    cache = Cache(10_000, max_age_seconds=0)
+    cache.put("a", page(10))
+    assert cache.get("a") is None
+    assert cache.size == 0
+
+
+def test_putting_again_replaces():
+    cache = Cache(10_000, 60)
+    cache.put("a", page(10))
+    cache.put("a", page(20))
+    assert cache.get("a") == page(20)
+    assert cache.size == HIT_BYTES + 40
