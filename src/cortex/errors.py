@@ -45,7 +45,7 @@ CODES: Mapping[str, Code] = {
     "REGEX_TIMEOUT": Code(
         "resource", False, "Simplify the expression: nested repetitions such as (a+)+ take exponential time."
     ),
-    "ARGUMENT_INVALID": Code("processing", False, "Compare the arguments with the tool's input schema."),
+    "ARGUMENT_INVALID": Code("processing", False, "Compare the arguments with what the tool or command says it takes."),
     "CURSOR_INVALID": Code("processing", False, "Repeat the search without `cursor`."),
     "BUDGET_TOO_SMALL": Code("processing", False, "Ask for a budget of at least 200 tokens."),
     "PATH_OUTSIDE": Code("filesystem", False, "Give a path relative to the workspace root, without `..`."),

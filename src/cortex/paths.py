@@ -31,6 +31,7 @@ _OWN_FILES = (
     "/cortex.db",
     "/cortex.db-wal",
     "/cortex.db-shm",
+    "/cortex.db.damaged-*",
     "/words*/",
     "/vectors*/",
     "/lease",

@@ -61,7 +61,7 @@ class Views:
 
     def explain(self, path: str) -> str:
         """Why a file is or isn't in the index."""
-        relative = self.relative(path)
+        relative = path if (self.root / path).is_symlink() else self.relative(path)
         for skip in self.store.truth.skipped(self.source.id):
             if skip.path == relative:
                 return f"left out: {skip.reason}"

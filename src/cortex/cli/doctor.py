@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -24,19 +25,24 @@ def doctor(
     """Check an index, or say why a file is or isn't in it."""
     if path is not None and not path.is_dir():
         return _explain(path, as_json)
-    problems = 0
+    every = []
     for found in workspace.find([path] if path else []):
         with Engine(found.root, found.settings) as engine:
-            problems += _check(engine, as_json)
-    return 1 if problems else 0
+            every.append(_check(engine))
+    if as_json:
+        print_json(every[0] if len(every) == 1 else {"workspaces": every})
+    else:
+        for facts in every:
+            _print_facts(facts)
+    return 1 if any(facts["problems"] for facts in every) else 0
 
 
 def _explain(path: Path, as_json: bool) -> int:
-    target = path.absolute()
+    target = path.parent.resolve() / path.name  # a link itself, not what it points to
     root = find_project_root(target.parent, Path.home())
     (found,) = workspace.find([root or target.parent])
     with Engine(found.root, found.settings) as engine:
-        relative = engine.relative(str(target))
+        relative = target.relative_to(found.root).as_posix()
         verdict, indexed = engine.explain(relative), engine.knows(relative)
     if as_json:
         print_json({"file": relative, "workspace": str(found.root), "indexed": indexed, "reason": verdict})
@@ -45,7 +51,8 @@ def _explain(path: Path, as_json: bool) -> int:
     return 0
 
 
-def _check(engine: Engine, as_json: bool) -> int:
+def _check(engine: Engine) -> dict[str, object]:
+    """What there is to know of a store, and what is wrong with it."""
     vitals = engine.vitals()
     free = shutil.disk_usage(engine.store.directory or engine.root).free
     problems = engine.store.check()
@@ -55,13 +62,14 @@ def _check(engine: Engine, as_json: bool) -> int:
         problems.append("the folder was never indexed completely: run `cortex index`")
     if shutil.which("git") is None:
         problems.append("git is not installed: ignore files are read by Cortex itself, submodules are not seen")
-    facts = {
+    return {
         "workspace": str(engine.root),
         "store": str(engine.store.directory),
         "lastIndexed": vitals.freshness.last_indexed or None,
         "files": vitals.indexed_files,
         "chunks": vitals.chunks,
         "skipped": len(vitals.skipped),
+        "leftOut": [{"file": skip.path, "reason": skip.reason} for skip in vitals.skipped[:10]],
         "diskBytes": vitals.disk_bytes,
         "leaseHolder": vitals.holder_pid or None,
         "warnings": list(engine.settings.warnings),
@@ -70,14 +78,16 @@ def _check(engine: Engine, as_json: bool) -> int:
             {"at": rfc3339(line.at), "what": line.what, **dict(line.detail)} for line in engine.operations(10)
         ],
     }
-    if as_json:
-        print_json(facts)
-        return len(problems)
+
+
+def _print_facts(facts: Mapping[str, object]) -> None:
     for name in ("workspace", "store", "lastIndexed", "files", "chunks", "skipped", "diskBytes", "leaseHolder"):
         print(f"{name:12} {facts[name]}")
-    for skip in vitals.skipped[:10]:
-        print(f"left out     {skip.path} ({skip.reason})")
+    left_out, problems = facts["leftOut"], facts["problems"]
+    assert isinstance(left_out, list)
+    assert isinstance(problems, list)
+    for skip in left_out:
+        print(f"left out     {skip['file']} ({skip['reason']})")
     for problem in problems:
         print(f"problem      {problem}")
     print("no problems found" if not problems else f"{len(problems)} problems")
-    return len(problems)

@@ -56,10 +56,15 @@ def _serve_http(host: str, port: int, paths: list[Path], read_only: bool) -> int
     from cortex.surfaces.mcp_http import is_loopback, serve_http
 
     found = workspace.find(paths)
-    settings = found[0].settings
-    if settings.server.local_only and not is_loopback(host):
-        raise NetworkError("ADDRESS_REFUSED", f"server.localOnly is on: {host} is not a loopback address")
-    return serve_http(_open(found, read_only), host, port, settings.server.http_token or None, ready=_say)
+    local = [one for one in found if one.settings.server.local_only]
+    if local and not is_loopback(host):
+        raise NetworkError(
+            "ADDRESS_REFUSED",
+            f"server.localOnly is on for {local[0].root}, and {host} is not a loopback address",
+            suggestions=(f"Use 127.0.0.1, or turn it off in: {local[0].settings.origin('server.localOnly')}.",),
+        )
+    token = found[0].settings.server.http_token or None
+    return serve_http(_open(found, read_only), host, port, token, ready=_say)
 
 
 def _open(found: Sequence[Workspace], read_only: bool) -> list[Family]:

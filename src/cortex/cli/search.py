@@ -32,6 +32,7 @@ MODES = {
     "fullworkspace": Mode.FULL,
 }
 SNIPPET_LINES = 12
+DEFAULT_MODE = "hybrid"
 
 
 def search(
@@ -42,7 +43,7 @@ def search(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, metavar="N", help="How many results.")] = 10,
     mode: Annotated[
         str, typer.Option("--mode", metavar="MODE", help="hybrid, meaning, words, exact or fullworkspace.")
-    ] = "hybrid",
+    ] = DEFAULT_MODE,
     lang: Annotated[
         list[str] | None, typer.Option("--lang", metavar="LANGUAGE", help="Only this language; may be repeated.")
     ] = None,
@@ -76,7 +77,7 @@ def search(
             metadata = search_metadata(page, milliseconds, [engine.freshness() for _, engine in engines])
             print_json({"results": [_row(one, len(engines) > 1) for one in located], "metadata": metadata})
         else:
-            _print_hits(located, page, late, len(engines) > 1)
+            _print_hits(located, page, late, several=len(engines) > 1, asked=mode != DEFAULT_MODE)
     finally:
         workspaces.close()
 
@@ -119,10 +120,11 @@ def _row(one: Located, several: bool) -> dict[str, object]:
     return {**row, "workspace": one.workspace} if several else row
 
 
-def _print_hits(located: list[Located], page: Page, late: list[str], several: bool) -> None:
+def _print_hits(located: list[Located], page: Page, late: list[str], *, several: bool, asked: bool) -> None:
+    """Hits for people; how they were found is told where a way was asked for."""
     for name in late:
         print(f"warning: {name} is not fully indexed yet; run `cortex index` to finish", file=sys.stderr)
-    for note in page.notes:
+    for note in page.notes if asked else ():
         print(f"note: {note}", file=sys.stderr)
     if not located:
         print("nothing found", file=sys.stderr)

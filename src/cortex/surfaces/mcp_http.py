@@ -180,6 +180,7 @@ def _config(app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         log_config=None,
+        log_level="warning",
         access_log=False,
         lifespan="on",
         ws="none",
