@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.text import cut_to_tokens, estimate_tokens, hash_bytes, role_of, spaced_words, split_identifier, words_of
+from cortex.text import cut_to_tokens, estimate_tokens, hash_bytes, role_of, split_identifier, words_of
 
 
 def test_identifiers_are_words_whole_and_in_parts():
@@ -31,7 +31,6 @@ def test_a_run_that_nobody_searches_for_is_no_word():
 @given(st.text(max_size=300))
 def test_the_fast_way_to_split_ascii_gives_the_same_words(text: str):
     assert words_of(text + "é") == [*words_of(text), "é"] or text[-1:].isalnum() or text[-1:] == "_"
-    assert spaced_words(text).split() == words_of(text)
 
 
 @given(st.text(max_size=60))

@@ -18,7 +18,6 @@ _WORD = re.compile(r"\w+")
 _WORD_CHARACTERS = "".join(chr(code) if chr(code).isalnum() or chr(code) == "_" else " " for code in range(128))
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-MAX_REMEMBERED_WORDS = 100_000
 MAX_WORD_CHARACTERS = 80  # longer runs are hashes, base64 or minified text: nobody searches for them by word
 
 
@@ -27,27 +26,17 @@ def estimate_tokens(text: str) -> int:
     return -(-len(text) // TOKEN_CHARACTERS)
 
 
+def identifiers_of(text: str) -> list[str]:
+    """The runs of letters, digits and underscores in `text`, as they stand there."""
+    return text.translate(_WORD_CHARACTERS).split() if text.isascii() else _WORD.findall(text)
+
+
 def words_of(text: str) -> list[str]:
     """The searchable words of `text`, in order: identifiers whole and in parts, lower case; CJK runs as single characters and pairs."""
-    return spaced_words(text).split()
+    return [word for identifier in identifiers_of(text) for word in split_identifier(identifier)]
 
 
-def spaced_words(text: str) -> str:
-    """The same words as one string with spaces between them: what a word index wants, and the fastest way to make it."""
-    pieces = text.translate(_WORD_CHARACTERS).split() if text.isascii() else _WORD.findall(text)
-    return " ".join(map(_SPACED.__getitem__, pieces))
-
-
-class _Spaced(dict[str, str]):
-    """Identifier -> its words with spaces, worked out once: source code says the same few words over and over."""
-
-    def __missing__(self, word: str) -> str:
-        if len(self) >= MAX_REMEMBERED_WORDS:
-            self.clear()
-        spaced = self[word] = " ".join(split_identifier(word))
-        return spaced
-
-
+@lru_cache(maxsize=20_000)
 def split_identifier(word: str) -> tuple[str, ...]:
     """`parseHTTPConfig` -> (parsehttpconfig, parse, http, config): the whole first, then the parts where there are several."""
     if len(word) > MAX_WORD_CHARACTERS:
@@ -96,8 +85,6 @@ def hash_bytes(*parts: bytes) -> bytes:
         digest.update(part)
     return digest.digest()
 
-
-_SPACED = _Spaced()
 
 _ROLES: tuple[tuple[str, re.Pattern[str]], ...] = (
     (

@@ -1,6 +1,6 @@
 """The word index of a store (tantivy): a disposable copy of what SQLite knows, made to be searched.
 
-One row is one chunk of one doc, with five fields of words that `text.words_of` made; no text is stored. What the engine's traps
+One row is one chunk of one doc, with five fields of the stems of `text.words_of`; no text is stored. What the engine's traps
 ask for: ids are signed integers (delete-by-term on unsigned fields deletes nothing), one writer thread (two make ties random), the
 watermark is a row of its own in the same commit (there is no commit payload), fast fields give ids back without stored rows.
 SQLite FTS5 was the other candidate: forty times slower on OR queries at 200,000 chunks, twice the size.
@@ -17,15 +17,16 @@ from pathlib import Path
 import tantivy
 
 from cortex.errors import FileError, StoreError
-from cortex.text import spaced_words
+from cortex.text import identifiers_of, split_identifier
 from cortex.types import Chunk, Doc
 
 FIELDS = ("name", "path", "signature", "doc_text", "body")
 WRITER_BYTES = (
     32_000_000  # memory of the one writer thread; more makes fewer segments and costs exactly that much memory
 )
-FORMAT = "3"  # part of the directory's name: another layout is another directory
+FORMAT = "4"  # part of the directory's name: another layout is another directory
 NO_WATERMARK = -1
+MAX_REMEMBERED = 100_000  # identifiers whose stems are kept; Django has 67,000
 # tantivy tells of a thread that could not write only that it "was killed": a full disk or quota, since what it reads is ours
 _FULL = ("No space left", "StorageFull", "QuotaExceeded", "FileTooLarge", "os error 28", "index writer was killed")
 
@@ -74,8 +75,7 @@ class Words:
                 self._index = tantivy.Index(_schema(), path=str(directory), reuse=True)
             else:
                 self._index = tantivy.Index.open(str(directory))
-            self._analyzer = _analyzer()
-            self._index.register_tokenizer("words", self._analyzer)
+            self._index.register_tokenizer("words", tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build())
             self._index.reload()
         self._writer: tantivy.IndexWriter | None = None
 
@@ -144,7 +144,7 @@ class Words:
 
     def frequency(self, word: str, field: str = "body") -> int:
         """In how many rows a word stands in a field."""
-        return self._index.searcher().doc_freq(field, self._stem(word))
+        return self._index.searcher().doc_freq(field, _STEMS.of(word))
 
     def identities(self) -> set[tuple[int, int]]:
         """Every (doc, chunk) that the index holds, to compare with SQLite."""
@@ -170,10 +170,7 @@ class Words:
                 writer.wait_merging_threads()
 
     def _term(self, field: str, word: str) -> tantivy.Query:
-        return tantivy.Query.term_query(self._index.schema, field, self._stem(word), index_option="freq")
-
-    def _stem(self, word: str) -> str:
-        return next(iter(self._analyzer.analyze(word)), word)
+        return tantivy.Query.term_query(self._index.schema, field, _STEMS.of(word), index_option="freq")
 
     def _best(self, parts: Sequence[tantivy.Query], narrow: Narrow, limit: int) -> list[tuple[int, int, float]]:
         """The rows that match most of the parts, best first, ties by doc and chunk."""
@@ -205,9 +202,33 @@ class Words:
         return tantivy.Query.boolean_query(must)
 
 
-def _analyzer() -> tantivy.TextAnalyzer:
-    """Words by their stems: a question says "registered" where the code says "register"."""
-    return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).filter(tantivy.Filter.stemmer("english")).build()
+class _Stems(dict[str, str]):
+    """Identifier -> the stems of its words with spaces between: a question says "registered" where the code says "register".
+
+    Worked out once for each identifier: source code says the same ones over and over, and a filter of the index would stem every
+    single word of it, at twice the cost of all the rest.
+    """
+
+    def __init__(self) -> None:
+        stemmer = tantivy.Filter.stemmer("english")
+        self._analyzer = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).filter(stemmer).build()
+
+    def __missing__(self, identifier: str) -> str:
+        if len(self) >= MAX_REMEMBERED:
+            self.clear()
+        stems = self[identifier] = " ".join(self._analyzer.analyze(" ".join(split_identifier(identifier))))
+        return stems
+
+    def spaced(self, text: str) -> str:
+        """What is indexed of a text."""
+        return " ".join(map(self.__getitem__, identifiers_of(text)))
+
+    def of(self, word: str) -> str:
+        """The stem of one word as `words_of` gives it."""
+        return next(iter(self._analyzer.analyze(word)), word)
+
+
+_STEMS = _Stems()
 
 
 def _any(queries: Sequence[tantivy.Query]) -> tantivy.Query:
@@ -233,11 +254,11 @@ def _document(row: Row) -> tantivy.Document:
         source=row.doc.source,
         extension=extension_of(path),
         language=row.doc.language,
-        name=spaced_words(row.chunk.qualified or row.chunk.name),
-        path=spaced_words(path),
-        signature=spaced_words(row.chunk.signature),
-        doc_text=spaced_words(row.chunk.doc),
-        body=spaced_words(row.body),
+        name=_STEMS.spaced(row.chunk.qualified or row.chunk.name),
+        path=_STEMS.spaced(path),
+        signature=_STEMS.spaced(row.chunk.signature),
+        doc_text=_STEMS.spaced(row.chunk.doc),
+        body=_STEMS.spaced(row.body),
     )
 
 
