@@ -57,8 +57,10 @@ async def serve_lines(server: Server[Any], source: AsyncIterable[bytes | None], 
             tasks.start_soon(_write, from_session, send, owed)
             tasks.start_soon(_converse, server, session_in, session_out)
             await _read(source, to_session, send, owed)
-            with anyio.move_on_after(DRAIN_SECONDS):
+            with anyio.move_on_after(DRAIN_SECONDS) as drain:
                 await owed.settled()
+            if drain.cancelled_caught:  # perhaps the peer doesn't read: nothing that waits for it may go on waiting
+                tasks.cancel_scope.cancel()
             to_session.close()
 
 

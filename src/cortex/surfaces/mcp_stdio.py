@@ -41,3 +41,4 @@ async def _serve(families: Sequence[Family], threads: Threads, stdio: Stdio) -> 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
         await serve_lines(make_server(families, threads), split_lines(chunks(stdio)), partial(write_line, stdio))
+        leave_soon()  # a line that nobody reads still holds its thread

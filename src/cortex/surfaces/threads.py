@@ -42,13 +42,15 @@ class Threads:
     async def run(self, work: Callable[[], Result], call: Call) -> Result:
         """Await `work()` done in a thread; being cancelled raises `call.cancel` and waits no longer."""
         limiter = self._limiter = self._limiter or anyio.CapacityLimiter(THREADS)
-        loop, borrower = asyncio.get_running_loop(), object()
+        loop, borrower, begun = asyncio.get_running_loop(), object(), threading.Lock()
 
         def leave() -> None:
             self.running -= 1
             limiter.release_on_behalf_of(borrower)
 
         def in_thread() -> Result:
+            if not begun.acquire(blocking=False):
+                raise RuntimeError("cancelled before it began")  # nobody hears it
             try:
                 return work()
             finally:
@@ -61,6 +63,9 @@ class Threads:
         except anyio.get_cancelled_exc_class():
             call.cancel.cancel()
             raise
+        finally:
+            if begun.acquire(blocking=False):  # the thread didn't come to it, and now it won't
+                leave()
 
 
 def progress_report(send: Send) -> Callable[[float, float | None, str], None]:
