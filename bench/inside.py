@@ -1,6 +1,7 @@
 """One task in a process of its own that opens an engine: `python inside.py search|update '{"root": ..., "home": ...}'`, JSON on stdout.
 
-A fresh process for each, because memory that an earlier task gave back to the allocator would hide what the next one needs.
+A fresh process for each, because memory that an earlier task gave back to the allocator would hide what the next one needs. With
+"steady": true memory is sampled all the time; that costs, so times are measured without it.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def main() -> None:
     task, given = sys.argv[1], json.loads(sys.argv[2])
     root = Path(given.pop("root"))
     settings = load(root, environment={"CORTEX_HOME": given.pop("home"), "CORTEX_SEARCH_ENABLE_CACHING": "false"})
-    watch = Watch(os.getpid())
+    watch = Watch(os.getpid(), steady=given.pop("steady", False))
     with Engine(root, settings) as engine:
         out = {"search": search, "update": update}[task](engine, watch, **given)
     watch.stop()

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SAMPLE_SECONDS = 0.02
+LOOK_AROUND = 3  # samples between two looks for new processes
+YOUNG_SAMPLES = 25
 COMMAND_SECONDS = 1800
 FOREIGN = ("CORTEX_", "CODEINDEX_", "CLAUDE_")
 
@@ -33,39 +35,48 @@ class Cost:
 
 
 class Watch:
-    """Samples a process and everything that it started, by descent and by session, until it has ended."""
+    """Samples a process and everything that it started, by descent and by session, until it has ended.
 
-    def __init__(self, root: int) -> None:
+    With `steady` off it looks only when asked: inside a process whose time is measured, a thread that looks all the time would cost.
+    """
+
+    def __init__(self, root: int, *, steady: bool = True) -> None:
         self.peak_kb = 0
         self.now_kb = 0
         self._root = root
         self._ticks: dict[int, int] = {}
-        self._known = {root}
+        self._known = {root: 0}  # process to the sample that saw it first
         self._samples = 0
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._thread = threading.Thread(target=self._run, daemon=True) if steady else None
+        if self._thread:
+            self._thread.start()
 
     def stop(self) -> float:
         """End sampling; the CPU seconds seen in all processes."""
         self._done.set()
-        self._thread.join()
+        if self._thread:
+            self._thread.join()
         return self._cpu_seconds()
 
     def cpu_seconds(self) -> float:
-        """The CPU seconds until the next sample."""
-        self._await_sample()
+        """The CPU seconds until now."""
+        self._look()
         return self._cpu_seconds()
 
     def mark(self) -> int:
         """Forget the peak so far; the kilobytes at this moment."""
-        self._await_sample()
+        self._look()
         self.peak_kb = self.now_kb
         return self.now_kb
 
-    def _await_sample(self) -> None:
+    def _look(self) -> None:
+        if self._thread is None:
+            self._samples = 0  # look for new processes too
+            self._sample()
+            return
         before = self._samples
-        while self._samples < before + 2 and self._thread.is_alive():  # one that began after this call
+        while self._samples <= before + LOOK_AROUND and self._thread.is_alive():  # one that began after this call
             time.sleep(SAMPLE_SECONDS / 4)
 
     def _cpu_seconds(self) -> float:
@@ -77,20 +88,32 @@ class Watch:
 
     def _sample(self) -> None:
         anonymous = 0
-        for entry in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
+        around = self._samples % LOOK_AROUND == 0
+        processes = (int(name) for name in os.listdir("/proc") if name.isdigit()) if around else list(self._known)
+        for process in sorted(processes):
             try:
-                stat = Path(f"/proc/{entry}/stat").read_text(encoding="utf-8", errors="replace")
-                fields = stat.rpartition(")")[2].split()
-                if entry not in self._known and int(fields[1]) not in self._known and int(fields[3]) != self._root:
-                    continue
-                self._known.add(entry)
-                self._ticks[entry] = int(fields[11]) + int(fields[12])
-                anonymous += rss_anon_kb(entry)
+                anonymous += self._sample_one(process)
             except (OSError, IndexError):
                 continue  # it has just ended
         self.now_kb = anonymous
         self.peak_kb = max(self.peak_kb, anonymous)
         self._samples += 1
+
+    def _sample_one(self, process: int) -> int:
+        """The kilobytes of a process, 0 if it isn't one of ours."""
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+        fields = stat.rpartition(")")[2].split()
+        if process not in self._known and int(fields[1]) not in self._known and int(fields[3]) != self._root:
+            return 0
+        first = self._known.setdefault(process, self._samples)
+        self._ticks[process] = int(fields[11]) + int(fields[12])
+        young = process != self._root and self._samples - first <= YOUNG_SAMPLES
+        return 0 if young and _is_borrowed(process, fields[1]) else rss_anon_kb(process)
+
+
+def _is_borrowed(process: int, parent: str) -> bool:
+    """Whether a new process still has its parent's memory: between vfork and exec both show the same pages as their own."""
+    return Path(f"/proc/{process}/cmdline").read_bytes() == Path(f"/proc/{parent}/cmdline").read_bytes()
 
 
 def rss_anon_kb(process: int) -> int:

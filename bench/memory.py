@@ -17,8 +17,10 @@ def measure(setup: Setup) -> Section:
     section = Section("memory", "Memory")
     root = str(setup.indexed(setup.large))
     section.text = f"{setup.large:,} files; RssAnon of the process and its workers."
-    searched = [setup.inside("search", root=root, questions=QUESTIONS, rounds=1) for _ in range(setup.repeat)]
-    updated = [setup.inside("update", root=root, rounds=5) for _ in range(setup.repeat)]
+    searched = [
+        setup.inside("search", root=root, questions=QUESTIONS, rounds=1, steady=True) for _ in range(setup.repeat)
+    ]
+    updated = [setup.inside("update", root=root, rounds=20, steady=True) for _ in range(setup.repeat)]
     section.add("searching adds, peak", "MB", [run["added_mb"] for run in searched], WORK_MB)
     section.add(
         "updating a file adds, worker process included, peak", "MB", [run["added_mb"] for run in updated], WORK_MB

