@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from cortex import guide
 from cortex.errors import InputError
@@ -11,7 +12,7 @@ from cortex.families.code import answers
 from cortex.families.code.answers import Json, dump
 from cortex.families.code.tools import MODES, make_query, stats, status, view_file
 from cortex.families.code.workspaces import Workspaces, search_all
-from cortex.text import estimate_tokens
+from cortex.text import TOKEN_CHARACTERS, estimate_tokens
 from cortex.tools import Call, Prompt, PromptArgument, Resource
 
 
@@ -39,7 +40,8 @@ def read_search(context: Workspaces, variables: Mapping[str, str], call: Call) -
     )
     started = time.perf_counter()
     engines = context.open(variables.get("workspace"))
-    located, page = search_all(engines, query, call.cancel)
+    asked = replace(query, characters=context.settings.search.budget * TOKEN_CHARACTERS)  # the rest comes without text
+    located, page = search_all(engines, asked, call.cancel)
     metadata = answers.search_metadata(
         page, 1000 * (time.perf_counter() - started), [e.freshness() for _, e in engines]
     )

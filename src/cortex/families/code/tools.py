@@ -21,6 +21,7 @@ from cortex.families.code.arguments import (
 from cortex.families.code.workspaces import Workspaces, search_all
 from cortex.process import memory_bytes
 from cortex.settings import Key, Settings, known_key
+from cortex.text import TOKEN_CHARACTERS
 from cortex.tools import Answer, Call, Tool
 from cortex.types import FileView, Mode, Progress, Query
 
@@ -81,7 +82,8 @@ def _search(
     offset = answers.read_cursor(key, cursor)
     started = time.perf_counter()
     engines = context.open(workspace)
-    located, page = search_all(engines, replace(query, offset=offset), call.cancel)
+    asked = replace(query, offset=offset, characters=tokens * TOKEN_CHARACTERS)  # more text could not be shown
+    located, page = search_all(engines, asked, call.cancel)
     milliseconds = 1000 * (time.perf_counter() - started)
     if workspace is None and context.left_out:
         page = replace(page, notes=(*page.notes, *context.left_out))
