@@ -193,13 +193,15 @@ def searching(tour: Tour) -> None:
     tour.expect({hit["file"] for hit in hits} == {"web/board.ts"}, "only TypeScript")
     body = tour.tool("search_code", query="berth", budget=200)
     tour.expect(len(json.dumps(body, ensure_ascii=False, separators=(",", ":"))) <= 800, "an answer within 200 tokens")
+    tour.expect(body["metadata"]["truncated"], "it says that text was left out")
+    tour.step("Page by page")
+    body = tour.tool("search_code", query="berth", maxResults=2)
     cursor = body["metadata"].get("cursor")
-    tour.expect(body["metadata"]["truncated"] and bool(cursor), "it says that it was cut, and where to go on")
-    rest = tour.search(query="berth", budget=2000, cursor=cursor) if cursor else []
+    tour.expect(len(body["results"]) == 2 and bool(cursor), "two results, and where to go on")
+    rest = tour.search(query="berth", maxResults=2, cursor=cursor)
     seen = {(hit["file"], hit["startLine"]) for hit in map(place, body["results"])}
-    tour.expect(
-        bool(rest) and not seen & {(hit["file"], hit["startLine"]) for hit in rest}, "the rest comes, nothing twice"
-    )
+    again = seen & {(hit["file"], hit["startLine"]) for hit in rest}
+    tour.expect(len(rest) == 2 and not again, "the next two, nothing twice")
 
 
 def reading(tour: Tour) -> None:
