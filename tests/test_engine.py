@@ -304,7 +304,7 @@ def test_exact_mode_reads_the_files_as_they_are_now(open_engine, root):
     engine.index()
     write(root, {"src/new.py": "a = 1\nneedle = 'sharp'\n"})
     page = engine.search(Query("needle = 'sharp'", mode=Mode.EXACT))
-    assert [(hit.path, hit.start_line, hit.end_line) for hit in page.hits] == [("src/new.py", 1, 3)]
+    assert [(hit.path, hit.start_line, hit.end_line) for hit in page.hits] == [("src/new.py", 1, 2)]
     assert paths(engine, r"needle\s*=", Mode.EXACT, regex=True) == ["src/new.py"]
     assert paths(engine, "needle", Mode.EXACT, path="other") == []
 

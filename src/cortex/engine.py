@@ -518,7 +518,8 @@ class Engine:
         now = int(time.time())
         with self._indexing:  # a run may be about to use a blob that nothing else does
             self.store.truth.sweep(now - ORPHAN_DAYS * 86_400)
-        self.store.indexes.tidy()
+        if not self.store.indexes.verify():
+            self.store.indexes.tidy()
         self.store.log.purge(now - self.settings.retention.days * 86_400)
         self.store.truth.set({"cleanup": str(now)})
         self.store.checkpoint()

@@ -348,3 +348,14 @@ def test_vectors_of_a_database_that_was_deleted_are_never_used(tmp_path, open_st
     assert (cosine, rest) == (1.0, [])
     assert found in chunk_ids(new)
     assert len(list(tmp_path.glob("vectors*"))) == 1
+
+
+def test_words_that_do_not_agree_with_the_truth_are_built_anew_when_that_is_looked_at(folder):
+    folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n")
+    folder.catch_up()
+    assert not folder.store.indexes.verify()
+    folder.store.indexes.words().apply((), [folder.doc("a.py")], 1)  # a row is lost
+    assert folder.store.check()
+    assert folder.store.indexes.verify()
+    assert find(folder.store, "lamp") == ["a.py", "b.py"]
+    assert folder.store.check() == []

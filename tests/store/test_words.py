@@ -127,3 +127,19 @@ def test_damaged_words_are_an_error_or_work_but_never_a_crash(tmp_path, damage):
             assert len(find(words, "lamp", limit=100)) in (0, 59)
         except StoreError as error:
             assert error.code == "STORE_CORRUPT"
+
+
+def test_deleted_rows_do_not_come_back_when_the_merges_of_a_killed_writer_end(tmp_path):
+    words, live, number = Words(tmp_path / "w", create=True), set(), 0
+    chance = random.Random(4)
+    for step in range(60):
+        gone = sorted(doc for doc in live if chance.random() < 0.05)
+        new = list(range(number + 1, number + 1 + chance.randrange(4)))
+        number += len(new)
+        words.apply([row(doc, doc, "lamp") for doc in new], gone, step + 1)
+        live = (live - set(gone)) | set(new)
+        assert {doc for doc, _ in words.identities()} == live, f"step {step}"
+        if chance.random() < 0.3:
+            words._writer = None  # as a kill would leave it: nobody waits for its merges
+            words = Words(tmp_path / "w")
+    words.close()

@@ -118,6 +118,18 @@ class Indexes:
         self.rebuild()
         return True
 
+    def verify(self) -> bool:
+        """Rebuild the words when they hold more or fewer rows than SQLite has for them; true if that happened."""
+        with self._writing:
+            words = self.words()
+            if words is None or words.watermark() != self._truth.seq() or len(words) == self._count_rows():
+                return False
+            log.warning(
+                "the word index has %d rows where the store has %d: it is built anew", len(words), self._count_rows()
+            )
+            self.rebuild()
+            return True
+
     def rebuild(self) -> None:
         """Build the words anew beside the current ones and swap; searches go on meanwhile. Only for the lease holder."""
         with self._writing:
@@ -201,6 +213,11 @@ class Indexes:
                 ):
                     chunk = Chunk(*rest)
                     yield Row(doc, chunk_id, chunk, text[chunk.start : chunk.end])
+
+    def _count_rows(self) -> int:
+        with self._connections.read() as connection:
+            rows = "SELECT coalesce(sum(last_chunk - first_chunk + 1), 0) FROM docs JOIN blobs ON blobs.id = blob"
+            return connection.execute(rows).fetchone()[0]
 
     def _gone(self, after: int) -> list[tuple[int, int, int]]:
         with self._connections.read() as connection:

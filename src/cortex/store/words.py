@@ -78,6 +78,7 @@ class Words:
             self._index.register_tokenizer("words", tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build())
             self._index.reload()
         self._writer: tantivy.IndexWriter | None = None
+        self._merged = create  # no merge of a writer that was killed is left to do
 
     def watermark(self) -> int:
         """The `seq` up to which this index is complete, or NO_WATERMARK."""
@@ -102,13 +103,13 @@ class Words:
                 return self._apply(rows, gone, watermark)
         except BaseException:
             # A writer that failed is of no use any more; with it goes what it holds uncommitted, and the lock on the directory.
-            self._writer = None
+            self._writer, self._merged = None, False
             raise
 
     def _apply(self, rows: Iterable[Row], gone: Iterable[int], watermark: int) -> int:
         added = 0
         if self._writer is None:
-            self._writer = self._index.writer(heap_size=WRITER_BYTES, num_threads=1)
+            self._writer = self._open_writer()
         for doc in gone:
             self._writer.delete_documents_by_term("doc", doc)
         current = 0
@@ -123,6 +124,15 @@ class Words:
         self._writer.commit()
         self._index.reload()
         return added
+
+    def _open_writer(self) -> tantivy.IndexWriter:
+        """A writer with nothing left to merge: rows deleted in its first commit come back when a merge of older segments ends later."""
+        if not self._merged:
+            writer = self._index.writer(heap_size=WRITER_BYTES, num_threads=1)
+            writer.commit()  # which starts the merges
+            writer.wait_merging_threads()
+            self._merged = True
+        return self._index.writer(heap_size=WRITER_BYTES, num_threads=1)
 
     def search(self, terms: Sequence[Term], narrow: Narrow, limit: int) -> list[tuple[int, int, float]]:
         """The best rows as (doc, chunk, score), best first, ties by doc and chunk."""
