@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -88,10 +88,10 @@ class _Run:
         if not self.root.is_dir():  # an unmounted disk must not look like a folder that was emptied
             raise FileError("FILE_NOT_FOUND", f"there is no folder {self.root}", context={"path": str(self.root)})
         task.progress(Progress("scanning", 0, 0))
-        known, skips = truth.known(task.source.id), truth.skips(task.source.id)
         # Near the limit on files only a look at all of them tells which ones count.
-        paths = task.paths if task.paths is not None and len(known) < self.rules.max_files else None
+        paths = task.paths if task.paths is not None and truth.size(task.source.id) < self.rules.max_files else None
         whole = paths is None
+        known, skips = truth.known(task.source.id, paths), truth.skips(task.source.id, paths)
         found = scan(self.root, self.rules, task.cancel) if whole else scan_paths(self.root, self.rules, paths)
         again = task.force or (whole and truth.get(f"stamp:{task.source.id}") not in ("", self.stamp))
         if task.force:
@@ -102,7 +102,7 @@ class _Run:
         self._read(waiting, known)
         cancelled = bool(task.cancel) or self.done < self.total  # the pool was closed
         quiet = {file.path for file in found.files} - {file.path for file in waiting}
-        gone = [] if cancelled else _gone(known, skips, found.files, paths)
+        gone = [] if cancelled else sorted({*known, *skips}.difference(file.path for file in found.files))
         self.deleted += sum(1 for path in gone if path in known)
         self.change.removed.extend(gone)
         self._flush()
@@ -253,22 +253,3 @@ def _changed(file: Found, known: Known | None, skip: tuple[int, int, str] | None
     if known is None or (file.size, file.mtime_ns) != (known.size, known.mtime_ns):
         return True
     return known.mtime_ns > known.checked_ns - RACY_NS
-
-
-def _gone(
-    known: Mapping[str, Known],
-    skips: Mapping[str, tuple[int, int, str]],
-    files: tuple[Found, ...],
-    paths: Collection[str] | None,
-) -> list[str]:
-    """What the store has below the looked-at paths and the look didn't find."""
-    present = {file.path for file in files}
-    inside = None if paths is None else set(paths)
-    missing = (path for path in {*known, *skips} if path not in present)
-    return sorted(path for path in missing if inside is None or _is_below(path, inside))
-
-
-def _is_below(path: str, folders: Set[str]) -> bool:
-    while path and path not in folders:
-        path = path.rpartition("/")[0]
-    return path in folders

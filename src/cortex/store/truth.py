@@ -9,8 +9,9 @@ from __future__ import annotations
 import sqlite3
 import time
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from cortex.store.connect import Connections
 from cortex.text import role_of
@@ -77,19 +78,22 @@ class Truth:
             row = connection.execute("SELECT id, kind, name, root FROM sources WHERE id = ?", (number,)).fetchone()
             return None if row is None else Source(*row)
 
-    def known(self, source: int) -> dict[str, Known]:
-        """Every doc of the source by path."""
+    def known(self, source: int, below: Collection[str] | None = None) -> dict[str, Known]:
+        """The docs of the source by path; all, or those at or below these paths."""
         with self._connections.read() as connection:
-            rows = connection.execute(
-                "SELECT path, id, blob, size, mtime_ns, checked_at FROM docs WHERE source = ?", (source,)
-            )
+            rows = _below(connection, "SELECT path, id, blob, size, mtime_ns, checked_at FROM docs", source, below)
             return {path: Known(*rest) for path, *rest in rows}
 
-    def skips(self, source: int) -> dict[str, tuple[int, int, str]]:
-        """Every file that was read and refused: path to size, mtime and reason."""
+    def skips(self, source: int, below: Collection[str] | None = None) -> dict[str, tuple[int, int, str]]:
+        """The files that were read and refused: path to size, mtime and reason; all, or those at or below these paths."""
         with self._connections.read() as connection:
-            rows = connection.execute("SELECT path, size, mtime_ns, reason FROM skips WHERE source = ?", (source,))
+            rows = _below(connection, "SELECT path, size, mtime_ns, reason FROM skips", source, below)
             return {path: (size, mtime_ns, reason) for path, size, mtime_ns, reason in rows}
+
+    def size(self, source: int) -> int:
+        """The number of docs of the source."""
+        with self._connections.read() as connection:
+            return connection.execute("SELECT count(*) FROM docs WHERE source = ?", (source,)).fetchone()[0]
 
     def blobs(self, hashes: Sequence[bytes]) -> dict[bytes, int]:
         """The ids of those contents that are already stored."""
@@ -197,6 +201,18 @@ class Truth:
                 (source,),
             )
             return tuple(Skipped(path, reason) for path, reason in rows)
+
+
+def _below(
+    connection: sqlite3.Connection, select: str, source: int, below: Collection[str] | None
+) -> Iterator[tuple[Any, ...]]:
+    if below is None or "" in below:
+        yield from connection.execute(f"{select} WHERE source = ?", (source,))
+        return
+    for path in below:  # "0" is what comes after "/": the range is what lies below the path
+        yield from connection.execute(
+            f"{select} WHERE source = ?1 AND (path = ?2 OR path > ?2 || '/' AND path < ?2 || '0')", (source, path)
+        )
 
 
 def _find_source(connection: sqlite3.Connection, kind: str, name: str, root: str) -> tuple[int] | None:
