@@ -7,25 +7,25 @@ run goes is `indexing.py`'s, how an answer is found is `search/`'s. It knows no 
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cortex import chunkers, indexing
 from cortex.cache import Cache
 from cortex.embedders import Embedder, open_embedder
-from cortex.errors import Cancelled, CortexError, LimitError, StoreError
+from cortex.errors import Cancelled, LimitError, StoreError
 from cortex.paths import ensure_store_dir, store_dir
+from cortex.runs import Runs, Wish
 from cortex.search import check_query, search, search_exact
 from cortex.settings import Settings
 from cortex.sources.files import scan
-from cortex.store import Operation, Request, Store, set_aside
+from cortex.store import Operation, Store, set_aside
 from cortex.text import hash_bytes, rfc3339
 from cortex.types import (
     Cancel,
@@ -49,12 +49,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 FULL_MODE_FILES = 2_500  # above this, reading everything for one answer takes longer than indexing it once
-FORCE_SECONDS = 60  # between two forced runs that tools ask for
 FIRST_ANSWER_SECONDS = 8.0  # how long a query waits for a first index before it answers from what is there
-HOLDER_POLL_SECONDS = 0.1
-WAITING_RUNS = 4  # each takes a thread that a question could need
-REQUEST_SECONDS = 600  # who asked longer ago has most likely gone
-CLOSE_SECONDS = 2.0  # what a run under way gets to end
+POLL_SECONDS = 0.05
 ORPHAN_DAYS = 14
 SMALL_BYTES, LARGE_BYTES = 10_000, 100_000
 
@@ -74,20 +70,15 @@ class Engine:
             ensure_store_dir(directory)
         self.store = Store(directory, str(self.root))
         self.source = self.store.truth.source("files", self.root.name or str(self.root), str(self.root))
-        self._embedder = embedder or open_embedder(_provider(settings))
+        self._embedder = embedder or _open_embedder(settings)
         self._pool = _make_pool(settings, settings.indexing.workers or default_workers())
         self._single = _make_pool(settings, 1)  # for one file between the runs; a process only when it is used
         self._cache = _make_cache(settings)
-        self._indexing = threading.Lock()
-        self._waiting = 0  # runs that wait for the one under way
-        self._progress = Progress("idle", 0, 0)
-        self._error = ""
-        self._forced_at = 0.0
+        stamp = self._embedder.stamp if self._embedder else None
+        self._runs = Runs(self.store, self.source, self._pool, lambda: self.settings, stamp, self._embed_passages)
         self._searches = (0, 0.0)  # count, seconds
         self._scratch: Engine | None = None
         self._scratch_lock = threading.Lock()
-        self._run_cancel = Cancel()  # of the run under way
-        self.running = threading.Event()  # set while a run is under way
         self.kept = False  # a keeper is at work, so that a first run is under way or will soon be
 
     # -- index ---------------------------------------------------------------------------------------------------------
@@ -106,148 +97,14 @@ class Engine:
         A forced run is refused with INDEX_BUSY while another run is under way; `limited` also refuses a second one within a
         minute. Raises: LimitError, Cancelled, FileError DISK_FULL, StoreError.
         """
-        cancel = Cancel() if cancel is None else cancel  # an unraised flag is false
-        wanted = None if paths is None else sorted({path.strip("/") for path in paths})
-        while True:
-            if self.store.lease.take():
-                return self._index_here(self.source, force, wanted, progress, cancel, limited)
-            report = self._index_there(force, wanted, cancel, limited)
-            if report is not None:
-                return report
-
-    def _index_here(
-        self,
-        source: Source,
-        force: bool,
-        paths: list[str] | None,
-        progress: ProgressCallback,
-        cancel: Cancel,
-        limited: bool,
-    ) -> IndexReport:
-        self._await_turn(force, progress, cancel)
-        try:
-            if force and limited:
-                self._check_force_rate()
-        except LimitError:
-            self._indexing.release()
-            raise
-        try:
-            self._run_cancel = cancel
-            self.running.set()
-
-            def note(step: Progress) -> None:
-                self._progress = step
-                progress(step)
-
-            report = indexing.run(
-                indexing.Task(
-                    store=self.store,
-                    source=source,
-                    settings=self.settings,
-                    pool=self._pool,
-                    stamp=self._embedder.stamp if self._embedder else None,
-                    embed=self._embed_passages if self._embedder else None,
-                    force=force,
-                    paths=paths,
-                    progress=note,
-                    cancel=cancel,
-                )
-            )
-            self._error = ""
-        except CortexError as error:
-            self._error = "" if isinstance(error, Cancelled) else error.message
-            self._record_run(IndexReport("partial"), force, paths, error.code)
-            raise
-        finally:
-            self._progress = Progress("idle", 0, 0)
-            self.running.clear()
-            self._indexing.release()
-        if report.added or report.changed or report.deleted or paths is None:
-            self._record_run(report, force, paths, "")
-        self.store.indexes.tidy()
-        if paths is None:
-            self.store.checkpoint()
-        return report
-
-    def _await_turn(self, force: bool, progress: ProgressCallback, cancel: Cancel) -> None:
-        """Wait until no other run is under way, passing on how far that one is; a forced run and one too many don't wait."""
-        if self._indexing.acquire(blocking=False):
-            return
-        if force or self._waiting >= WAITING_RUNS:
-            raise LimitError(
-                "INDEX_BUSY", f"{self.root.name} is being indexed right now", context={"workspace": str(self.root)}
-            )
-        self._waiting += 1
-        try:
-            while not self._indexing.acquire(timeout=HOLDER_POLL_SECONDS):
-                if cancel:
-                    raise Cancelled()
-                progress(self._progress)
-        finally:
-            self._waiting -= 1
-
-    def _record_run(self, report: IndexReport, force: bool, paths: list[str] | None, error: str) -> None:
-        detail: dict[str, object] = {**asdict(report), "force": force, "whole": paths is None}
-        if error:
-            detail["error"] = error
-        try:
-            self.store.log.record("index", detail)
-            if report.deleted:
-                self.store.log.record("delete", {"docs": report.deleted, "source": self.source.name})
-        except CortexError as failure:  # a full disk must not hide the error that came first
-            log.warning("the operations log could not be written: %s", failure.message)
-
-    def _index_there(self, force: bool, paths: list[str] | None, cancel: Cancel, limited: bool) -> IndexReport | None:
-        """Have the lease holder do it; None when it went away, so that this process may try itself."""
-        request = self.store.log.ask(self.source.id, force, limited, paths)
-        deadline = time.monotonic() + self.settings.limits.processing.index_timeout
-        while True:
-            answer = self.store.log.answered(request)
-            if answer is not None:
-                self.store.log.withdraw(request)
-                body = json.loads(answer)
-                if "error" in body:
-                    raise LimitError(body["error"], body["message"], context=body["context"])
-                return IndexReport(**body)
-            if cancel:
-                self.store.log.withdraw(request)
-                raise Cancelled()
-            if time.monotonic() > deadline:
-                self.store.log.withdraw(request)
-                raise StoreError(
-                    "STORE_LOCKED", f"process {self.store.lease.holder()} holds {self.root} and did not answer"
-                )
-            if self.store.lease.take():
-                self.store.log.withdraw(request)
-                return None
-            time.sleep(HOLDER_POLL_SECONDS)
+        wanted = None if paths is None else tuple(sorted({path.strip("/") for path in paths}))
+        return self._runs.index(
+            Wish(self.source, force, wanted, limited, progress, Cancel() if cancel is None else cancel)
+        )
 
     def serve_requests(self) -> None:
-        """As the lease holder, do what other processes asked for lately, be it of a holder that is gone."""
-        for request in self.store.log.asked(int(time.time()) - REQUEST_SECONDS):
-            self.store.log.answer(request.id, self._serve(request))
-
-    def _serve(self, request: Request) -> str:
-        """Do one request; it may be for another source of this store, such as a linked worktree of the same repository."""
-        try:
-            source = self.store.truth.source_by_id(request.source)
-            if source is None or source.kind != "files":
-                raise StoreError("STORE_CORRUPT", f"the store has no folder with the number {request.source}")
-            paths = None if request.paths is None else list(request.paths)
-            report = self._index_here(source, request.force, paths, lambda step: None, Cancel(), request.limited)
-        except CortexError as error:
-            return json.dumps({"error": error.code, "message": error.message, "context": error.context}, default=str)
-        return json.dumps(asdict(report))
-
-    def _check_force_rate(self) -> None:
-        now = time.monotonic()
-        if self._forced_at and now - self._forced_at < FORCE_SECONDS:
-            raise LimitError(
-                "RATE_LIMITED",
-                f"{self.root.name} was reindexed by force {now - self._forced_at:.0f} seconds ago",
-                context={"retry_after_seconds": round(FORCE_SECONDS - (now - self._forced_at))},
-            )
-        self._forced_at = now
+        """As the lease holder, do what other processes asked for."""
+        self._runs.serve_requests()
 
     # -- put and forget ------------------------------------------------------------------------------------------------
 
@@ -330,8 +187,8 @@ class Engine:
 
     def _unfinished(self) -> tuple[str, ...]:
         """What to tell a reader about files that the answer doesn't know yet."""
-        step, first = self._progress, not self.store.truth.get(f"indexed:{self.source.id}")
-        if self.running.is_set() and (first or step.total > 100):
+        step, first = self._runs.step, not self.store.truth.get(f"indexed:{self.source.id}")
+        if self.running and (first or step.total > 100):
             return (f"indexing is under way: {step.done} of {step.total} files",)
         return ("this folder is not fully indexed yet: answered from what is there",) if first else ()
 
@@ -401,10 +258,10 @@ class Engine:
             and not cancel
             and not self.store.truth.get(f"indexed:{self.source.id}")
             and self._words_state()[1] < 1  # no words yet, or empty ones
-            and not self._error
-            and (self.running.is_set() or self.kept or (not self.store.lease.held and self.store.lease.holder() > 0))
+            and not self._runs.error
+            and (self.running or self.kept or (not self.store.lease.held and self.store.lease.holder() > 0))
         ):
-            time.sleep(HOLDER_POLL_SECONDS / 2)
+            time.sleep(POLL_SECONDS)
 
     def _embed_passages(self, texts: list[str]) -> np.ndarray:
         assert self._embedder is not None
@@ -458,23 +315,20 @@ class Engine:
         stamp = self._embedder.stamp
         return {"provider": stamp.provider, "model": stamp.model, "generated": self.freshness().last_indexed}
 
+    @property
+    def running(self) -> bool:
+        """Whether an index run is under way."""
+        return self._runs.running.is_set()
+
     def freshness(self) -> Freshness:
         """How far the index follows the folder."""
-        indexed_at = self.store.truth.get(f"indexed:{self.source.id}")
-        busy, step = self.running.is_set(), self._progress
-        return Freshness(
-            state="indexing" if busy else "error" if self._error else "ready" if indexed_at else "indexing",
-            progress=round(step.done / step.total, 4) if busy and step.total else 1.0 if indexed_at else 0.0,
-            last_indexed=rfc3339(int(indexed_at)) if indexed_at else "",
-            error=self._error,
-        )
+        return self._runs.freshness()
 
     def vitals(self) -> Vitals:
         """How the store is."""
         truth, lookup, source = self.store.truth, self.store.lookup, self.source.id
         counts = lookup.counts(source)
-        step = self._progress
-        state = self.freshness()
+        step, state = self._runs.step, self.freshness()
         waiting = max(int(truth.get(f"files:{source}", "0")), step.total) if state.state != "ready" else 0
         small, medium, large = lookup.sizes(source, SMALL_BYTES, LARGE_BYTES)
         count, seconds = self._searches
@@ -516,8 +370,8 @@ class Engine:
     def clean_up(self) -> None:
         """Drop what is older than it is to be kept: orphaned blobs, log lines; cached answers end by themselves."""
         now = int(time.time())
-        with self._indexing:  # a run may be about to use a blob that nothing else does
-            self.store.truth.sweep(now - ORPHAN_DAYS * 86_400)
+        # A run may be about to use a blob that nothing else does.
+        self._runs.between(lambda: self.store.truth.sweep(now - ORPHAN_DAYS * 86_400))
         if not self.store.indexes.verify():
             self.store.indexes.tidy()
         self.store.log.purge(now - self.settings.retention.days * 86_400)
@@ -533,11 +387,8 @@ class Engine:
         """End workers and a run under way, close the store, give the lease back."""
         if self._scratch is not None:
             self._scratch.close()
-        self._run_cancel.cancel()
-        self._pool.close()
+        self._runs.close()
         self._single.close()
-        if self._indexing.acquire(timeout=CLOSE_SECONDS):
-            self._indexing.release()
         if self._embedder is not None:
             self._embedder.close()
         self.store.close()
@@ -559,13 +410,11 @@ def _make_cache(settings: Settings) -> Cache:
     return Cache(size, settings.retention.days * 86_400)
 
 
-def _provider(settings: Settings) -> str:
-    """Who embeds; with server.localOnly nobody beyond this machine."""
-    return "local" if settings.server.local_only else settings.indexing.embedding_provider
-
-
 def _open_embedder(settings: Settings) -> Embedder | None:
-    return open_embedder(settings.indexing.embedding_provider) if "embeddings" in settings.indexing.strategies else None
+    """Who embeds, if anybody is wanted; with server.localOnly nobody beyond this machine."""
+    if "embeddings" not in settings.indexing.strategies:
+        return None
+    return open_embedder("local" if settings.server.local_only else settings.indexing.embedding_provider)
 
 
 def _make_pool(settings: Settings, size: int) -> Pool:

@@ -33,7 +33,7 @@ def kept(root, open_engine, until):
     git(root, "commit", "-q", "-m", "first")
     with open_engine() as engine:
         keeper = Keeper(engine)
-        until(lambda: engine.freshness().state == "ready" and not engine.running.is_set())
+        until(lambda: engine.freshness().state == "ready" and not engine.running)
         yield engine
         keeper.close()
 

@@ -138,7 +138,7 @@ class Workspaces:
 def _await_start(engine: Engine) -> None:
     """Where nothing is indexed yet, let the keeper begin, so that a first question can wait for what it finds."""
     deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and not engine.running.is_set():
+    while time.monotonic() < deadline and not engine.running:
         state = engine.freshness()
         if state.last_indexed or state.error or not engine.holds():
             return

@@ -1,0 +1,224 @@
+"""The index runs of one engine: one at a time, by whoever holds the store's lease.
+
+Knows turns, limits on forced runs, requests between processes, and how far a run is. What a run does is `indexing.py`'s, when one
+is due is the engine's and the keeper's.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+
+from cortex import indexing
+from cortex.errors import Cancelled, CortexError, LimitError, StoreError
+from cortex.settings import Settings
+from cortex.store import Embed, Request, Store
+from cortex.text import rfc3339
+from cortex.types import Cancel, Freshness, IndexReport, Progress, ProgressCallback, Source, Stamp
+from cortex.worker import Pool
+
+FORCE_SECONDS = 60  # between two forced runs that tools ask for
+POLL_SECONDS = 0.1
+WAITING_RUNS = 4  # each takes a thread that a question could need
+REQUEST_SECONDS = 600  # who asked longer ago has most likely gone
+CLOSE_SECONDS = 2.0  # what a run under way gets to end
+
+log = logging.getLogger(__name__)
+
+
+def _no_progress(step: Progress) -> None:
+    """Nobody wants to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody wants indexed, and how."""
+
+    source: Source
+    force: bool = False
+    paths: tuple[str, ...] | None = None  # None is the whole source
+    limited: bool = False  # a tool asks: forced runs are rare
+    progress: ProgressCallback = _no_progress
+    cancel: Cancel = field(default_factory=Cancel)
+
+
+class Runs:
+    """Does wishes here, where this process holds the lease, and has them done there where another one does."""
+
+    def __init__(
+        self,
+        store: Store,
+        source: Source,
+        pool: Pool,
+        settings: Callable[[], Settings],
+        stamp: Stamp | None,
+        embed: Embed,
+    ) -> None:
+        self._store = store
+        self._source = source
+        self._pool = pool
+        self._settings = settings
+        self._stamp, self._embed = stamp, embed
+        self._turn = threading.Lock()
+        self._waiting = 0  # runs that wait for the one under way
+        self._forced_at = 0.0
+        self._cancel = Cancel()  # of the run under way
+        self.step = Progress("idle", 0, 0)
+        self.error = ""
+        self.running = threading.Event()
+
+    def index(self, wish: Wish) -> IndexReport:
+        """Do it, or have it done. Raises: LimitError, Cancelled, FileError DISK_FULL, StoreError."""
+        while True:
+            if self._store.lease.take():
+                return self._here(wish)
+            report = self._there(wish)
+            if report is not None:
+                return report
+
+    def serve_requests(self) -> None:
+        """As the lease holder, do what other processes asked for lately, be it of a holder that is gone."""
+        for request in self._store.log.asked(int(time.time()) - REQUEST_SECONDS):
+            self._store.log.answer(request.id, self._serve(request))
+
+    def freshness(self) -> Freshness:
+        """How far the index follows the folder."""
+        indexed_at = self._store.truth.get(f"indexed:{self._source.id}")
+        busy, step = self.running.is_set(), self.step
+        return Freshness(
+            state="indexing" if busy else "error" if self.error else "ready" if indexed_at else "indexing",
+            progress=round(step.done / step.total, 4) if busy and step.total else 1.0 if indexed_at else 0.0,
+            last_indexed=rfc3339(int(indexed_at)) if indexed_at else "",
+            error=self.error,
+        )
+
+    def between(self, work: Callable[[], object]) -> None:
+        """Do something while no run is under way."""
+        with self._turn:
+            work()
+
+    def close(self) -> None:
+        """Cancel the run under way and wait for it, briefly."""
+        self._cancel.cancel()
+        self._pool.close()
+        if self._turn.acquire(timeout=CLOSE_SECONDS):
+            self._turn.release()
+
+    def _here(self, wish: Wish) -> IndexReport:
+        self._await_turn(wish)
+        try:
+            if wish.force and wish.limited:
+                self._check_force_rate()
+            self._cancel = wish.cancel
+            self.running.set()
+            report = indexing.run(self._task(wish))
+            self.error = ""
+        except CortexError as error:
+            if self.running.is_set():
+                self.error = "" if isinstance(error, Cancelled) else error.message
+                self._record(wish, IndexReport("partial"), error.code)
+            raise
+        finally:
+            self.step = Progress("idle", 0, 0)
+            self.running.clear()
+            self._turn.release()
+        if report.added or report.changed or report.deleted or wish.paths is None:
+            self._record(wish, report)
+        self._store.indexes.tidy()
+        if wish.paths is None:
+            self._store.checkpoint()
+        return report
+
+    def _task(self, wish: Wish) -> indexing.Task:
+        def note(step: Progress) -> None:
+            self.step = step
+            wish.progress(step)
+
+        return indexing.Task(
+            store=self._store,
+            source=wish.source,
+            settings=self._settings(),
+            pool=self._pool,
+            stamp=self._stamp,
+            embed=self._embed if self._stamp else None,
+            force=wish.force,
+            paths=wish.paths,
+            progress=note,
+            cancel=wish.cancel,
+        )
+
+    def _await_turn(self, wish: Wish) -> None:
+        """Wait until no other run is under way, passing on how far that one is; a forced run and one too many don't wait."""
+        if self._turn.acquire(blocking=False):
+            return
+        if wish.force or self._waiting >= WAITING_RUNS:
+            root = self._source.root
+            raise LimitError(
+                "INDEX_BUSY", f"{self._source.name} is being indexed right now", context={"workspace": root}
+            )
+        self._waiting += 1
+        try:
+            while not self._turn.acquire(timeout=POLL_SECONDS):
+                if wish.cancel:
+                    raise Cancelled()
+                wish.progress(self.step)
+        finally:
+            self._waiting -= 1
+
+    def _check_force_rate(self) -> None:
+        since = time.monotonic() - self._forced_at
+        if self._forced_at and since < FORCE_SECONDS:
+            raise LimitError(
+                "RATE_LIMITED",
+                f"{self._source.name} was reindexed by force {since:.0f} seconds ago",
+                context={"retry_after_seconds": round(FORCE_SECONDS - since)},
+            )
+        self._forced_at = time.monotonic()
+
+    def _record(self, wish: Wish, report: IndexReport, error: str = "") -> None:
+        detail: dict[str, object] = {**asdict(report), "force": wish.force, "whole": wish.paths is None}
+        if error:
+            detail["error"] = error
+        try:
+            self._store.log.record("index", detail)
+            if report.deleted:
+                self._store.log.record("delete", {"docs": report.deleted, "source": wish.source.name})
+        except CortexError as failure:  # a full disk must not hide the error that came first
+            log.warning("the operations log could not be written: %s", failure.message)
+
+    def _there(self, wish: Wish) -> IndexReport | None:
+        """Have the lease holder do it; None when it went away, so that this process may try itself."""
+        journal, lease = self._store.log, self._store.lease
+        request = journal.ask(wish.source.id, wish.force, wish.limited, wish.paths)
+        deadline = time.monotonic() + self._settings().limits.processing.index_timeout
+        try:
+            while (answer := journal.answered(request)) is None:
+                if wish.cancel:
+                    raise Cancelled()
+                if time.monotonic() > deadline:
+                    message = f"process {lease.holder()} holds the store of {wish.source.root} and did not answer"
+                    raise StoreError("STORE_LOCKED", message)
+                if lease.take():
+                    return None
+                time.sleep(POLL_SECONDS)
+        finally:
+            journal.withdraw(request)
+        body = json.loads(answer)
+        if "error" in body:
+            raise LimitError(body["error"], body["message"], context=body["context"])
+        return IndexReport(**body)
+
+    def _serve(self, request: Request) -> str:
+        """Do one request; it may be for another source of this store, such as a linked worktree of the same repository."""
+        try:
+            source = self._store.truth.source_by_id(request.source)
+            if source is None or source.kind != "files":
+                raise StoreError("STORE_CORRUPT", f"the store has no folder with the number {request.source}")
+            report = self._here(Wish(source, request.force, request.paths, request.limited))
+        except CortexError as error:
+            return json.dumps({"error": error.code, "message": error.message, "context": error.context}, default=str)
+        return json.dumps(asdict(report))
