@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -36,13 +37,15 @@ def test_eight_servers_share_a_folder_and_survive_the_death_of_the_one_that_inde
     servers, root, until, record_property
 ):
     (holder,) = holders(servers)
-    servers.pop(holder).kill()
+    victim, killed = servers.pop(holder), time.monotonic()
+    victim.kill()
     (root / "new.py").write_text("def chandelier():\n    return 2\n", encoding="utf-8")
     assert all(found(server, "switch_lamp") == ["lamp.py"] for server in servers)
-    taken = until(lambda: len(holders(servers)) == 1, TAKE_OVER_SECONDS)
-    seen = until(lambda: all(found(server, "chandelier") == ["new.py"] for server in servers), TAKE_OVER_SECONDS)
+    until(lambda: len(holders(servers)) == 1, TAKE_OVER_SECONDS)
+    taken = time.monotonic() - killed
+    until(lambda: all(found(server, "chandelier") == ["new.py"] for server in servers), TAKE_OVER_SECONDS)
     record_property("seconds to take over", round(taken, 3))
-    record_property("seconds until all found the new file", round(taken + seen, 3))
+    record_property("seconds until all found the new file", round(time.monotonic() - killed, 3))
     assert len(holders(servers)) == 1
 
     # A server without the lease has the holder do what it is asked for.
