@@ -97,12 +97,15 @@ def test_secrets_are_left_out_by_name(root: Path) -> None:
     secret = [
         ".env", ".env.local", "prod.env", "server.pem", "tls.key", "id_rsa", "id_ed25519.pub", "store.p12", "x.jks", "credentials.json",
         ".npmrc", ".aws/credentials", ".ssh/config", "service-account-prod.json", "secrets.yaml", "main.tfstate", "x.tfvars", "ca.crt",
-        ".git-credentials", ".htpasswd", "KEYS.KDBX",
+        ".git-credentials", ".htpasswd", "KEYS.KDBX", ".env-production", ".env_local", ".env~", ".env.default", ".env.py", ".envrc",
+        ".envs/.local/.django", ".aws/config", "credentials.toml", "config/credentials.yml.enc", "credentials.ini", "secrets.properties",
     ]  # fmt: skip
     plain = [
         ".env.example",
         ".env.sample",
         ".env.template",
+        ".env-dist",
+        "credentials.py",
         "environment.py",
         "id_rsa.py",
         "keys.py",
