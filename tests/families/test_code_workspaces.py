@@ -93,6 +93,28 @@ def test_reindexing_reaches_all_or_the_one_that_has_the_path(two):
     assert server.tool("reindex_workspace", path="app")["unchanged"] == 2
 
 
+def test_every_page_of_several_workspaces_has_hits_with_text(tmp_path):
+    body = "".join(f"    basket_{line} = 'common wording {line}'\n" for line in range(40))
+    texts = {f"m{number}.py": f"def shelf_{number}():\n{body}" for number in range(6)}
+    with CodeServer(make_repository(tmp_path / "a", texts), make_repository(tmp_path / "b", texts)) as server:
+        server.initialize()
+        server.wait_until_ready()
+        cursor, pages = {}, 0
+        while cursor is not None:
+            answer = server.tool("search_code", query="common wording", budget=1500, maxResults=4, **cursor)
+            chunks = [one["chunk"] for one in answer["results"]]
+            assert chunks[0]["text"]
+            assert all(chunk.get("text") != "" for chunk in chunks)
+            if not all("text" in chunk for chunk in chunks):
+                assert answer["metadata"]["truncated"]
+            cursor = {"cursor": answer["metadata"]["cursor"]} if "cursor" in answer["metadata"] else None
+            pages += 1
+        assert pages > 1
+        found = server.read("codeindex://search/common%20wording?maxResults=200")["results"]
+        assert [one["chunk"]["tokens"] > 0 for one in found if "text" in one["chunk"]]
+        assert not any(one["chunk"].get("text") == "" for one in found)
+
+
 def test_folders_of_the_same_name_are_called_by_their_paths(tmp_path):
     one, two = make_repository(tmp_path / "a" / "web", ALPHA), make_repository(tmp_path / "b" / "web", BETA)
     with CodeServer(one, two) as server:

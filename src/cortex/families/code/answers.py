@@ -69,7 +69,7 @@ def _choose(located: Sequence[Located], room: int, several: bool) -> tuple[list[
     results: list[Json] = []
     cut = False
     for one, skeleton, cost in zip(located, skeletons, costs, strict=True):
-        chosen: Json | None = None if cut else _result(one, one.hit.text, several)
+        chosen: Json | None = None if cut or not one.hit.text else _result(one, one.hit.text, several)
         if chosen is not None and len(dump(chosen)) >= for_text:
             cut, chosen = True, _fit(one, for_text, several)
         size = len(dump(chosen)) + 1 if chosen else cost
@@ -78,7 +78,7 @@ def _choose(located: Sequence[Located], room: int, several: bool) -> tuple[list[
         results.append(chosen or skeleton)
         room -= size
         for_text -= size
-    return results, cut
+    return results, cut or not all(one.hit.text for one in located)
 
 
 def _shorten_notes(metadata: Json, characters: int) -> Json:
@@ -206,16 +206,12 @@ def resource_answer(query: str, located: Sequence[Located], page: Page, metadata
     """The search resource's form of an answer."""
     results: list[Json] = []
     for one in located:
-        body = _result(one, one.hit.text, several)
-        chunk = {"text": one.hit.text, "startLine": one.hit.start_line, "endLine": one.hit.end_line}
-        results.append(
-            {
-                "file": body["file"],
-                "fileName": one.hit.path.rsplit("/", 1)[-1],
-                "chunk": {**chunk, "tokens": estimate_tokens(one.hit.text)},
-                **{key: value for key, value in body.items() if key not in ("file", "chunk")},
-            }
-        )
+        body = _result(one, one.hit.text or None, several)
+        chunk = body["chunk"]
+        assert isinstance(chunk, dict)
+        if one.hit.text:
+            chunk["tokens"] = estimate_tokens(one.hit.text)
+        results.append({"file": body["file"], "fileName": one.hit.path.rsplit("/", 1)[-1], **body})
     return {
         "query": query,
         "strategy": metadata["strategy"],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -151,7 +152,8 @@ def search_all(engines: Sequence[tuple[str, Engine]], query: Query, cancel: Canc
         name, engine = engines[0]
         page = engine.search(query, cancel=cancel)
         return [Located(name, hit) for hit in page.hits], page
-    deep = replace(query, offset=0, limit=query.offset + query.limit)
+    # All of them with text: which hits are shown, and so need it, is known only after merging.
+    deep = replace(query, offset=0, limit=query.offset + query.limit, characters=0)
     pages = [(name, engine.search(deep, cancel=cancel)) for name, engine in engines]
     merged = sorted(
         (Located(name, hit) for name, page in pages for hit in page.hits),
@@ -166,7 +168,17 @@ def search_all(engines: Sequence[tuple[str, Engine]], query: Query, cancel: Canc
         chunks=sum(page.chunks for _, page in pages),
         cached=all(page.cached for _, page in pages),
     )
-    return merged[query.offset : query.offset + query.limit], whole
+    return _trim(merged[query.offset : query.offset + query.limit], query.characters), whole
+
+
+def _trim(located: Sequence[Located], characters: int) -> list[Located]:
+    """The hits, with text until there are `characters` of it (0 is no limit), as one engine gives it out."""
+    trimmed: list[Located] = []
+    left = characters or sys.maxsize
+    for one in located:
+        trimmed.append(one if left > 0 else replace(one, hit=replace(one.hit, text="")))
+        left -= len(one.hit.text)
+    return trimmed
 
 
 def _unique_names(roots: Sequence[Path]) -> dict[Path, str]:
