@@ -15,6 +15,7 @@ import pytest
 
 from cortex.types import Cancel, Cut, Refused
 from cortex.worker import Pool
+from cortex.worker import pool as pool_module
 
 CHILD = str(Path(__file__).with_name("misbehaving_child.py"))
 
@@ -88,6 +89,57 @@ def test_a_file_that_eats_memory_costs_one_file(pool):
     answers = refused(files, run(pool, files))
     assert list(answers) == ["eats.txt"]
     assert answers["eats.txt"] in ("memory", "worker died")
+
+
+BAD_FRAMES = {
+    "no length": "b'\\xff' * 8 + b'x'",
+    "a length beyond all memory": "(1 << 45).to_bytes(8, 'little') + b'x'",
+    "no marshal": "frame(b'garbage')",
+    "no list": "frame(marshal.dumps(5))",
+    "too few": "frame(marshal.dumps([]))",
+    "too many": "frame(marshal.dumps(['failed', 'failed']))",
+    "no answer": "frame(marshal.dumps([5]))",
+    "half an answer": "frame(marshal.dumps([('text', None)]))",
+    "chunks that are none": "frame(marshal.dumps([('text', None, [(1, 2)], [])]))",
+}
+
+
+@pytest.mark.parametrize("greets", [True, False])
+@pytest.mark.parametrize("frame", BAD_FRAMES)
+def test_an_answer_that_is_none_costs_one_file_and_the_run_goes_on(frame, greets):
+    code = f"""
+import marshal, sys
+def frame(body):
+    return len(body).to_bytes(8, "little") + body
+if {greets}:
+    sys.stdout.buffer.write(frame(marshal.dumps("ready")))
+sys.stdout.buffer.write({BAD_FRAMES[frame]})
+sys.stdout.flush()
+sys.stdin.read()
+"""
+    files = [(1, "a.py", b"x = 1\n")]
+    with Pool(1, command=[sys.executable, "-c", code]) as pool:
+        assert refused(files, run(pool, files)) == {"a.py": "worker died"}
+
+
+def test_a_program_that_can_not_be_started_costs_each_file(tmp_path):
+    files = files_with(count=3)
+    with Pool(1, command=[str(tmp_path / "missing")]) as pool:
+        assert set(refused(files, run(pool, files)).values()) == {"worker died"}
+
+
+def test_the_time_to_start_is_not_the_files(tmp_path):
+    slow = f"import runpy, sys, time; time.sleep(1); sys.argv = ['child', '0']; runpy.run_path({CHILD!r}, run_name='__main__')"
+    files = files_with(count=3)
+    with Pool(1, timeout_seconds=0.8, command=[sys.executable, "-c", slow]) as pool:
+        assert refused(files, run(pool, files)) == {}
+
+
+def test_a_process_that_never_gets_ready_is_given_up(monkeypatch):
+    monkeypatch.setattr(pool_module, "START_SECONDS", 0.2)
+    files = [(1, "a.py", b"x = 1\n")]
+    with Pool(1, command=[sys.executable, "-c", "import sys; sys.stdin.read()"]) as pool:
+        assert refused(files, run(pool, files)) == {"a.py": "worker died"}
 
 
 def test_an_exception_costs_one_file_and_names_itself(pool):

@@ -18,7 +18,7 @@ from typing import BinaryIO, cast
 from cortex.chunkers import cut, language_of
 from cortex.readers import read
 from cortex.types import Cut, Refused
-from cortex.worker.frames import Answer, Request, pack_answer, read_frame, write_frame
+from cortex.worker.frames import READY, Answer, Request, pack_answer, read_frame, write_frame
 
 NICENESS = 5  # a little behind what the user is doing
 HEAD_CHARACTERS = 4096  # what is looked at to tell a language
@@ -36,8 +36,9 @@ def main(arguments: list[str]) -> int:
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, cutter: Cutter) -> None:
-    """Answer every frame of `requests` with one frame."""
+    """Say that this process is ready, then answer every frame of `requests` with one frame."""
     with open(os.devnull, "wb") as nowhere, contextlib.suppress(BrokenPipeError, EOFError):
+        write_frame(answers, READY)
         while (message := read_frame(requests)) is not None:
             target, overlap, seconds, files = cast(Request, message)
             # A C thread, so it also works when native code hangs while the parent is gone.

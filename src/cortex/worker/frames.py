@@ -11,12 +11,14 @@ from typing import BinaryIO
 from cortex.types import Chunk, Cut, Refused, Symbol
 
 _LENGTH_BYTES = 8
+MAX_FRAME_BYTES = 1 << 30  # far above any batch; a length beyond it is no length
+READY = "ready"  # what a child says first
 Work = tuple[str, bytes]  # path, content
 Request = tuple[int, int, float, list[Work]]  # target tokens, overlap tokens, seconds, files
 Answer = tuple[str, str | None, list[tuple[object, ...]], list[tuple[object, ...]]] | str  # a refusal is its reason
 
 
-def write_frame(stream: BinaryIO, message: Request | list[Answer]) -> None:
+def write_frame(stream: BinaryIO, message: Request | list[Answer] | str) -> None:
     """Send one message."""
     body = marshal.dumps(message)  # pyright: ignore[reportArgumentType]
     stream.write(len(body).to_bytes(_LENGTH_BYTES, "little") + body)
@@ -28,11 +30,14 @@ def read_frame(stream: BinaryIO) -> object | None:
 
     Raises:
         EOFError: the stream ended within a frame.
+        ValueError, TypeError: what came is no frame.
     """
     head = stream.read(_LENGTH_BYTES)
     if not head:
         return None
     size = int.from_bytes(head, "little")
+    if size > MAX_FRAME_BYTES:
+        raise ValueError(f"a frame of {size} bytes")
     body = stream.read(size)
     if len(head) < _LENGTH_BYTES or len(body) < size:
         raise EOFError("the stream ended within a frame")
@@ -54,8 +59,18 @@ def pack_answer(answer: Cut | Refused, raw: bytes) -> Answer:
     return answer.language, None if same else answer.text, chunks, symbols
 
 
-def unpack_answer(answer: Answer, raw: bytes) -> Cut | Refused:
-    """The answer for the file with content `raw`."""
+def unpack_reply(reply: object, files: list[Work]) -> list[Cut | Refused]:
+    """The answers to these files.
+
+    Raises:
+        ValueError, TypeError: the reply is none to them.
+    """
+    if not isinstance(reply, list):
+        raise TypeError(f"a reply of type {type(reply).__name__}")
+    return [_unpack(answer, raw) for answer, (_, raw) in zip(reply, files, strict=True)]
+
+
+def _unpack(answer: Answer, raw: bytes) -> Cut | Refused:
     if isinstance(answer, str):
         return Refused(answer)
     language, text, chunks, symbols = answer

@@ -8,6 +8,7 @@ The iterable is read in the caller's thread only, as results are taken.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import queue
 import subprocess
@@ -18,15 +19,18 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO, Generic, TypeVar, cast
 
 from cortex.types import Cancel, Cut, Refused
-from cortex.worker.frames import Answer, Request, read_frame, unpack_answer, write_frame
+from cortex.worker.frames import READY, Request, read_frame, unpack_reply, write_frame
 
 BATCH_FILES = 32
 BATCH_BYTES = 256 * 1024
 FLIGHT_BYTES = 16 * 1024 * 1024
 BATCHES_A_WORKER = 3  # one being worked on, the others waiting: a worker never waits for the caller's next step
 POLL_SECONDS = 0.1
+START_SECONDS = 60.0  # what a process gets until it is ready: a busy machine is no file's fault
 KILL_SECONDS = 5.0  # what the system gets to end a process that was killed
 END_SECONDS = 0.5  # what a process gets to end by itself
+
+log = logging.getLogger(__name__)
 
 Key = TypeVar("Key")
 Batch = list[tuple[Key, str, bytes]]
@@ -46,28 +50,30 @@ class _Worker:
         self._overdue = False
         self._guard = threading.Lock()  # between the thread that asks and the one that watches
 
-    def ask(self, request: Request, seconds: float) -> list[Answer]:
-        """The answers to a request.
+    def ask(self, request: Request, seconds: float) -> list[Cut | Refused]:
+        """The answers to a request; the time counts from when the process is ready.
 
         Raises:
-            _Lost: the process did not answer; the message is the reason.
+            _Lost: the process did not answer, or not to this; the message is the reason.
         """
+        answers: list[Cut | Refused] | None = None
+        late = "worker died"  # what it means to be overdue
         try:
-            process = self._start()
-            with self._guard:
-                self._overdue = False
-                self._deadline = time.monotonic() + seconds
+            process = self._ready()
+            late = "timed out"
+            self._allow(seconds)
             write_frame(cast(BinaryIO, process.stdin), request)
-            reply = read_frame(cast(BinaryIO, process.stdout))
-        except (OSError, EOFError, ValueError):
-            reply = None
+            answers = unpack_reply(read_frame(cast(BinaryIO, process.stdout)), request[3])
+        except Exception as error:  # a process whose memory is broken may send anything
+            log.debug("a worker did not answer: %r", error)
         with self._guard:
             self._deadline = None
             overdue = self._overdue
-        if reply is None:
+        if answers is None or overdue:
             self.end()
-            raise _Lost("timed out" if overdue else "worker died")
-        return cast(list[Answer], reply)
+        if answers is None:
+            raise _Lost(late if overdue else "worker died")
+        return answers
 
     def watch(self, now: float) -> None:
         """Kill the process if it is overdue; the thread that waits for it then sees the end of its stream."""
@@ -106,7 +112,13 @@ class _Worker:
             with contextlib.suppress(OSError):
                 process.kill()
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _allow(self, seconds: float) -> None:
+        with self._guard:
+            self._overdue = False
+            self._deadline = time.monotonic() + seconds
+
+    def _ready(self) -> subprocess.Popen[bytes]:
+        """The process, started if there is none, when it has said that it is ready."""
         if self._process is None:
             self._process = subprocess.Popen(
                 self._command,
@@ -117,6 +129,9 @@ class _Worker:
                 ),  # no folder of the user's, or it couldn't be removed
                 creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
             )
+            self._allow(START_SECONDS)
+            if read_frame(cast(BinaryIO, self._process.stdout)) != READY:
+                raise ValueError("the process isn't a worker")
         return self._process
 
 
@@ -248,7 +263,11 @@ class Pool:
         """The life of one worker's thread during a run."""
         while (batch := run.waiting.get()) is not None:
             if not run.stopped.is_set():
-                answers = self._answers(worker, run, batch)
+                try:
+                    answers = self._answers(worker, run, batch)
+                except Exception:  # a thread that ends without an answer would leave the run waiting for ever
+                    log.exception("asking a worker failed")
+                    answers = [Refused("worker died") for _ in batch]
                 if not run.stopped.is_set():  # else a process ended by `close` would look like the file's fault
                     run.done.put((batch, answers))
 
@@ -260,12 +279,11 @@ class Pool:
         if run.stopped.is_set():
             return [Refused("cancelled") for _ in batch]  # nobody takes it
         try:
-            answers = worker.ask(request, seconds)
+            return worker.ask(request, seconds)
         except _Lost as lost:
             if len(batch) == 1:
                 return [Refused(str(lost))]
             return [self._answers(worker, run, [single])[0] for single in batch]
-        return [unpack_answer(answer, raw) for answer, (_, _, raw) in zip(answers, batch, strict=True)]
 
 
 def _batches(files: Iterable[tuple[Key, str, bytes]]) -> Iterator[Batch[Key]]:
