@@ -7,9 +7,11 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+import psutil
 import pytest
 
 from cortex import engine as engine_module
@@ -329,6 +331,25 @@ def test_fullworkspace_answers_without_an_index_and_makes_none(open_engine, root
     assert engine.store.truth.known(engine.source.id) == {}
     write(root, {"src/new.py": "needle = 1\n"})
     assert paths(engine, "needle", Mode.FULL) == ["src/new.py"]
+
+
+def test_fullworkspace_searches_at_the_same_time_are_all_answered(open_engine, root):
+    write(root, {f"many/f{number}.py": f"value_{number} = {number}\n" for number in range(100)})
+    engine = open_engine()
+    with ThreadPoolExecutor(10) as threads:
+        pages = list(threads.map(lambda number: engine.search(Query(f"value_{number}", mode=Mode.FULL)), range(10)))
+    assert [page.hits[0].path for page in pages] == [f"many/f{number}.py" for number in range(10)]
+
+
+def test_what_a_fullworkspace_search_read_is_let_go_when_idle(open_engine):
+    engine = open_engine()
+    before = set(psutil.Process().children())
+    assert paths(engine, "switch lamp", Mode.FULL) == ["src/lamp.py"]
+    engine.rest(60)
+    assert set(psutil.Process().children()) - before
+    engine.rest(0)
+    assert not set(psutil.Process().children()) - before
+    assert paths(engine, "switch lamp", Mode.FULL) == ["src/lamp.py"]
 
 
 def test_fullworkspace_on_many_files_answers_from_the_index_and_says_so(open_engine, monkeypatch):

@@ -77,8 +77,9 @@ class Engine:
         stamp = self._embedder.stamp if self._embedder else None
         self._runs = Runs(self.store, self.source, self._pool, lambda: self.settings, stamp, self._embed_passages)
         self._searches = (0, 0.0)  # count, seconds
-        self._scratch: Engine | None = None
-        self._scratch_lock = threading.Lock()
+        self._scratch: Engine | None = None  # in memory, for searches without the index
+        self._scratch_turn = threading.Lock()  # one of these at a time
+        self._scratch_used = 0.0
         self.kept = False  # a keeper is at work, so that a first run is under way or will soon be
 
     # -- index ---------------------------------------------------------------------------------------------------------
@@ -234,9 +235,24 @@ class Engine:
             page = self._answer(replace(query, mode=Mode.HYBRID), self.source, cancel, deadline)
             note = f"fullworkspace reads at most {FULL_MODE_FILES} files, this workspace has {count}: answered from the index"
             return replace(page, notes=(note, *page.notes))
-        with self._scratch_lock:
-            if self._scratch is None:
-                self._scratch = Engine(self.root, self.settings, in_memory=True)
+        self._await_scratch(cancel, deadline)
+        try:
+            page = self._search_scratch(query, cancel, deadline)
+        finally:
+            self._scratch_used = time.monotonic()
+            self._scratch_turn.release()
+        return replace(page, mode=Mode.FULL, hits=tuple(replace(hit, source=self.source.id) for hit in page.hits))
+
+    def _await_scratch(self, cancel: Cancel, deadline: float) -> None:
+        while not self._scratch_turn.acquire(timeout=POLL_SECONDS):
+            if cancel:
+                raise Cancelled()
+            if time.monotonic() > deadline:
+                raise LimitError("SEARCH_TIMEOUT", "other searches of all files took too long")
+
+    def _search_scratch(self, query: Query, cancel: Cancel, deadline: float) -> Page:
+        if self._scratch is None:
+            self._scratch = Engine(self.root, self.settings, in_memory=True)
         late = Cancel()
 
         def look(_: Progress) -> None:
@@ -247,8 +263,7 @@ class Engine:
             self._scratch.index(progress=look, cancel=late)
         if late:
             raise Cancelled() if cancel else LimitError("SEARCH_TIMEOUT", "reading all files ran out of time")
-        page = self._scratch.search(replace(query, mode=Mode.WORDS), cancel=cancel)
-        return replace(page, mode=Mode.FULL, hits=tuple(replace(hit, source=self.source.id) for hit in page.hits))
+        return self._scratch.search(replace(query, mode=Mode.WORDS), cancel=cancel)
 
     def _await_first_index(self, cancel: Cancel | None) -> None:
         """Where nothing is indexed yet, wait a little for the run that is under way."""
@@ -379,9 +394,16 @@ class Engine:
         self.store.checkpoint()
 
     def rest(self, idle_seconds: float) -> None:
-        """Let go of the worker processes when they had nothing to do for that long."""
+        """Let go of worker processes, and of what was read for searches without the index, when unused for that long."""
         self._pool.close_if_idle(idle_seconds)
         self._single.close_if_idle(idle_seconds)
+        if self._scratch_turn.acquire(blocking=False):
+            try:
+                if self._scratch is not None and time.monotonic() - self._scratch_used >= idle_seconds:
+                    self._scratch.close()
+                    self._scratch = None
+            finally:
+                self._scratch_turn.release()
 
     def close(self) -> None:
         """End workers and a run under way, close the store, give the lease back."""
