@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cortex import indexing
-from cortex.errors import LimitError
+from cortex.errors import FileError, LimitError
 from cortex.indexing import Task
 from cortex.settings import Settings, load
 from cortex.sources.files import read_bytes
@@ -283,6 +284,23 @@ def test_a_pool_that_is_closed_under_a_run_leaves_it_unfinished(work):
     assert work.store.truth.get(f"indexed:{work.source.id}") == ""
     assert work.run().status == "completed"
     assert len(work.texts()) == 300
+
+
+def test_a_run_that_fails_in_the_middle_leaves_the_pool_to_the_next(work):
+    work.many(300)
+
+    def fail(step) -> None:
+        if step.done == 40:
+            raise FileError("DISK_FULL", "full")
+
+    with pytest.raises(FileError) as kept:  # whoever keeps the exception keeps the frames that it went through
+        work.run(progress=fail)
+    reports: list[IndexReport] = []
+    thread = threading.Thread(target=lambda: reports.append(work.run()), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert [report.status for report in reports] == ["completed"]
+    assert kept.value.code == "DISK_FULL"
 
 
 def test_another_size_of_chunks_that_was_interrupted_is_finished_later(work):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -129,15 +130,16 @@ class _Run:
             task.settings.indexing.chunk_overlap,
             task.cancel,
         )
-        for content_hash, outcome in cutting:
-            for file in twins.pop(content_hash):
-                if isinstance(outcome, Refused):
-                    self._refuse(file, outcome.reason, known)
-                else:
-                    self._count(file, known)
-                    self.change.cuts.append((file, content_hash, outcome))
-                    self.waiting_characters += len(outcome.text)
-            self._step()
+        with closing(cutting):  # or the pool would be taken for as long as somebody keeps an exception from here
+            for content_hash, outcome in cutting:
+                for file in twins.pop(content_hash):
+                    if isinstance(outcome, Refused):
+                        self._refuse(file, outcome.reason, known)
+                    else:
+                        self._count(file, known)
+                        self.change.cuts.append((file, content_hash, outcome))
+                        self.waiting_characters += len(outcome.text)
+                self._step()
 
     def _unseen(
         self, waiting: list[Found], known: Mapping[str, Known], twins: dict[bytes, list[Found]]

@@ -80,7 +80,7 @@ class Views:
             chunks = tuple(chunk for _, chunk in lookup.chunks(doc.blob))
             return Cut(doc.language, text, chunks, lookup.symbols(doc.blob))
         sizes = self.settings.indexing
-        for _, outcome in self.pool.cut_all([(path, path, raw)], sizes.chunk_size, sizes.chunk_overlap, Cancel()):
+        for _, outcome in list(self.pool.cut_all([(path, path, raw)], sizes.chunk_size, sizes.chunk_overlap, Cancel())):
             if isinstance(outcome, Cut):
                 return outcome
         return Cut(chunkers.language_of(path, text[:200]), text, (), ())

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import BinaryIO, Generic, TypeVar, cast
 
 from cortex.types import Cancel, Cut, Refused
@@ -142,7 +142,7 @@ class _Run(Generic[Key]):
         self.target_tokens = target_tokens
         self.overlap_tokens = overlap_tokens
         self.waiting: queue.SimpleQueue[Batch[Key] | None] = queue.SimpleQueue()
-        self.done: queue.SimpleQueue[tuple[Batch[Key], list[Cut | Refused]]] = queue.SimpleQueue()
+        self.done: queue.SimpleQueue[tuple[Batch[Key], Sequence[Cut | Refused]]] = queue.SimpleQueue()
         self.stopped = threading.Event()
 
 
@@ -166,8 +166,11 @@ class Pool:
         target_tokens: int = 250,
         overlap_tokens: int = 0,
         cancel: Cancel | None = None,
-    ) -> Iterator[tuple[Key, Cut | Refused]]:
-        """Exactly one answer for each (key, path, content), in any order; fewer only after `cancel` or `close`."""
+    ) -> Generator[tuple[Key, Cut | Refused], None, None]:
+        """Exactly one answer for each (key, path, content), in any order; fewer only after `cancel` or `close`.
+
+        The next call waits until this one is exhausted or closed: who may stop in the middle closes it.
+        """
         with self._lock:
             run: _Run[Key] = _Run(target_tokens, overlap_tokens)
             self._stopped = run.stopped
