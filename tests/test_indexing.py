@@ -16,8 +16,8 @@ from cortex.errors import FileError, LimitError
 from cortex.indexing import Task
 from cortex.settings import Settings, load
 from cortex.sources.files import read_bytes
-from cortex.store import Store
-from cortex.types import Cancel, IndexReport
+from cortex.store import Change, Store
+from cortex.types import Cancel, Found, IndexReport
 from cortex.worker import Pool
 
 Run = Callable[..., IndexReport]
@@ -270,6 +270,20 @@ def test_a_file_that_becomes_unreadable_leaves_the_index(work):
     (work.root / "a.py").write_bytes(b"\x00\x01\x02" * 500)
     report = work.run()
     assert (work.texts(), report.skipped) == ({}, 1)
+
+
+@pytest.mark.parametrize("reason", ["timed out", "memory"])
+def test_a_file_that_had_a_bad_moment_is_tried_again_after_an_hour_and_not_at_each_run(work, reason):
+    work.write(a_py="lamp = 1\n", b_py="desk = 2\n")
+    work.run()
+    seen = (work.root / "b.py").stat()
+    refused = Found("b.py", seen.st_size, seen.st_mtime_ns)
+    work.store.truth.apply(work.source.id, Change(skips=[(refused, reason)]))
+    assert work.run().added == 0
+    work.store.truth.set({f"retried:{work.source.id}": str(int(time.time()) - 3_601)})
+    assert work.run(paths=["b.py"]).added == 0
+    assert work.run().added == 1
+    assert set(work.texts()) == {"a.py", "b.py"}
 
 
 def test_a_pool_that_is_closed_under_a_run_leaves_it_unfinished(work):

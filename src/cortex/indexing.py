@@ -28,6 +28,7 @@ FLUSH_CHARACTERS = 16_000_000  # of text that waits in memory; `limits.memory.bu
 FLUSH_SECONDS = 2.0  # of work that a kill can cost
 FIRST_CATCH_UP_SECONDS = 1.0  # so that a query during the first run finds something soon
 CATCH_UP_SECONDS = 10.0  # each catch-up makes a segment: fewer are faster
+RETRY_SECONDS = 3_600  # until a file that took too long or too much is tried again: it may have been a bad moment
 RACY_NS = 2_000_000_000  # a file changed this shortly before it was read may change again within the clock's grain
 
 log = logging.getLogger(__name__)
@@ -81,6 +82,7 @@ class _Run:
         self.flush_characters = min(FLUSH_CHARACTERS, task.settings.limits.memory.buffer)
         self.flushed = self.caught_up = self.started
         self.interval = FIRST_CATCH_UP_SECONDS
+        self.retry = False
         self.added = self.changed = self.same = self.deleted = self.skipped = self.done = self.total = 0
 
     def go(self) -> IndexReport:
@@ -98,7 +100,12 @@ class _Run:
         if task.force:
             truth.set({"epoch": str(int(truth.get("epoch", "0")) + 1)})
         self.salt = f"{self.stamp}:{truth.get('epoch', '0')}".encode()
-        waiting = [file for file in found.files if again or _changed(file, known.get(file.path), skips.get(file.path))]
+        self.retry = whole and not 0 <= time.time() - int(truth.get(f"retried:{task.source.id}", "0")) < RETRY_SECONDS
+        waiting = [
+            file
+            for file in found.files
+            if again or _changed(file, known.get(file.path), skips.get(file.path), self.retry)
+        ]
         self.total = len(waiting)
         self._read(waiting, known)
         cancelled = bool(task.cancel) or self.done < self.total  # the pool was closed
@@ -214,6 +221,8 @@ class _Run:
         """Remember that everything was seen once."""
         truth = self.task.store.truth
         truth.finish(self.task.source.id, self.stamp, files, round(time.monotonic() - self.started, 3), skipped)
+        if self.retry:
+            truth.set({f"retried:{self.task.source.id}": str(int(time.time()))})
         if self.task.force:
             truth.sweep(int(time.time()) + 1)
             self.task.store.indexes.rebuild()
@@ -249,9 +258,11 @@ def _chunker_stamp(settings: Settings) -> str:
     return f"{chunkers.VERSION}:{settings.indexing.chunk_size}:{settings.indexing.chunk_overlap}"
 
 
-def _changed(file: Found, known: Known | None, skip: tuple[int, int, str] | None) -> bool:
+def _changed(file: Found, known: Known | None, skip: tuple[int, int, str] | None, retry: bool) -> bool:
     if skip is not None:
-        return (file.size, file.mtime_ns) != skip[:2] or skip[2].startswith("worker")
+        size, mtime_ns, reason = skip
+        passing = reason == "worker died" or (retry and reason in ("timed out", "memory"))
+        return (file.size, file.mtime_ns) != (size, mtime_ns) or passing
     if known is None or (file.size, file.mtime_ns) != (known.size, known.mtime_ns):
         return True
     return known.mtime_ns > known.checked_ns - RACY_NS
