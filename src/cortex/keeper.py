@@ -64,6 +64,7 @@ class Keeper:
     def _keep(self) -> None:
         while not self._closing.is_set():
             try:
+                self._engine.rest(IDLE_WORKER_SECONDS)  # files are read for answers without the lease, too
                 if self._engine.store.lease.take():
                     self._follow(holder=True)
                 elif not self._is_followed():
