@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from cortex import engine as engine_module
+from cortex import keeper as keeper_module
 from cortex.embedders.hashing import HashingEmbedder
 from cortex.engine import Engine, rebuild_damaged
 from cortex.errors import Cancelled, CortexError
@@ -311,6 +312,15 @@ def test_exact_mode_reads_the_files_as_they_are_now(open_engine, root):
     assert paths(engine, "needle", Mode.EXACT, path="other") == []
 
 
+def test_exact_mode_that_stops_early_says_so_and_narrows_by_language(open_engine, root):
+    write(root, {"long.txt": "needle\n" * 2_500, "run": "#!/bin/sh\necho needle\n", "other": "needle\n"})
+    engine = open_engine()
+    assert any("stopped at 2,000 matches" in note for note in engine.search(Query("needle", mode=Mode.EXACT)).notes)
+    page = engine.search(Query("needle", mode=Mode.EXACT, languages=("bash",)))
+    assert [(hit.path, hit.language) for hit in page.hits] == [("run", "bash")]
+    assert (page.docs, page.notes) == (1, ())
+
+
 def test_an_expression_that_explodes_is_stopped(open_engine, root):
     write(root, {"bomb.txt": "a" * 400 + "!\n"})
     engine = open_engine(search__timeout="300ms")
@@ -350,6 +360,22 @@ def test_what_a_fullworkspace_search_read_is_let_go_when_idle(open_engine):
     engine.rest(0)
     assert not set(psutil.Process().children()) - before
     assert paths(engine, "switch lamp", Mode.FULL) == ["src/lamp.py"]
+
+
+def test_a_keeper_without_the_lease_lets_go_too(open_engine, monkeypatch):
+    monkeypatch.setattr(keeper_module, "IDLE_WORKER_SECONDS", 0.0)
+    monkeypatch.setattr(keeper_module, "LEASE_SECONDS", 0.02)
+    holder, reader = open_engine(), open_engine()
+    holder.index()
+    before = set(psutil.Process().children())
+    reader.search(Query("switch lamp", mode=Mode.FULL))
+    assert set(psutil.Process().children()) - before
+    keeper = keeper_module.Keeper(reader)
+    deadline = time.monotonic() + DEADLINE
+    while set(psutil.Process().children()) - before:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    keeper.close()
 
 
 def test_fullworkspace_on_many_files_answers_from_the_index_and_says_so(open_engine, monkeypatch):

@@ -22,10 +22,10 @@ from cortex.embedders import Embedder, open_embedder
 from cortex.errors import Cancelled, LimitError, StoreError
 from cortex.paths import ensure_store_dir, store_dir
 from cortex.runs import Runs, Wish
-from cortex.search import check_query, search, search_exact
+from cortex.search import MAX_HITS, check_query, search, search_exact
 from cortex.settings import Settings
 from cortex.sources.files import scan
-from cortex.store import Operation, Store, set_aside
+from cortex.store import Operation, Store, extension_of, set_aside
 from cortex.text import hash_bytes, rfc3339
 from cortex.types import (
     Cancel,
@@ -52,6 +52,7 @@ FULL_MODE_FILES = 2_500  # above this, reading everything for one answer takes l
 FIRST_ANSWER_SECONDS = 8.0  # how long a query waits for a first index before it answers from what is there
 POLL_SECONDS = 0.05
 ORPHAN_DAYS = 14
+STOPPED = f"stopped at {MAX_HITS:,} matches, there may be more: narrow the search"
 SMALL_BYTES, LARGE_BYTES = 10_000, 100_000
 
 log = logging.getLogger(__name__)
@@ -214,7 +215,7 @@ class Engine:
 
     def _search_exact(self, query: Query, source: Source, cancel: Cancel, deadline: float) -> Page:
         files = [file for file in self.files(cancel) if _wanted(file.path, query)]
-        hits = search_exact(
+        found = search_exact(
             query,
             source,
             files,
@@ -222,11 +223,9 @@ class Engine:
             max_file_size=self.settings.workspace.max_file_size,
             cancel=cancel,
         )
-        shown = tuple(
-            replace(hit, language=chunkers.language_of(hit.path))
-            for hit in hits[query.offset : query.offset + query.limit]
-        )
-        return Page(shown, len(hits), Mode.EXACT, docs=len(files))
+        notes = (STOPPED,) if found.stopped else ()
+        shown = tuple(found.hits[query.offset : query.offset + query.limit])
+        return Page(shown, len(found.hits), Mode.EXACT, notes, docs=found.searched)
 
     def _search_full(self, query: Query, cancel: Cancel, deadline: float) -> Page:
         """Read the files as they are, cut and rank every chunk, without the index."""
@@ -454,6 +453,4 @@ def default_workers() -> int:
 def _wanted(path: str, query: Query) -> bool:
     if query.path and path != query.path and not path.startswith(query.path + "/"):
         return False
-    if query.extensions and path.rsplit("/", 1)[-1].rsplit(".", 1)[-1].lower() not in query.extensions:
-        return False
-    return not query.languages or chunkers.language_of(path) in query.languages
+    return not query.extensions or extension_of(path) in query.extensions

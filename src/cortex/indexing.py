@@ -160,7 +160,7 @@ class _Run:
             if isinstance(raw, Refused):
                 self._refuse(file, raw.reason, known)
                 continue
-            language = chunkers.language_of(file.path, raw[:200].decode("utf-8", "replace"))
+            language = chunkers.language_of(file.path, raw[: chunkers.HEAD_CHARACTERS].decode("utf-8", "replace"))
             content_hash = hash_bytes(self.salt, language.encode(), raw)
             if content_hash in twins:
                 twins[content_hash].append(file)

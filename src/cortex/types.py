@@ -201,7 +201,7 @@ class Page:
     """The answer to a Query: the hits asked for, best first, and how they came about."""
 
     hits: tuple[Hit, ...]
-    total: int  # hits before limit and offset
+    total: int  # hits before limit and offset; at least, where a note says that the search stopped
     mode: Mode  # the mode that ran
     notes: tuple[str, ...] = ()  # what a reader should know: degraded mode, indexing under way, ...
     docs: int = 0  # searched

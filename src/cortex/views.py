@@ -83,7 +83,7 @@ class Views:
         for _, outcome in list(self.pool.cut_all([(path, path, raw)], sizes.chunk_size, sizes.chunk_overlap, Cancel())):
             if isinstance(outcome, Cut):
                 return outcome
-        return Cut(chunkers.language_of(path, text[:200]), text, (), ())
+        return Cut(chunkers.language_of(path, text[: chunkers.HEAD_CHARACTERS]), text, (), ())
 
     def _missing(self, path: str) -> FileError:
         kind = "it is a folder" if (self.root / path).is_dir() else f"there is no such file in {self.root.name}"

@@ -6,18 +6,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cortex.errors import Cancelled, CortexError
-from cortex.search.exact import search_exact
+from cortex.search.exact import MAX_HITS, Matches, search_exact
 from cortex.types import Cancel, Found, Hit, Mode, Query, Source
 
 TEXT = "alpha\nbeta needle\ngamma\n" + "filler\n" * 20 + "needle again\n"
 
 
-def search(
-    root: Path, query: str, *, regex: bool = False, seconds: float = 10, cancel: Cancel | None = None
-) -> list[Hit]:
+def search(root: Path, query: str, **more) -> list[Hit]:
+    return look(root, query, **more).hits
+
+
+def look(
+    root: Path,
+    query: str,
+    *,
+    regex: bool = False,
+    languages: tuple[str, ...] = (),
+    seconds: float = 10,
+    cancel: Cancel | None = None,
+) -> Matches:
     files = [Found(str(p.relative_to(root)), p.stat().st_size, 0) for p in sorted(root.rglob("*")) if p.is_file()]
     return search_exact(
-        Query(query, mode=Mode.EXACT, regex=regex),
+        Query(query, mode=Mode.EXACT, regex=regex, languages=languages),
         Source(1, "files", "x", str(root)),
         files,
         deadline=time.monotonic() + seconds,
@@ -45,6 +55,37 @@ def test_ordinary_code_comes_before_tests(tmp_path: Path):
     (tmp_path / "tests" / "test_a.py").write_text("needle\n" * 5)
     (tmp_path / "z.py").write_text("needle\n")
     assert [hit.path for hit in search(tmp_path, "needle")] == ["z.py", "tests/test_a.py"]
+
+
+def test_a_search_that_stops_says_so_and_ordinary_code_was_read_first(tmp_path: Path):
+    (tmp_path / "a_tests").mkdir()
+    apart = "needle\n" + "filler\n" * 6
+    for number in range(5):
+        (tmp_path / "a_tests" / f"test_{number}.py").write_text(apart * (MAX_HITS // 4))
+    (tmp_path / "z.py").write_text("needle\n")
+    found = look(tmp_path, "needle")
+    assert found.stopped
+    assert found.hits[0].path == "z.py"
+    assert look(tmp_path, r"filler\n", regex=True).stopped
+    assert not look(tmp_path, "absent").stopped
+
+
+def test_one_file_with_too_many_matches_is_told_as_well(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("x" * (MAX_HITS - 1))
+    assert not look(tmp_path, "x").stopped
+    (tmp_path / "a.txt").write_text("x" * (MAX_HITS + 1))
+    assert look(tmp_path, "x").stopped
+
+
+def test_languages_narrow_by_content_where_the_name_does_not_tell(tmp_path: Path):
+    (tmp_path / "run").write_text("#!/usr/bin/env python3\nneedle = 1\n")
+    (tmp_path / "plain.h").write_text("// " + "long " * 300 + "\nint needle;\n")
+    (tmp_path / "late.h").write_text("// " + "long " * 300 + "\nclass Needle { int needle; };\n")
+    found = look(tmp_path, "needle", languages=("python",))
+    assert [(hit.path, hit.language) for hit in found.hits] == [("run", "python")]
+    assert found.searched == 1
+    assert [hit.path for hit in search(tmp_path, "needle", languages=("cpp",))] == ["late.h"]
+    assert [hit.path for hit in search(tmp_path, "needle", languages=("c",))] == ["plain.h"]
 
 
 def test_an_expression_may_span_lines(tmp_path: Path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+HEAD_CHARACTERS = 4_096  # of a text, that tell its language where the name doesn't
 _EXTENSIONS = {
     "ada": "adb ads",
     "asciidoc": "adoc asciidoc",

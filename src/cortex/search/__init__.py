@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cortex.errors import Cancelled, InputError, LimitError
-from cortex.search.exact import search_exact
+from cortex.search.exact import MAX_HITS, search_exact
 from cortex.search.parse import Parsed, parse
 from cortex.search.rank import Candidate, rank
 from cortex.store import Lookup, Narrow, Place, Store, Term, Words, extension_of
@@ -22,7 +22,7 @@ from cortex.types import Cancel, Doc, Hit, Mode, Page, Query, Source, Stamp
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Meaning", "search", "search_exact"]
+__all__ = ["MAX_HITS", "Meaning", "check_query", "search", "search_exact"]
 
 DEPTH = 200  # candidates, however many hits are asked for
 COVER_DEPTH = 50  # candidates that only hold many of the words

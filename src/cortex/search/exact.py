@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
+from cortex.chunkers import HEAD_CHARACTERS, language_of
 from cortex.errors import Cancelled, InputError, LimitError
 from cortex.readers import read
 from cortex.sources.files import read_bytes
@@ -20,6 +23,17 @@ CONTEXT_LINES = 2
 MAX_HITS = 2_000  # a pattern that matches everything stops here
 MAX_PATTERN_CHARACTERS = 2_000
 
+Find = Callable[[str], Iterator[tuple[int, int]]]
+
+
+@dataclass(slots=True)
+class Matches:
+    """What was found, and how far the search came."""
+
+    hits: list[Hit]
+    searched: int = 0  # files
+    stopped: bool = False  # there may be more
+
 
 def search_exact(
     query: Query,
@@ -29,28 +43,37 @@ def search_exact(
     deadline: float,
     max_file_size: int,
     cancel: Cancel,
-) -> list[Hit]:
-    """Every place where the pattern stands, ordinary code first, then by path and line.
+) -> Matches:
+    """Every place where the pattern stands, ordinary code first, then by the number of matches, path and line.
 
     Raises: InputError REGEX_INVALID, LimitError REGEX_TIMEOUT or SEARCH_TIMEOUT, Cancelled.
     """
     find = _finder(query, deadline)
-    hits: list[Hit] = []
-    for file in files:
+    found = Matches([])
+    for file in sorted(files, key=lambda file: (bool(role_of(file.path)), file.path)):
         if cancel:
             raise Cancelled()
         if time.monotonic() > deadline:
             raise LimitError("SEARCH_TIMEOUT", "the search ran out of time", context={"files_left_from": file.path})
-        if len(hits) >= MAX_HITS:
+        if len(found.hits) >= MAX_HITS:
+            found.stopped = True
             break
         raw = read_bytes(Path(source.root), file.path, max_file_size)
         text = raw if isinstance(raw, Refused) else read(raw, file.path)
-        if not isinstance(text, Refused):
-            hits.extend(_hits_in(file.path, text, source.id, find))
-    return sorted(hits, key=lambda hit: (bool(role_of(hit.path)), -hit.score, hit.path, hit.start_line))
+        if isinstance(text, Refused):
+            continue
+        language = language_of(file.path, text[:HEAD_CHARACTERS])
+        if query.languages and language not in query.languages:
+            continue
+        found.searched += 1
+        spans = list(islice(find(text), MAX_HITS))
+        found.stopped |= len(spans) == MAX_HITS
+        found.hits.extend(_hits_in(file.path, language, text, source.id, spans))
+    found.hits.sort(key=lambda hit: (bool(role_of(hit.path)), -hit.score, hit.path, hit.start_line))
+    return found
 
 
-def _finder(query: Query, deadline: float) -> Callable[[str], Iterator[tuple[int, int]]]:
+def _finder(query: Query, deadline: float) -> Find:
     if not query.regex:
         return lambda text: _find_literal(text, query.text)
     if len(query.text) > MAX_PATTERN_CHARACTERS:
@@ -84,12 +107,7 @@ def _find_literal(text: str, wanted: str) -> Iterator[tuple[int, int]]:
         at = text.find(wanted, at + max(1, len(wanted)))
 
 
-def _hits_in(path: str, text: str, source: int, find: Callable[[str], Iterator[tuple[int, int]]]) -> Iterator[Hit]:
-    spans = []
-    for span in find(text):
-        spans.append(span)
-        if len(spans) >= MAX_HITS:
-            break
+def _hits_in(path: str, language: str, text: str, source: int, spans: Sequence[tuple[int, int]]) -> Iterator[Hit]:
     if not spans:
         return
     lines = text.split("\n")
@@ -106,6 +124,7 @@ def _hits_in(path: str, text: str, source: int, find: Callable[[str], Iterator[t
             text="\n".join(lines[start - 1 : end]),
             score=float(count),
             relevance=1.0,
+            language=language,
             why=f"exact match in line {first}",
         )
 

@@ -15,13 +15,12 @@ import sys
 from collections.abc import Callable
 from typing import BinaryIO, cast
 
-from cortex.chunkers import cut, language_of
+from cortex.chunkers import HEAD_CHARACTERS, cut, language_of
 from cortex.readers import read
 from cortex.types import Cut, Refused
 from cortex.worker.frames import READY, Answer, Request, pack_answer, read_frame, write_frame
 
 NICENESS = 5  # a little behind what the user is doing
-HEAD_CHARACTERS = 4096  # what is looked at to tell a language
 GRACE_SECONDS = 5.0  # the parent kills first
 MAX_REASON_CHARACTERS = 200
 Cutter = Callable[[str, bytes, int, int], Cut | Refused]
