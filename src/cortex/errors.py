@@ -4,7 +4,7 @@
     ├── ConfigError        configuration   CONFIG_INVALID, WORKSPACE_UNKNOWN, WORKSPACE_MISSING
     ├── InputError         processing      QUERY_EMPTY, QUERY_INVALID, REGEX_INVALID, ARGUMENT_INVALID, CURSOR_INVALID, BUDGET_TOO_SMALL
     ├── FileError          filesystem      PATH_OUTSIDE, FILE_NOT_FOUND, FILE_UNREADABLE, PERMISSION_DENIED, DISK_FULL
-    ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_NEWER, STORE_UNWRITABLE
+    ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_NEWER, STORE_UNWRITABLE, STORE_IO
     ├── LimitError         resource        INDEX_TIMEOUT, SEARCH_TIMEOUT, REGEX_TIMEOUT, MEMORY_LIMIT, DISK_LIMIT, INDEX_BUSY, RATE_LIMITED
     ├── NetworkError       network         EMBEDDER_UNAVAILABLE, ADDRESS_REFUSED
     └── Cancelled          processing      CANCELLED
@@ -64,6 +64,11 @@ CODES: Mapping[str, Code] = {
     "STORE_NEWER": Code("filesystem", False, "Upgrade Cortex: this store was written by a newer version."),
     "STORE_UNWRITABLE": Code(
         "filesystem", False, "Make the store's folder writable, or set CORTEX_HOME to a place that is."
+    ),
+    "STORE_IO": Code(
+        "filesystem",
+        True,
+        "Check the disk or network drive, its quota too, then try again; nothing that was stored is lost.",
     ),
     "INDEX_TIMEOUT": Code(
         "processing", True, "Run it again: indexing goes on where it stopped. Reduce maxFiles or exclude large folders."

@@ -195,8 +195,10 @@ def translated(path: Path | None) -> Iterator[None]:
 def _from_text(message: str, where: str, error: Exception) -> CortexError:
     lowered = message.lower()
     context = {"path": where, "cause": message}
-    if "disk is full" in lowered or "no space left" in lowered or "disk i/o error" in lowered:
+    if "disk is full" in lowered or "no space left" in lowered:
         return FileError("DISK_FULL", f"writing to {where} failed: {message}", context=context)
+    if "disk i/o error" in lowered:  # anything but a full disk: a quota, a network drive that is away, a dying disk
+        return StoreError("STORE_IO", f"the disk below {where} answers with errors", context=context)
     if "locked" in lowered or "busy" in lowered:
         return StoreError("STORE_LOCKED", f"{where} is locked by another process", context=context)
     if "readonly" in lowered or "unable to open" in lowered or "permission" in lowered:
