@@ -24,8 +24,9 @@ from cortex.paths import ensure_store_dir, store_dir
 from cortex.runs import Runs, Wish
 from cortex.search import MAX_HITS, check_query, search, search_exact
 from cortex.settings import Settings
+from cortex.sources import git
 from cortex.sources.files import scan
-from cortex.store import Operation, Store, extension_of, set_aside
+from cortex.store import STORE_NAME, Operation, Store, extension_of, set_aside
 from cortex.text import hash_bytes, rfc3339
 from cortex.types import (
     Cancel,
@@ -52,6 +53,7 @@ FULL_MODE_FILES = 2_500  # above this, reading everything for one answer takes l
 FIRST_ANSWER_SECONDS = 8.0  # how long a query waits for a first index before it answers from what is there
 POLL_SECONDS = 0.05
 ORPHAN_DAYS = 14
+OWN_PATTERNS = ("cortex.db*", "lease", "words*", "vectors*")  # of files in a store's folder
 STOPPED = f"stopped at {MAX_HITS:,} matches, there may be more: narrow the search"
 SMALL_BYTES, LARGE_BYTES = 10_000, 100_000
 
@@ -66,7 +68,7 @@ class Engine:
     ) -> None:
         self.root = root.resolve()
         self.settings = settings
-        directory = None if in_memory else store_dir(self.root, settings.home)
+        directory = None if in_memory else find_store(self.root, settings.home)
         if directory is not None:
             ensure_store_dir(directory)
         self.store = Store(directory, str(self.root))
@@ -421,9 +423,17 @@ class Engine:
         self.close()
 
 
+def find_store(root: Path, home: Path) -> Path:
+    """The folder of a root's store. One that came with the repository is a stranger's: it could answer with anything."""
+    folder = store_dir(root, home)
+    if (folder / STORE_NAME).exists() and git.tracks(folder, *OWN_PATTERNS):
+        return store_dir(root, home, in_project=False)
+    return folder
+
+
 def rebuild_damaged(root: Path, settings: Settings) -> Path:
     """Set a damaged store aside, so that the next engine starts from nothing; returns where the old file went."""
-    return set_aside(store_dir(root.resolve(), settings.home))
+    return set_aside(find_store(root.resolve(), settings.home))
 
 
 def _make_cache(settings: Settings) -> Cache:

@@ -37,6 +37,7 @@ _OWN_FILES = (
     "/lease",
     "/*.log",
 )
+_OWN_NAME = re.compile(r"cortex\.db|words|vectors|lease$|\.gitignore$")
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 
 
@@ -64,13 +65,31 @@ def is_project(root: Path) -> bool:
     return any(name in MARKERS or name.endswith(MARKER_ENDINGS) for name in names)
 
 
-def store_dir(root: Path, cortex_home: Path) -> Path:
-    """The folder of `root`'s store: in the project (a linked worktree's is its main worktree's), else under `cortex_home`."""
+def store_dir(root: Path, cortex_home: Path, *, in_project: bool = True) -> Path:
+    """The folder of `root`'s store: in the project (a linked worktree's is its main worktree's), else under `cortex_home`.
+
+    Under `cortex_home` also where something that isn't ours stands in the place of our files.
+    """
     root = root.resolve()
     root = main_worktree(root) or root
-    if is_project(root) and _is_writable(root):
+    if in_project and is_project(root) and _is_writable(root) and not _is_occupied(root / STORE_FOLDER):
         return root / STORE_FOLDER
     return cortex_home / "projects" / hash_bytes(os.fsencode(root)).hex()
+
+
+def _is_occupied(folder: Path) -> bool:
+    """Whether a link, a pipe or another person's file has one of our names: opening it would reach beyond the folder."""
+    try:
+        with os.scandir(folder) as entries:
+            return any(_OWN_NAME.match(entry.name) and _is_foreign(entry) for entry in entries)
+    except OSError:
+        return False
+
+
+def _is_foreign(entry: os.DirEntry[str]) -> bool:
+    if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
+        return True
+    return hasattr(os, "getuid") and entry.stat(follow_symlinks=False).st_uid not in (os.getuid(), 0)
 
 
 def main_worktree(root: Path) -> Path | None:

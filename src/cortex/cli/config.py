@@ -142,10 +142,11 @@ def change(name: str, value: object, *, project: bool, path: Path | None) -> Cha
 
 def _record(done: Change, home: Path, root: Path | None) -> None:
     """A line in the operations log: the project's, or the person's own."""
-    from cortex.paths import ensure_store_dir, store_dir
+    from cortex.engine import find_store
+    from cortex.paths import ensure_store_dir
     from cortex.store import Store
 
-    folder = store_dir(root, home) if root else home
+    folder = find_store(root, home) if root else home
     ensure_store_dir(folder)
     store = Store(folder)
     try:

@@ -44,6 +44,12 @@ def in_repository(folder: Path) -> bool:
     return answer is not None and answer.returncode == 1  # 0 is ignored, 128 an error
 
 
+def tracks(folder: Path, *patterns: str) -> bool:
+    """Whether a file in the folder that fits one of the patterns came with the repository."""
+    done = _run(folder, "ls-files", "-z", "--", *patterns)
+    return done is not None and bool(done.stdout)
+
+
 def ignoring_rule(folder: Path, path: str) -> str:
     """The rule that makes git ignore `path`, as `.gitignore:3: *.log`; "" where there is none."""
     answer = _run(folder, "check-ignore", "--verbose", "-z", "--", path)

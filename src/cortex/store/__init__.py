@@ -22,6 +22,7 @@ from cortex.store.words import FIELDS, Narrow, Term, Words, extension_of
 
 __all__ = [
     "FIELDS",
+    "STORE_NAME",
     "Change",
     "Counts",
     "Definition",
@@ -38,7 +39,7 @@ __all__ = [
     "extension_of",
 ]
 
-NAME = "cortex.db"
+STORE_NAME = "cortex.db"
 
 
 class Store:
@@ -46,7 +47,7 @@ class Store:
 
     def __init__(self, directory: Path | None, folder: str = "") -> None:
         self.directory = directory
-        path = None if directory is None else directory / NAME
+        path = None if directory is None else directory / STORE_NAME
         self._connections = Connections(path)
         try:
             with self._connections.read() as connection:
@@ -124,11 +125,11 @@ def set_aside(directory: Path) -> Path:
     if not lease.take():
         raise StoreError("STORE_LOCKED", f"process {lease.holder()} uses the store in {directory}; stop it first")
     try:
-        target = directory / f"{NAME}.damaged-{time.time_ns()}"
+        target = directory / f"{STORE_NAME}.damaged-{time.time_ns()}"
         with translated(directory):
-            (directory / NAME).replace(target)
+            (directory / STORE_NAME).replace(target)
             for suffix in ("-wal", "-shm"):
-                (directory / (NAME + suffix)).unlink(missing_ok=True)
+                (directory / (STORE_NAME + suffix)).unlink(missing_ok=True)
         return target
     finally:
         lease.release()
