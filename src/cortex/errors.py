@@ -15,6 +15,7 @@ renders its specification's form of an error; here is no rendering.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -141,3 +142,33 @@ class Cancelled(CortexError):
 
     def __init__(self, message: str = "the request was cancelled") -> None:
         super().__init__("CANCELLED", message)
+
+
+_CLASSES: Mapping[type[CortexError], str] = {
+    ConfigError: "CONFIG_INVALID WORKSPACE_UNKNOWN WORKSPACE_MISSING",
+    InputError: "QUERY_EMPTY QUERY_INVALID REGEX_INVALID ARGUMENT_INVALID CURSOR_INVALID BUDGET_TOO_SMALL",
+    FileError: "PATH_OUTSIDE FILE_NOT_FOUND FILE_UNREADABLE PERMISSION_DENIED DISK_FULL",
+    StoreError: "STORE_LOCKED STORE_CORRUPT STORE_NEWER STORE_UNWRITABLE STORE_IO",
+    LimitError: "INDEX_TIMEOUT SEARCH_TIMEOUT REGEX_TIMEOUT MEMORY_LIMIT DISK_LIMIT INDEX_BUSY RATE_LIMITED",
+    NetworkError: "EMBEDDER_UNAVAILABLE ADDRESS_REFUSED",
+}
+_BY_CODE = {code: kind for kind, codes in _CLASSES.items() for code in codes.split()}
+
+
+def error_of(code: str, message: str, context: Mapping[str, object] | None = None) -> CortexError:
+    """The error that another process told, in its own class; a code that isn't known here is INTERNAL_ERROR."""
+    if code == "CANCELLED":
+        return Cancelled(message)
+    return _BY_CODE.get(code, CortexError)(code if code in CODES else "INTERNAL_ERROR", message, context=context)
+
+
+def explained(error: Exception, doing: str) -> CortexError:
+    """What a caller is told instead of an exception that nobody foresaw; one of ours is itself."""
+    if isinstance(error, CortexError):
+        return error
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return FileError("DISK_FULL", f"the disk is full: {error}")
+    if isinstance(error, PermissionError):
+        return FileError("PERMISSION_DENIED", str(error))
+    message = f"{doing} failed unexpectedly ({type(error).__name__}: {error})"
+    return CortexError("INTERNAL_ERROR", message, context={"operation": doing})
