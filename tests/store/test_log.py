@@ -2,6 +2,8 @@
 
 import time
 
+from cortex.types import Progress
+
 
 def test_the_last_lines_come_first_and_old_ones_go(folder):
     log = folder.store.log
@@ -24,6 +26,9 @@ def test_a_request_is_seen_until_it_is_answered_or_withdrawn(folder):
         (first, folder.source.id, True, False, ("src",)),
         (second, folder.source.id + 1, False, True, None),
     ]
+    assert log.told(first) is None
+    log.tell(first, Progress("reading", 3, 9))
+    assert log.told(first) == Progress("reading", 3, 9)
     assert log.answered(first) is None
     log.answer(first, "done")
     assert log.answered(first) == "done"

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cortex.store.connect import Connections
+from cortex.types import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,18 @@ class Log:
         with self._connections.read() as connection:
             row = connection.execute("SELECT answer FROM requests WHERE id = ?", (request,)).fetchone()
             return None if row is None else row[0]
+
+    def tell(self, request: int, step: Progress) -> None:
+        """Say how far the work on a request is."""
+        with self._connections.write() as connection:
+            progress = json.dumps([step.stage, step.done, step.total])
+            connection.execute("UPDATE requests SET progress = ? WHERE id = ?", (progress, request))
+
+    def told(self, request: int) -> Progress | None:
+        """How far the work on a request is, None while nothing was said."""
+        with self._connections.read() as connection:
+            row = connection.execute("SELECT progress FROM requests WHERE id = ?", (request,)).fetchone()
+            return None if row is None or row[0] is None else Progress(*json.loads(row[0]))
 
     def withdraw(self, request: int) -> None:
         """Take a request back."""

@@ -48,7 +48,7 @@ CREATE TABLE left_out (
 CREATE TABLE operations (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, what TEXT NOT NULL, detail TEXT NOT NULL);
 CREATE TABLE requests (
   id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, source INTEGER NOT NULL, force INTEGER NOT NULL,
-  limited INTEGER NOT NULL, paths TEXT, answer TEXT);
+  limited INTEGER NOT NULL, paths TEXT, progress TEXT, answer TEXT);
 INSERT INTO meta VALUES ('seq', '0'), ('identity', lower(hex(randomblob(6))));
 """
 
