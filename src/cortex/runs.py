@@ -11,10 +11,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 
 from cortex import indexing
-from cortex.errors import Cancelled, CortexError, LimitError, StoreError
+from cortex.errors import Cancelled, CortexError, LimitError, StoreError, error_of, explained
 from cortex.settings import Settings
 from cortex.store import Embed, Request, Store
 from cortex.text import rfc3339
@@ -23,6 +24,7 @@ from cortex.worker import Pool
 
 FORCE_SECONDS = 60  # between two forced runs that tools ask for
 POLL_SECONDS = 0.1
+TELL_SECONDS = 0.25  # between two words to another process on how far its request is
 WAITING_RUNS = 4  # each takes a thread that a question could need
 REQUEST_SECONDS = 600  # who asked longer ago has most likely gone
 CLOSE_SECONDS = 2.0  # what a run under way gets to end
@@ -64,15 +66,17 @@ class Runs:
         self._settings = settings
         self._stamp, self._embed = stamp, embed
         self._turn = threading.Lock()
-        self._waiting = 0  # runs that wait for the one under way
-        self._forced_at = 0.0
+        self._places = threading.BoundedSemaphore(WAITING_RUNS)  # for runs that wait for the one under way
         self._cancel = Cancel()  # of the run under way
         self.step = Progress("idle", 0, 0)
         self.error = ""
         self.running = threading.Event()
 
     def index(self, wish: Wish) -> IndexReport:
-        """Do it, or have it done. Raises: LimitError, Cancelled, FileError DISK_FULL, StoreError."""
+        """Do it, or have it done.
+
+        Raises: LimitError, Cancelled, FileError DISK_FULL, StoreError, CortexError INTERNAL_ERROR.
+        """
         while True:
             if self._store.lease.take():
                 return self._here(wish)
@@ -112,16 +116,20 @@ class Runs:
         self._await_turn(wish)
         try:
             if wish.force and wish.limited:
-                self._check_force_rate()
+                self._check_force_rate(wish.source)
             self._cancel = wish.cancel
             self.running.set()
             report = indexing.run(self._task(wish))
             self.error = ""
-        except CortexError as error:
+        except Exception as failure:  # whatever it is, status and log must tell of it
+            error = explained(failure, "indexing")
             if self.running.is_set():
                 self.error = "" if isinstance(error, Cancelled) else error.message
                 self._record(wish, IndexReport("partial"), error.code)
-            raise
+            if error is failure:
+                raise
+            log.error("indexing %s failed", wish.source.root, exc_info=failure)
+            raise error from failure
         finally:
             self.step = Progress("idle", 0, 0)
             self.running.clear()
@@ -155,29 +163,30 @@ class Runs:
         """Wait until no other run is under way, passing on how far that one is; a forced run and one too many don't wait."""
         if self._turn.acquire(blocking=False):
             return
-        if wish.force or self._waiting >= WAITING_RUNS:
+        if wish.force or not self._places.acquire(blocking=False):
             root = self._source.root
             raise LimitError(
                 "INDEX_BUSY", f"{self._source.name} is being indexed right now", context={"workspace": root}
             )
-        self._waiting += 1
         try:
             while not self._turn.acquire(timeout=POLL_SECONDS):
                 if wish.cancel:
                     raise Cancelled()
                 wish.progress(self.step)
         finally:
-            self._waiting -= 1
+            self._places.release()
 
-    def _check_force_rate(self) -> None:
-        since = time.monotonic() - self._forced_at
-        if self._forced_at and since < FORCE_SECONDS:
+    def _check_force_rate(self, source: Source) -> None:
+        """Refuse a second forced run within a minute, whichever process did the first: hence the clock on the wall."""
+        truth, now = self._store.truth, time.time()
+        since = now - float(truth.get(f"forced:{source.id}", "0"))
+        if 0 <= since < FORCE_SECONDS:
             raise LimitError(
                 "RATE_LIMITED",
-                f"{self._source.name} was reindexed by force {since:.0f} seconds ago",
+                f"{source.name} was reindexed by force {since:.0f} seconds ago",
                 context={"retry_after_seconds": round(FORCE_SECONDS - since)},
             )
-        self._forced_at = time.monotonic()
+        truth.set({f"forced:{source.id}": f"{now:.3f}"})
 
     def _record(self, wish: Wish, report: IndexReport, error: str = "") -> None:
         detail: dict[str, object] = {**asdict(report), "force": wish.force, "whole": wish.paths is None}
@@ -195,10 +204,15 @@ class Runs:
         journal, lease = self._store.log, self._store.lease
         request = journal.ask(wish.source.id, wish.force, wish.limited, wish.paths)
         deadline = time.monotonic() + self._settings().limits.processing.index_timeout
+        last: Progress | None = None
         try:
             while (answer := journal.answered(request)) is None:
                 if wish.cancel:
                     raise Cancelled()
+                step = journal.told(request)
+                if step is not None and step != last:
+                    last = step
+                    wish.progress(step)
                 if time.monotonic() > deadline:
                     message = f"process {lease.holder()} holds the store of {wish.source.root} and did not answer"
                     raise StoreError("STORE_LOCKED", message)
@@ -209,7 +223,7 @@ class Runs:
             journal.withdraw(request)
         body = json.loads(answer)
         if "error" in body:
-            raise LimitError(body["error"], body["message"], context=body["context"])
+            raise error_of(body["error"], body["message"], body["context"])
         return IndexReport(**body)
 
     def _serve(self, request: Request) -> str:
@@ -218,7 +232,23 @@ class Runs:
             source = self._store.truth.source_by_id(request.source)
             if source is None or source.kind != "files":
                 raise StoreError("STORE_CORRUPT", f"the store has no folder with the number {request.source}")
-            report = self._here(Wish(source, request.force, request.paths, request.limited))
-        except CortexError as error:
+            report = self._here(Wish(source, request.force, request.paths, request.limited, self._tell(request.id)))
+        except Exception as failure:  # who asked must get an answer, or waits for it
+            error = explained(failure, "indexing")
+            if error is not failure:
+                log.error("a run for another process failed", exc_info=failure)
             return json.dumps({"error": error.code, "message": error.message, "context": error.context}, default=str)
         return json.dumps(asdict(report))
+
+    def _tell(self, request: int) -> ProgressCallback:
+        """Passes progress on to who asked, a few times a second."""
+        last = 0.0
+
+        def tell(step: Progress) -> None:
+            nonlocal last
+            if time.monotonic() - last > TELL_SECONDS:
+                last = time.monotonic()
+                with suppress(CortexError):  # a word that gets lost is no reason to stop
+                    self._store.log.tell(request, step)
+
+        return tell

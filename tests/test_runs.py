@@ -1,0 +1,182 @@
+"""Index runs: what a failure leaves behind, and what processes that share a store tell one another."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from cortex import indexing, runs
+from cortex.engine import Engine
+from cortex.errors import CortexError, FileError, LimitError, StoreError
+from cortex.settings import load
+from cortex.types import Cancel, Progress
+
+DEADLINE = 20.0
+Open = Callable[[], Engine]
+
+
+@pytest.fixture
+def open_engine(tmp_path: Path) -> Iterator[Open]:
+    """Opens engines on one folder; the first that indexes holds the lease, the others ask it."""
+    root = tmp_path / "work"
+    root.mkdir()
+    (root / "pyproject.toml").write_text("[project]\n", encoding="utf-8")
+    for number in range(30):
+        (root / f"m{number}.py").write_text(f"value_{number} = {number}\n", encoding="utf-8")
+    settings = load(
+        root,
+        environment={"CORTEX_HOME": str(tmp_path / "home")},
+        flags={"indexing.workers": 1},
+        user_home=tmp_path,
+    )
+    with ExitStack() as opened:
+        yield lambda: opened.enter_context(Engine(root, settings))
+
+
+@contextmanager
+def serving(engine: Engine) -> Iterator[None]:
+    """Serves what others ask of this engine, as a keeper does."""
+    done = threading.Event()
+
+    def serve() -> None:
+        while not done.wait(0.01):
+            engine.serve_requests()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join(DEADLINE)
+
+
+def fail_with(error: Exception) -> Callable[..., object]:
+    def fail(*_: object, **__: object) -> object:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind", "code"),
+    [
+        (OSError(5, "Input/output error"), CortexError, "INTERNAL_ERROR"),
+        (OSError(28, "No space left on device"), FileError, "DISK_FULL"),
+        (ValueError("nobody thought of this"), CortexError, "INTERNAL_ERROR"),
+    ],
+)
+def test_a_run_that_fails_unforeseen_is_in_the_status_and_in_the_log(open_engine, monkeypatch, failure, kind, code):
+    engine = open_engine()
+    engine.index()
+    before = len(engine.operations(100))
+    monkeypatch.setattr(indexing, "scan", fail_with(failure))
+    with pytest.raises(kind) as caught:
+        engine.index()
+    assert caught.value.code == code
+    assert (engine.freshness().state, engine.freshness().error) == ("error", caught.value.message)
+    assert len(engine.operations(100)) == before + 1
+    assert engine.operations(1)[0].detail["error"] == code
+    monkeypatch.undo()
+    engine.index()
+    assert engine.freshness().state == "ready"
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind", "code"),
+    [
+        (OSError(5, "Input/output error"), CortexError, "INTERNAL_ERROR"),
+        (StoreError("STORE_LOCKED", "somebody else writes"), StoreError, "STORE_LOCKED"),
+        (FileError("DISK_FULL", "full"), FileError, "DISK_FULL"),
+        (LimitError("INDEX_TIMEOUT", "too late"), LimitError, "INDEX_TIMEOUT"),
+    ],
+)
+def test_who_asked_is_told_what_went_wrong_elsewhere_in_its_own_class(open_engine, monkeypatch, failure, kind, code):
+    holder, other = open_engine(), open_engine()
+    holder.index()
+    monkeypatch.setattr(indexing, "scan", fail_with(failure))
+    with serving(holder), pytest.raises(kind) as caught:
+        other.index()
+    assert caught.value.code == code
+
+
+def test_a_failure_after_the_run_is_an_answer_too(open_engine, monkeypatch):
+    holder, other = open_engine(), open_engine()
+    holder.index()
+    monkeypatch.setattr(holder.store.indexes, "tidy", fail_with(RuntimeError("the words are odd")))
+    with serving(holder), pytest.raises(CortexError) as caught:
+        other.index()
+    assert caught.value.code == "INTERNAL_ERROR"
+
+
+def test_progress_of_a_run_elsewhere_is_passed_on(open_engine, monkeypatch):
+    monkeypatch.setattr(runs, "TELL_SECONDS", 0.0)
+    holder, other = open_engine(), open_engine()
+    holder.index()
+    heard = threading.Event()
+    steps: list[Progress] = []
+
+    def hear(step: Progress) -> None:
+        steps.append(step)
+        if step.total:
+            heard.set()
+
+    tell = holder.store.log.tell
+
+    def tell_and_wait(request: int, step: Progress) -> None:
+        tell(request, step)
+        if step.total:
+            heard.wait(DEADLINE)
+
+    monkeypatch.setattr(holder.store.log, "tell", tell_and_wait)
+    with serving(holder):
+        assert other.index(force=True, progress=hear).changed == 31
+    assert any(step.stage == "reading" and step.total == 31 for step in steps)
+
+
+def test_a_second_forced_run_is_refused_after_a_takeover_too(open_engine):
+    first = open_engine()
+    first.index(force=True, limited=True)
+    first.close()
+    second = open_engine()
+    with pytest.raises(LimitError) as caught:
+        second.index(force=True, limited=True)
+    assert caught.value.code == "RATE_LIMITED"
+    assert 0 < caught.value.context["retry_after_seconds"] <= 60
+    assert second.index(force=True).status == "completed"
+
+
+def test_never_more_than_a_few_runs_wait_however_many_come_at_once(open_engine):
+    engine, inside, go_on = open_engine(), threading.Event(), threading.Event()
+
+    def hold(step: Progress) -> None:
+        inside.set()
+        go_on.wait(DEADLINE)
+
+    run = threading.Thread(target=engine.index, kwargs={"progress": hold})
+    run.start()
+    assert inside.wait(DEADLINE)
+    codes: list[str] = []
+    cancel = Cancel()
+
+    def wait() -> None:
+        try:
+            engine.index(cancel=cancel)
+        except CortexError as error:
+            codes.append(error.code)
+
+    waiting = [threading.Thread(target=wait) for _ in range(20)]
+    for thread in waiting:
+        thread.start()
+    while len(codes) < 20 - runs.WAITING_RUNS:
+        assert any(thread.is_alive() for thread in waiting)
+    cancel.cancel()
+    for thread in waiting:
+        thread.join(DEADLINE)
+    go_on.set()
+    run.join(DEADLINE)
+    assert sorted(codes) == ["CANCELLED"] * runs.WAITING_RUNS + ["INDEX_BUSY"] * (20 - runs.WAITING_RUNS)
