@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from cortex.errors import CortexError, FileError, StoreError
+from cortex.paths import ensure_store_dir
 from cortex.store import Store, connect, set_aside
+from cortex.store.log import Log
 
 DEADLINE = 20.0
 
@@ -91,6 +93,33 @@ def test_a_damaged_file_is_said_to_be_damaged_and_can_be_set_aside(tmp_path, fol
     again.catch_up()
     assert fresh.check() == []
     fresh.close()
+
+
+def test_what_is_set_aside_is_complete_and_nothing_of_it_stays(tmp_path):
+    ensure_store_dir(tmp_path / ".cortex")
+    crashing = (
+        "import os, sys\nfrom pathlib import Path\nfrom cortex.store import Store\n"
+        "Store(Path(sys.argv[1])).log.record('note', {'kept': True})\nos._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", crashing, str(tmp_path / ".cortex")], check=True, timeout=DEADLINE)
+    assert (tmp_path / ".cortex" / "cortex.db-wal").stat().st_size
+    kept = set_aside(tmp_path / ".cortex")
+    assert list((tmp_path / ".cortex").glob("cortex.db*")) == list((tmp_path / ".cortex").glob(f"{kept.name}*"))
+    connections = connect.Connections(kept)
+    assert Log(connections).recent()[0].detail == {"kept": True}
+    connections.close()
+
+
+def test_git_does_not_see_what_was_set_aside(tmp_path):
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True, timeout=DEADLINE)
+    directory = tmp_path / ".cortex"
+    ensure_store_dir(directory)
+    for suffix in ("", "-wal", "-shm"):
+        (directory / f"cortex.db.damaged-1{suffix}").touch()
+    told = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=tmp_path, capture_output=True, check=True, timeout=DEADLINE
+    )
+    assert told.stdout == b""
 
 
 def test_a_store_that_another_process_uses_is_not_set_aside(tmp_path, open_store):

@@ -37,6 +37,7 @@ __all__ = [
     "Term",
     "Words",
     "extension_of",
+    "set_aside",
 ]
 
 STORE_NAME = "cortex.db"
@@ -117,9 +118,9 @@ class Store:
 
 
 def set_aside(directory: Path) -> Path:
-    """Move a damaged store's file out of the way and return where it went. The caller must hold the lease.
+    """Move a damaged store's database, with what its log holds, out of the way and return where it went.
 
-    Raises: StoreError STORE_LOCKED when another process holds it.
+    Raises: StoreError STORE_LOCKED when another process holds the lease.
     """
     lease = Lease(directory)
     if not lease.take():
@@ -127,9 +128,10 @@ def set_aside(directory: Path) -> Path:
     try:
         target = directory / f"{STORE_NAME}.damaged-{time.time_ns()}"
         with translated(directory):
+            for suffix in ("-wal", "-shm"):  # before the database: a new one must not find an old one's log
+                with suppress(FileNotFoundError):
+                    (directory / (STORE_NAME + suffix)).replace(directory / (target.name + suffix))
             (directory / STORE_NAME).replace(target)
-            for suffix in ("-wal", "-shm"):
-                (directory / (STORE_NAME + suffix)).unlink(missing_ok=True)
         return target
     finally:
         lease.release()
