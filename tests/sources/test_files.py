@@ -30,6 +30,16 @@ def write(root: Path, *names: str, text: str = "x = 1\n") -> None:
         (root / name).write_text(text, encoding="utf-8")
 
 
+def dig(root: Path, name: str, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders within folders, with a file in the innermost."""
+    monkeypatch.chdir(root)
+    for _ in range(depth):
+        os.mkdir(name)
+        os.chdir(name)
+    Path("bottom.txt").touch()
+    monkeypatch.undo()
+
+
 def commit(root: Path) -> None:
     git(root, "add", "-A")
     git(root, "commit", "-qm", "all")
@@ -170,6 +180,23 @@ def test_a_folder_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     answer = scan(tmp_path, Rules())
     (tmp_path / "closed").chmod(0o700)
     assert (found(answer), skipped(answer)) == (["a.py"], {"closed": "unreadable"})
+
+
+@pytest.mark.skipif(os.name == "nt", reason="such depths can't be made there")
+def test_a_tree_of_any_depth_is_scanned(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(root, "a.py", ".cortexignore", text="*.log\n")
+    deep = "d/" * 1_200
+    dig(root, "d", 1_200, monkeypatch)
+    write(root, "low.py", "low.log")
+    for name in ("low.py", "low.log"):
+        os.rename(root / name, f"{root}/{deep}{name}")
+    dig(root, "n" * 200, 40, monkeypatch)  # no call takes this path as a whole
+    answer = scan(root, Rules(include=("*.py", ".cortexignore")))
+    assert found(answer) == [".cortexignore", "a.py", f"{deep}low.py"]
+    assert set(skipped(answer).values()) <= {"path too long"}
+    assert found(scan_paths(root, Rules(), [f"{deep}low.py", f"{deep}low.log"])) == [f"{deep}low.py"]
+    assert explain(root, Rules(), f"{deep}low.py") == "belongs in the index by its name and size"
+    subprocess.run(["rm", "-rf", str(root)], check=True)  # pytest can't: it goes down by recursion
 
 
 def test_a_cancelled_scan_stops(root: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from cortex.sources import git
 from cortex.sources.ignore import IgnoreTree, Patterns
+from cortex.sources.inherit import inherit
 from cortex.sources.listing import Entry, list_entries
 from cortex.sources.names import PRUNED_FOLDERS, reason_by_name
 from cortex.sources.secrets import is_secret
@@ -128,13 +129,12 @@ class _Judge:
 
     def folder_reason(self, folder: str) -> str:
         """Why nothing below the folder is looked at, or ""."""
-        reason = self._folders.get(folder)
-        if reason is None:
-            parent, _, name = folder.rpartition("/")
-            reason = self._folders[folder] = self.folder_reason(parent) or self._own_reason(folder, name)
-        return reason
+        return inherit(self._folders, folder, self._own_reason)
 
-    def _own_reason(self, folder: str, name: str) -> str:
+    def _own_reason(self, folder: str, above: str) -> str:
+        if above:
+            return above
+        name = folder.rpartition("/")[2]
         if name in PRUNED_FOLDERS:
             return f"folders named {name} are never indexed"
         if self._exclude.verdict(folder, True):
@@ -163,12 +163,11 @@ class _Judge:
         return self._includes_folder(folder) if verdict is None else verdict
 
     def _includes_folder(self, folder: str) -> bool:
-        known = self._included.get(folder)
-        if known is None:
-            verdict = self._include.verdict(folder, True) if self._include else None
-            known = self._includes_folder(folder.rpartition("/")[0]) if verdict is None else verdict
-            self._included[folder] = known
-        return known
+        return inherit(self._included, folder, self._own_inclusion)
+
+    def _own_inclusion(self, folder: str, above: bool) -> bool:
+        verdict = self._include.verdict(folder, True) if self._include else None
+        return above if verdict is None else verdict
 
     def skip_reason(self, path: str, seen: os.stat_result) -> str:
         """Why a file that is wanted can't be taken, or ""."""

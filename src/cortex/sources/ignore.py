@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from cortex.sources.inherit import inherit
+
 MAX_IGNORE_BYTES = 1_000_000
 MAX_DEEP_STARS = 4  # `**` in one pattern: each one more multiplies the time that a hostile pattern can take
 _FLAGS = re.DOTALL | (re.IGNORECASE if sys.platform in ("win32", "darwin") else 0)
@@ -66,22 +68,23 @@ class Patterns:
         return None
 
 
+Chain = tuple[tuple[str, Patterns], ...]  # a folder with "/" at its end, and what its ignore file says
+
+
 class IgnoreTree:
     """The verdicts of all ignore files called `name` below `root`, each read when first needed."""
 
     def __init__(self, root: Path, name: str) -> None:
         self._root = root
         self._name = name
-        self._chains: dict[str, tuple[tuple[str, Patterns], ...]] = {}
+        self._chains: dict[str, Chain] = {"": self._extended("", ())}
         self._folders: dict[str, bool] = {"": False}
 
     def ignores_folder(self, path: str) -> bool:
         """Whether the folder, or one that it is in, is ignored."""
-        known = self._folders.get(path)
-        if known is None:
-            parent = path.rpartition("/")[0]
-            known = self._folders[path] = self.ignores_folder(parent) or self._judge(path, parent, True)
-        return known
+        return inherit(
+            self._folders, path, lambda folder, above: above or self._judge(folder, folder.rpartition("/")[0], True)
+        )
 
     def ignores_file(self, path: str) -> bool:
         """Whether the file, or a folder that it is in, is ignored."""
@@ -95,15 +98,13 @@ class IgnoreTree:
                 return verdict
         return False
 
-    def _chain(self, folder: str) -> tuple[tuple[str, Patterns], ...]:
+    def _chain(self, folder: str) -> Chain:
         """The ignore files that speak about entries of `folder`: its own first, the root's last."""
-        chain = self._chains.get(folder)
-        if chain is None:
-            above = self._chain(folder.rpartition("/")[0]) if folder else ()
-            patterns = Patterns(_read_lines(self._root / folder / self._name))
-            chain = ((folder + "/" if folder else "", patterns), *above) if patterns else above
-            self._chains[folder] = chain
-        return chain
+        return inherit(self._chains, folder, self._extended)
+
+    def _extended(self, folder: str, above: Chain) -> Chain:
+        patterns = Patterns(_read_lines(self._root / folder / self._name))
+        return ((folder + "/" if folder else "", patterns), *above) if patterns else above
 
 
 def _read_lines(file: Path) -> list[str]:

@@ -6,6 +6,7 @@ merely lie there) are listed by their own rules, and a repository that git won't
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Collection, Iterator
@@ -81,8 +82,8 @@ def _list_repository(
             seen = os.lstat(prefix + path)
         except (FileNotFoundError, NotADirectoryError):
             continue  # tracked, but deleted or not checked out
-        except OSError:
-            found.append(Skipped(path, "unreadable"))
+        except OSError as error:
+            found.append(Skipped(path, _reason(error)))
             continue
         if not stat.S_ISDIR(seen.st_mode):
             found.append((path, seen))
@@ -129,7 +130,7 @@ def _walk_folder(
                 entries = list(listing)
         except OSError as error:
             if not isinstance(error, FileNotFoundError):
-                yield Skipped(folder or ".", "unreadable")
+                yield Skipped(folder or ".", _reason(error))
             continue
         if folder != base and any(entry.name == ".git" for entry in entries):
             yield folder
@@ -142,8 +143,14 @@ def _walk_folder(
             elif not tree.ignores_file(path[start:]):
                 try:
                     yield path, entry.stat(follow_symlinks=False)
-                except OSError:
+                except FileNotFoundError:
                     continue  # deleted meanwhile
+                except OSError as error:
+                    yield Skipped(path, _reason(error))
+
+
+def _reason(error: OSError) -> str:
+    return "path too long" if error.errno == errno.ENAMETOOLONG else "unreadable"
 
 
 def _is_junction(entry: os.DirEntry[str]) -> bool:
