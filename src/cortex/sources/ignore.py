@@ -19,6 +19,7 @@ from cortex.sources.inherit import inherit
 
 MAX_IGNORE_BYTES = 1_000_000
 MAX_DEEP_STARS = 4  # `**` in one pattern: each one more multiplies the time that a hostile pattern can take
+_DEEP = re.compile(r"/\*\*(?:/|$)")
 _FLAGS = re.DOTALL | (re.IGNORECASE if sys.platform in ("win32", "darwin") else 0)
 _CLASSES = {
     "alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "blank": r" \t", "cntrl": r"\x00-\x1f\x7f", "digit": "0-9", "graph": r"\x21-\x7e",
@@ -168,37 +169,31 @@ def _strip(line: str) -> str:
 
 
 def _expression(body: str, by_name: bool) -> str | None:
-    """The regular expression of a glob. A star takes the shortest run that lets the next fixed piece match, and never gives it back:
-    any longer run only leaves less for the rest, and so the time stays linear."""
+    """The regular expression of a glob. A star takes the shortest run that lets what stands before the next star match, and never
+    gives it back: any longer run only leaves less for the rest. So does `**`, up to the next `**`. So the time stays linear."""
     out: list[str] = []
-    star_open = False  # the last star still waits for its fixed piece
+    star_open = deep_open = False  # the last star, the last `**`, still waits for what follows it
     at = 0
     while at < len(body):
-        if body[at] == "*":
-            end = at
-            while end < len(body) and body[end] == "*":
-                end += 1
-            if star_open:
-                out.append(")")
-            star_open = False
-            deep = end - at == 2 and (at == 0 or body[at - 1] == "/") and not by_name
-            if deep and end == len(body):
-                out.append(".+")
-            elif deep and body[end] == "/":
-                out.append("(?:.*/)?")
-                end += 1
-            elif end == len(body):
-                out.append("[^/]*")
-            else:
-                out.append("(?>[^/]*?" if "*" in body[end:] else "[^/]*")
-                star_open = "*" in body[end:]
-            at = end
+        if body[at] != "*":
+            piece, at = _piece(body, at)
+            if piece is None:
+                return None
+            out.append(piece)
             continue
-        piece, at = _piece(body, at)
-        if piece is None:
-            return None
-        out.append(piece)
-    return "".join(out) + (")" if star_open else "")
+        end = at + len(body[at:]) - len(body[at:].lstrip("*"))
+        deep = end - at == 2 and (at == 0 or body[at - 1] == "/") and not by_name and body[end : end + 1] in ("", "/")
+        out.append(")" * (star_open + (deep and deep_open)))
+        star_open = False
+        if deep:
+            deep_open = _DEEP.search(body, end) is not None
+            out.append(".+" if end == len(body) else "(?>(?:.*?/)??" if deep_open else "(?:.*/)?")
+            end += 1
+        else:
+            star_open = "*" in body[end:]
+            out.append("(?>[^/]*?" if star_open else "[^/]*")
+        at = end
+    return "".join(out) + ")" * (star_open + deep_open)
 
 
 def _piece(body: str, at: int) -> tuple[str | None, int]:
