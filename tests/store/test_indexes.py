@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import zlib
 
 import numpy as np
 import pytest
@@ -359,3 +360,48 @@ def test_words_that_do_not_agree_with_the_truth_are_built_anew_when_that_is_look
     assert folder.store.indexes.verify()
     assert find(folder.store, "lamp") == ["a.py", "b.py"]
     assert folder.store.check() == []
+
+
+@pytest.mark.parametrize("damage", [damage_missing, damage_cut, damage_garbage])
+def test_damaged_words_are_a_problem_that_the_check_tells(open_store, folder_of, damage):
+    first = folder_of(open_store())
+    first.write(a_py="lamp = 1\n")
+    first.catch_up()
+    first.store.close()
+    (words,) = first.store.directory.glob("words-*")
+    damage(words)
+    (problem,) = open_store().check()
+    assert "word index" in problem
+
+
+def test_the_check_tells_of_vectors_that_are_lost_or_too_many(folder):
+    embedder = HashingEmbedder()
+    folder.write(a_py="lamp = 1\n", b_py="desk = 2\n")
+    folder.store.indexes.catch_up(embedder.stamp, embed_with(embedder))
+    assert folder.store.check() == []
+    vectors = folder.store.indexes.vectors(embedder.stamp)
+    vectors.remove(vectors.ids()[:1])
+    vectors.add(np.asarray([998, 999]), embedder.embed(["x", "y"], "passage"))
+    vectors.sync(folder.store.truth.seq())
+    assert folder.store.check() == ["vectors: 1 rows missing, 2 too many"]
+    folder.write(c_py="chair = 3\n")
+    folder.catch_up()
+    assert folder.store.check() == []  # they are behind, and no worse than that
+
+
+def test_a_change_that_only_removes_reads_no_text_for_the_vectors(folder, monkeypatch):
+    embedder, read = HashingEmbedder(), []
+    folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(5)})
+    folder.store.indexes.catch_up(embedder.stamp, embed_with(embedder))
+    folder.remove("f1.py")
+    folder.catch_up()
+    monkeypatch.setattr(
+        indexes.zlib, "decompress", lambda packed: read.append(packed) or zlib.decompressobj().decompress(packed)
+    )
+    folder.store.indexes.catch_up(embedder.stamp, embed_with(embedder))
+    assert (read, vector_ids(folder.store, embedder)) == ([], chunk_ids(folder))
+    folder.write_all({"a.py": "new = 1\n", "b.py": "lamp = 0\n"})  # the second is known content
+    folder.catch_up()
+    read.clear()
+    folder.store.indexes.catch_up(embedder.stamp, embed_with(embedder))
+    assert (len(read), vector_ids(folder.store, embedder)) == (1, chunk_ids(folder))

@@ -1,6 +1,10 @@
 """Reading for answers: places, definitions, texts, counts."""
 
+import pytest
+
+from cortex import chunkers
 from cortex.store import Counts
+from cortex.store.lookup import rows_below
 
 CODE = (
     'class Lamp:\n    """A light."""\n\n    def switch(self):\n        return 1\n\n\ndef lamp():\n    return Lamp()\n'
@@ -36,6 +40,30 @@ def test_docs_below_a_folder_are_those_in_it_and_not_its_neighbours(folder):
     folder.write_all({"src/a.py": "a = 1\n", "src/in/b.py": "b = 1\n", "src2/c.py": "c = 1\n", "src.py": "d = 1\n"})
     below = [doc.path for doc in folder.store.lookup.docs(folder.source.id, "src")]
     assert below == ["src/a.py", "src/in/b.py"]
+
+
+def test_whether_a_path_is_known_is_told_without_a_look_at_all_docs(folder):
+    folder.write_all({"src/a.py": "a = 1\n", "src2/c.py": "c = 1\n"})
+    lookup, source = folder.store.lookup, folder.source.id
+    assert [lookup.knows(source, path) for path in ("", "src", "src/a.py", "src2", "sr", "src/a", "src/b.py")] == [
+        *(True, True, True, True),
+        *(False, False, False),
+    ]
+    with folder.store._connections.read() as connection:
+        rows = list(rows_below(connection, "EXPLAIN QUERY PLAN SELECT 1 FROM docs", source, ["src"]))
+    assert ["path" in row[3] for row in rows] == [
+        True,
+        True,
+    ]  # the index is used for the path, not for the source alone
+
+
+@pytest.mark.parametrize("path", ["a.py", "a.md"])
+def test_symbols_come_back_as_they_went_in(folder, path):
+    text = CODE if path == "a.py" else "# Guide.\n\ntext\n\n## Install\n\ntext\n\n### On a > b\n\ntext\n"
+    folder.write_all({path: text})
+    cut = chunkers.cut(text, path, chunkers.language_of(path, text))
+    assert folder.store.lookup.symbols(folder.blob(path)) == cut.symbols
+    assert any(symbol.parent for symbol in cut.symbols)
 
 
 def test_counts_are_of_docs_not_of_content(folder):

@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 import threading
 import zlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Set
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cortex.errors import StoreError
 from cortex.store.connect import Connections
-from cortex.store.lookup import _CHUNK, _DOC
+from cortex.store.lookup import CHUNK_COLUMNS, DOC_COLUMNS
 from cortex.store.truth import Truth
 from cortex.store.words import FORMAT, NO_WATERMARK, Row, Words, remove_generation
 from cortex.types import Chunk, Doc, Stamp
@@ -130,6 +130,31 @@ class Indexes:
             self.rebuild()
             return True
 
+    def check_words(self) -> list[str]:
+        """How the words' ids differ from the truth's. Raises: StoreError STORE_CORRUPT."""
+        words = self.words()
+        if words is None or words.watermark() != self._truth.seq():
+            return []
+        with self._connections.read() as connection:
+            pairs = connection.execute("SELECT docs.id, chunks.id FROM docs JOIN chunks ON chunks.blob = docs.blob")
+            return _difference("words", set(pairs), words.identities())
+
+    def check_vectors(self) -> list[str]:
+        """How the ids of the vectors on disk differ from the truth's, whoever made them."""
+        directory = self._vectors_directory()
+        if directory is None or not directory.exists():
+            return []
+        from cortex.store.vectorlog import read_manifest
+        from cortex.store.vectors import Vectors
+
+        manifest = read_manifest(directory)
+        if manifest is None:
+            return ["vectors: nothing says how much of them is complete"]
+        with closing(Vectors.open(directory, manifest.stamp)) as vectors:
+            if manifest.watermark != self._truth.seq():
+                return []
+            return _difference("vectors", set(self._live_chunks().tolist()), set(vectors.ids().tolist()))
+
     def rebuild(self) -> None:
         """Build the words anew beside the current ones and swap; searches go on meanwhile. Only for the lease holder."""
         with self._writing:
@@ -204,12 +229,13 @@ class Indexes:
             docs = connection.execute("SELECT id FROM docs WHERE seq > ? ORDER BY source, path", (after,)).fetchall()
             for number in docs:
                 *fields, packed = connection.execute(
-                    f"SELECT {_DOC}, blobs.text FROM docs JOIN blobs ON blobs.id = blob WHERE docs.id = ?", number
+                    f"SELECT {DOC_COLUMNS}, blobs.text FROM docs JOIN blobs ON blobs.id = blob WHERE docs.id = ?",
+                    number,
                 ).fetchone()
                 doc = Doc(*fields)
                 text = zlib.decompress(packed).decode("utf-8")
                 for chunk_id, *rest in connection.execute(
-                    f"SELECT id, {_CHUNK} FROM chunks WHERE blob = ? ORDER BY id", (doc.blob,)
+                    f"SELECT id, {CHUNK_COLUMNS} FROM chunks WHERE blob = ? ORDER BY id", (doc.blob,)
                 ):
                     chunk = Chunk(*rest)
                     yield Row(doc, chunk_id, chunk, text[chunk.start : chunk.end])
@@ -236,8 +262,8 @@ class Indexes:
         vectors.remove(np.setdiff1d(have, live))
         missing = set(np.setdiff1d(live, have).tolist())
         batch: dict[int, str] = {}
-        with closing(self._rows(vectors.watermark if missing and len(have) else NO_WATERMARK)) as rows:
-            for row in rows:
+        with closing(self._rows(vectors.watermark if len(have) else NO_WATERMARK)) as rows:
+            while missing and (row := next(rows, None)) is not None:
                 if row.chunk_id in missing:
                     missing.discard(row.chunk_id)
                     batch[row.chunk_id] = row.body
@@ -265,6 +291,12 @@ class Indexes:
 def _next_name(generation: str) -> str:
     number = generation.rsplit("-", 1)[-1]
     return f"{_PREFIX}{int(number) + 1 if number.isdigit() else 1}"
+
+
+def _difference(name: str, expected: Set[object], found: Set[object]) -> list[str]:
+    if found == expected:
+        return []
+    return [f"{name}: {len(expected - found)} rows missing, {len(found - expected)} too many"]
 
 
 def _add(vectors: Vectors, embed: Embed, batch: dict[int, str]) -> None:

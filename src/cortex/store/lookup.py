@@ -5,15 +5,17 @@ Only reads. Every function takes ids or names and gives nouns back; ids that SQL
 
 from __future__ import annotations
 
+import sqlite3
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cortex.store.connect import Connections
 from cortex.types import Chunk, Doc, Symbol
 
-_DOC = "docs.id, docs.source, docs.path, docs.blob, docs.size, docs.mtime_ns, blobs.language, docs.role"
-_CHUNK = "ordinal, start, end, start_line, end_line, kind, name, qualified, signature, chunks.doc"
+DOC_COLUMNS = "docs.id, docs.source, docs.path, docs.blob, docs.size, docs.mtime_ns, blobs.language, docs.role"
+CHUNK_COLUMNS = "ordinal, start, end, start_line, end_line, kind, name, qualified, signature, chunks.doc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Lookup:
             for part in _parts(ids):
                 marks = ",".join("?" * len(part))
                 for chunk_id, *rest in connection.execute(
-                    f"SELECT id, {_CHUNK} FROM chunks WHERE id IN ({marks})", part
+                    f"SELECT id, {CHUNK_COLUMNS} FROM chunks WHERE id IN ({marks})", part
                 ):
                     chunks[chunk_id] = Chunk(*rest)
         return {
@@ -74,7 +76,7 @@ class Lookup:
             for part in _parts(ids):
                 marks = ",".join("?" * len(part))
                 for row in connection.execute(
-                    f"SELECT {_DOC} FROM docs JOIN blobs ON blobs.id = blob WHERE docs.id IN ({marks})", part
+                    f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob WHERE docs.id IN ({marks})", part
                 ):
                     docs[row[0]] = Doc(*row)
         return docs
@@ -113,19 +115,22 @@ class Lookup:
         """The doc at this path, if there is one."""
         with self._connections.read() as connection:
             row = connection.execute(
-                f"SELECT {_DOC} FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? AND path = ?", (source, path)
+                f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? AND path = ?",
+                (source, path),
             ).fetchone()
             return None if row is None else Doc(*row)
 
     def docs(self, source: int, below: str = "") -> Iterator[Doc]:
         """The docs of a source at or below a path, by path."""
+        select = f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob"
         with self._connections.read() as connection:
-            rows = connection.execute(
-                f"SELECT {_DOC} FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? ORDER BY path", (source,)
-            ).fetchall()
-        for row in rows:
-            if not below or row[2] == below or row[2].startswith(below + "/"):
-                yield Doc(*row)
+            rows = list(rows_below(connection, select, source, [below]))
+        yield from (Doc(*row) for row in sorted(rows, key=lambda row: row[2]))
+
+    def knows(self, source: int, below: str) -> bool:
+        """Whether there is a doc of the source at or below a path."""
+        with self._connections.read() as connection:
+            return next(rows_below(connection, "SELECT 1 FROM docs", source, [below]), None) is not None
 
     def text(self, blob: int) -> str:
         """The whole text of a blob, "" when it is gone."""
@@ -136,7 +141,9 @@ class Lookup:
     def chunks(self, blob: int) -> tuple[tuple[int, Chunk], ...]:
         """The chunks of a blob with their ids, in order."""
         with self._connections.read() as connection:
-            rows = connection.execute(f"SELECT id, {_CHUNK} FROM chunks WHERE blob = ? ORDER BY ordinal", (blob,))
+            rows = connection.execute(
+                f"SELECT id, {CHUNK_COLUMNS} FROM chunks WHERE blob = ? ORDER BY ordinal", (blob,)
+            )
             return tuple((chunk_id, Chunk(*rest)) for chunk_id, *rest in rows)
 
     def symbols(self, blob: int) -> tuple[Symbol, ...]:
@@ -182,7 +189,25 @@ class Lookup:
 
 
 def _symbol(name: str, qualified: str, kind: str, start_line: int, end_line: int) -> Symbol:
-    return Symbol(name, qualified, kind, start_line, end_line, parent=qualified.removesuffix(name).rstrip("."))
+    before = qualified.removesuffix(name)
+    # Headings have " > " between them, definitions a dot.
+    parent = before.removesuffix(" > ") if before.endswith(" > ") else before.rstrip(".")
+    return Symbol(name, qualified, kind, start_line, end_line, parent)
+
+
+def rows_below(
+    connection: sqlite3.Connection, select: str, source: int, below: Collection[str] | None
+) -> Iterator[tuple[Any, ...]]:
+    """The rows of a source; all, or those at or below these paths."""
+    if below is None or "" in below:
+        yield from connection.execute(f"{select} WHERE source = ?", (source,))
+        return
+    for path in below:  # two questions: SQLite answers an OR of both by a look at the whole source
+        yield from connection.execute(f"{select} WHERE source = ? AND path = ?", (source, path))
+        # "0" is what comes after "/": the range is what lies below the path.
+        yield from connection.execute(
+            f"{select} WHERE source = ? AND path > ? AND path < ?", (source, f"{path}/", f"{path}0")
+        )
 
 
 def _parts(values: Sequence[int], size: int = 900) -> Iterator[Sequence[int]]:

@@ -2,7 +2,7 @@
 
 `blobs` own text, chunks and symbols and are addressed by content; `docs` give a blob a name in a source. A doc is never changed to
 another text: the new text is a new doc with a new id, so an id means the same thing in SQLite, in the words and in the vectors for
-ever. `gone` remembers removed docs until every index has dropped them.
+ever. `gone` remembers removed docs until the words have dropped them.
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ from __future__ import annotations
 import sqlite3
 import time
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from cortex.store.connect import Connections
+from cortex.store.lookup import rows_below
 from cortex.text import role_of
 from cortex.types import Cut, Found, Skipped, Source
 
@@ -81,13 +81,13 @@ class Truth:
     def known(self, source: int, below: Collection[str] | None = None) -> dict[str, Known]:
         """The docs of the source by path; all, or those at or below these paths."""
         with self._connections.read() as connection:
-            rows = _below(connection, "SELECT path, id, blob, size, mtime_ns, checked_at FROM docs", source, below)
+            rows = rows_below(connection, "SELECT path, id, blob, size, mtime_ns, checked_at FROM docs", source, below)
             return {path: Known(*rest) for path, *rest in rows}
 
     def skips(self, source: int, below: Collection[str] | None = None) -> dict[str, tuple[int, int, str]]:
         """The files that were read and refused: path to size, mtime and reason; all, or those at or below these paths."""
         with self._connections.read() as connection:
-            rows = _below(connection, "SELECT path, size, mtime_ns, reason FROM skips", source, below)
+            rows = rows_below(connection, "SELECT path, size, mtime_ns, reason FROM skips", source, below)
             return {path: (size, mtime_ns, reason) for path, size, mtime_ns, reason in rows}
 
     def size(self, source: int) -> int:
@@ -201,18 +201,6 @@ class Truth:
                 (source,),
             )
             return tuple(Skipped(path, reason) for path, reason in rows)
-
-
-def _below(
-    connection: sqlite3.Connection, select: str, source: int, below: Collection[str] | None
-) -> Iterator[tuple[Any, ...]]:
-    if below is None or "" in below:
-        yield from connection.execute(f"{select} WHERE source = ?", (source,))
-        return
-    for path in below:  # "0" is what comes after "/": the range is what lies below the path
-        yield from connection.execute(
-            f"{select} WHERE source = ?1 AND (path = ?2 OR path > ?2 || '/' AND path < ?2 || '0')", (source, path)
-        )
 
 
 def _find_source(connection: sqlite3.Connection, kind: str, name: str, root: str) -> tuple[int] | None:

@@ -158,13 +158,14 @@ class Words:
 
     def identities(self) -> set[tuple[int, int]]:
         """Every (doc, chunk) that the index holds, to compare with SQLite."""
-        searcher = self._index.searcher()
-        query = tantivy.Query.exists_query("chunk")
-        hits = searcher.search(query, limit=max(1, searcher.num_docs), count=False).hits
-        addresses = [address for _, address in hits]
-        pairs = zip(
-            searcher.fast_field_values("doc", addresses), searcher.fast_field_values("chunk", addresses), strict=True
-        )
+        with _translated():
+            searcher = self._index.searcher()
+            query = tantivy.Query.exists_query("chunk")
+            hits = searcher.search(query, limit=max(1, searcher.num_docs), count=False).hits
+            addresses = [address for _, address in hits]
+            docs = searcher.fast_field_values("doc", addresses)
+            chunks = searcher.fast_field_values("chunk", addresses)
+        pairs = zip(docs, chunks, strict=True)
         return {(int(doc or 0), int(chunk or 0)) for doc, chunk in pairs}
 
     def reload(self) -> None:
