@@ -235,7 +235,7 @@ class Engine:
         if count > FULL_MODE_FILES:
             page = self._answer(replace(query, mode=Mode.HYBRID), self.source, cancel, deadline)
             note = f"fullworkspace reads at most {FULL_MODE_FILES} files, this workspace has {count}: answered from the index"
-            return replace(page, notes=(note, *page.notes))
+            return replace(page, notes=(note, *page.notes, *self._unfinished()))
         self._await_scratch(cancel, deadline)
         try:
             page = self._search_scratch(query, cancel, deadline)
@@ -313,7 +313,7 @@ class Engine:
 
     def knows(self, path: str) -> bool:
         """Whether anything at or below this relative path is in the index."""
-        return next(self.store.lookup.docs(self.source.id, path), None) is not None
+        return self.store.lookup.knows(self.source.id, path)
 
     def holds(self) -> bool:
         """Whether this process is, or can become, the one that indexes."""
