@@ -126,6 +126,22 @@ def test_a_foreign_ignore_file_in_the_store_folder_stays(tmp_path: Path) -> None
     assert (root / ".cortex" / ".gitignore").read_text(encoding="utf-8") == "*\n"
 
 
+@pytest.mark.skipif(os.name == "nt", reason="makes pipes")
+@pytest.mark.timeout(10)
+def test_a_pipe_in_the_place_of_a_file_is_never_opened(tmp_path: Path) -> None:
+    root = repository(tmp_path / "r")
+    (root / ".cortex").mkdir()
+    os.mkfifo(root / ".cortex" / ".gitignore")
+    paths.ensure_store_dir(root / ".cortex")
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / ".git").write_text(f"gitdir: {tmp_path / 'elsewhere'}\n", encoding="utf-8")
+    (tmp_path / "elsewhere").mkdir()
+    os.mkfifo(tmp_path / "elsewhere" / "commondir")
+    (tmp_path / "elsewhere" / "gitdir").symlink_to("/dev/zero")
+    assert paths.main_worktree(linked) is None
+
+
 def test_a_store_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FileError) as caught:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from pathlib import Path
 
 from cortex.errors import FileError
 from cortex.text import hash_bytes
 
 MAX_PATH_CHARACTERS = 4096
+MAX_POINTER_CHARACTERS = MAX_PATH_CHARACTERS + 16  # of a file that holds one path, or our own few lines
 STORE_FOLDER = ".cortex"
 
 MARKERS = frozenset({
@@ -181,12 +183,7 @@ def _is_writable(root: Path) -> bool:
 
 def _read_path(file: Path, prefix: str, base: Path) -> Path | None:
     """The path that one of git's pointer files holds."""
-    try:
-        line = file.read_text(encoding="utf-8", errors="surrogateescape")[: MAX_PATH_CHARACTERS + len(prefix)].strip(
-            "\r\n"
-        )
-    except OSError:
-        return None
+    line = (_read_regular(file) or "").strip("\r\n")
     if not line.startswith(prefix) or "\0" in line or len(line) == len(prefix):
         return None
     return Path(os.path.normpath(base / line.removeprefix(prefix)))
@@ -194,10 +191,25 @@ def _read_path(file: Path, prefix: str, base: Path) -> Path | None:
 
 def _write_ignore_file(file: Path) -> None:
     wanted = "\n".join((_IGNORE_MARK, *_OWN_FILES)) + "\n"
-    if file.is_symlink():
-        return
-    if file.exists():
-        present = file.read_text(encoding="utf-8", errors="replace")
-        if present == wanted or not present.startswith(_IGNORE_MARK):
+    if os.path.lexists(file):
+        present = _read_regular(file)
+        if present is None or present == wanted or not present.startswith(_IGNORE_MARK):
             return
-    file.write_text(wanted, encoding="utf-8", newline="\n")
+    with open(file, "w", encoding="utf-8", newline="\n", opener=_open_directly) as target:
+        target.write(wanted)
+
+
+def _read_regular(file: Path) -> str | None:
+    """The beginning of a regular file; None of anything else, which could keep us waiting (a pipe) or never end (a device)."""
+    try:
+        if not stat.S_ISREG(os.lstat(file).st_mode):
+            return None
+        with open(file, encoding="utf-8", errors="surrogateescape", opener=_open_directly) as source:
+            return source.read(MAX_POINTER_CHARACTERS) if stat.S_ISREG(os.fstat(source.fileno()).st_mode) else None
+    except OSError:
+        return None
+
+
+def _open_directly(path: str, flags: int) -> int:
+    """Open without following a link or waiting for a pipe's other end."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
