@@ -17,6 +17,7 @@ from cortex.errors import CortexError, InputError
 from cortex.families.code.answers import context_of, search_metadata
 from cortex.families.code.tools import language_called
 from cortex.families.code.workspaces import Located, Workspaces, search_all
+from cortex.search import NO_EMBEDDER
 from cortex.types import Cancel, Mode, Page, Query
 
 MODES = {
@@ -54,11 +55,9 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
 ) -> None:
     """Search a folder; what isn't indexed yet is indexed first."""
-    if mode not in MODES:
-        raise InputError("ARGUMENT_INVALID", f"unknown mode {mode!r}; known: {', '.join(MODES)}")
     wanted = Query(
         text=query,
-        mode=Mode.EXACT if regex else MODES[mode],
+        mode=Mode.EXACT if regex else _mode_called(mode),
         limit=limit,
         threshold=threshold,
         languages=tuple(language_called(name) for name in lang or ()),
@@ -66,20 +65,32 @@ def search(
     )
     workspaces = Workspaces(workspace.find(path or []), keep=False)
     try:
-        engines = workspaces.open()
-        for problem in workspaces.left_out:
-            print(f"warning: {problem}", file=sys.stderr)
-        late = [name for name, engine in engines if not _freshen(engine, as_json)]
-        started = time.perf_counter()
-        located, page = search_all(engines, wanted, Cancel())
-        milliseconds = 1000 * (time.perf_counter() - started)
-        if as_json:
-            metadata = search_metadata(page, milliseconds, [engine.freshness() for _, engine in engines])
-            print_json({"results": [_row(one, len(engines) > 1) for one in located], "metadata": metadata})
-        else:
-            _print_hits(located, page, late, several=len(engines) > 1, asked=mode != DEFAULT_MODE)
+        _answer(workspaces, wanted, as_json, asked=mode != DEFAULT_MODE)
     finally:
         workspaces.close()
+
+
+def _mode_called(name: str) -> Mode:
+    if name not in MODES:
+        raise InputError("ARGUMENT_INVALID", f"unknown mode {name!r}; known: {', '.join(MODES)}")
+    return MODES[name]
+
+
+def _answer(workspaces: Workspaces, wanted: Query, as_json: bool, *, asked: bool) -> None:
+    """Search and print; `asked` says that a way to search was asked for."""
+    engines = workspaces.open()
+    for problem in workspaces.left_out:
+        print(f"warning: {problem}", file=sys.stderr)
+    reads_files = wanted.mode in (Mode.EXACT, Mode.FULL)  # as they are now: the index need not follow them first
+    late = [] if reads_files else [name for name, engine in engines if not _freshen(engine, as_json)]
+    started = time.perf_counter()
+    located, page = search_all(engines, wanted, Cancel())
+    milliseconds = 1000 * (time.perf_counter() - started)
+    if as_json:
+        metadata = search_metadata(page, milliseconds, [engine.freshness() for _, engine in engines])
+        print_json({"results": [_row(one, len(engines) > 1) for one in located], "metadata": metadata})
+    else:
+        _print_hits(located, page, late, several=len(engines) > 1, asked=asked)
 
 
 def _freshen(engine: Engine, as_json: bool) -> bool:
@@ -121,11 +132,12 @@ def _row(one: Located, several: bool) -> dict[str, object]:
 
 
 def _print_hits(located: list[Located], page: Page, late: list[str], *, several: bool, asked: bool) -> None:
-    """Hits for people; how they were found is told where a way was asked for."""
+    """Hits for people, and what there is to know of them; that nobody embeds is told only where a way was asked for."""
     for name in late:
         print(f"warning: {name} is not fully indexed yet; run `cortex index` to finish", file=sys.stderr)
-    for note in page.notes if asked else ():
-        print(f"note: {note}", file=sys.stderr)
+    for note in page.notes:
+        if asked or not note.endswith(NO_EMBEDDER):
+            print(f"note: {note}", file=sys.stderr)
     if not located:
         print("nothing found", file=sys.stderr)
         return

@@ -22,7 +22,7 @@ from cortex.types import Cancel, Doc, Hit, Mode, Page, Query, Source, Stamp
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["MAX_HITS", "Meaning", "check_query", "search", "search_exact"]
+__all__ = ["MAX_HITS", "NO_EMBEDDER", "Meaning", "check_query", "search", "search_exact"]
 
 DEPTH = 200  # candidates, however many hits are asked for
 COVER_DEPTH = 50  # candidates that only hold many of the words
@@ -30,6 +30,8 @@ COVER_DEPTH = 50  # candidates that only hold many of the words
 FIELD_WEIGHTS = (("name", 0.2), ("path", 0.4), ("signature", 0.2), ("doc_text", 0.3), ("body", 1.0))
 MAX_QUERY_CHARACTERS = 20_000
 MEANING_WEIGHT = 0.5  # of a cosine beside a word score of 0..1
+
+NO_EMBEDDER = "no embedder is configured"
 
 Meaning = tuple[Stamp, Callable[[str], "np.ndarray"]]
 
@@ -42,7 +44,7 @@ def search(
     meaning: Meaning | None,
     cancel: Cancel,
     deadline: float,
-    why_words: str = "no embedder is configured",
+    why_words: str = NO_EMBEDDER,
 ) -> Page:
     """Answer a query in mode hybrid, meaning or words; without `meaning` by words, and `why_words` is told.
 
