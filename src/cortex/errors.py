@@ -162,8 +162,11 @@ def error_of(code: str, message: str, context: Mapping[str, object] | None = Non
     return _BY_CODE.get(code, CortexError)(code if code in CODES else "INTERNAL_ERROR", message, context=context)
 
 
-def explained(error: Exception, doing: str) -> CortexError:
-    """What a caller is told instead of an exception that nobody foresaw; one of ours is itself."""
+def explained(error: Exception, doing: str, *suggestions: str) -> CortexError:
+    """What a caller is told instead of an exception that nobody foresaw; one of ours is itself.
+
+    `suggestions` are for the case that it is nothing better than INTERNAL_ERROR.
+    """
     if isinstance(error, CortexError):
         return error
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -171,4 +174,4 @@ def explained(error: Exception, doing: str) -> CortexError:
     if isinstance(error, PermissionError):
         return FileError("PERMISSION_DENIED", str(error))
     message = f"{doing} failed unexpectedly ({type(error).__name__}: {error})"
-    return CortexError("INTERNAL_ERROR", message, context={"operation": doing})
+    return CortexError("INTERNAL_ERROR", message, context={"operation": doing}, suggestions=suggestions)

@@ -15,8 +15,10 @@ import typer
 
 from cortex.cli import config, doctor, index, mcp, search
 from cortex.cli.show import print_error
-from cortex.errors import CortexError, FileError
+from cortex.errors import CortexError, explained
+from cortex.settings import environment
 
+log = logging.getLogger(__name__)
 app = typer.Typer(
     name="cortex",
     help="A local context engine for coding agents: index a folder, ask it questions, serve it over MCP.",
@@ -45,8 +47,9 @@ def _root(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command line; every error that we know is one clear message."""
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    """Run a command line; every error is one clear message."""
+    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger().setLevel(logging.DEBUG if _debugging() else logging.WARNING)
     for stream in (sys.stdout, sys.stderr):  # a terminal that can't show a character shows another
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -63,13 +66,16 @@ def run(arguments: Sequence[str]) -> int:
     except (BrokenPipeError, SystemExit):  # `cortex search … | head`; inside a command click turns it into the latter
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to be written goes nowhere
         return 0
-    except OSError as error:
-        full = FileError("DISK_FULL", f"the disk is full: {error}") if error.errno == 28 else None
-        print_error(full or FileError("PERMISSION_DENIED", str(error)), as_json="--json" in arguments)
-        return 1
     except Exception as error:
         if hasattr(error, "show") and hasattr(error, "exit_code"):  # click's own: wrong usage
             error.show()  # type: ignore[attr-defined]
             return int(error.exit_code)  # type: ignore[attr-defined]
-        raise
+        log.debug("unforeseen error", exc_info=error)
+        hint = "Repeat it with CORTEX_LOG_LEVEL=debug to see where it happened."
+        print_error(explained(error, f"cortex {arguments[0]}", hint), as_json="--json" in arguments)
+        return 1
     return outcome if isinstance(outcome, int) else 0
+
+
+def _debugging() -> bool:
+    return environment().get("CORTEX_LOG_LEVEL", "").lower() == "debug"
