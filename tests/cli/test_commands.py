@@ -11,6 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cortex.cli import app, run
+from cortex.engine import Engine
+from cortex.settings import environment, load
 from protocol.code_server import CORTEX, check_envelope, make_repository, wait_for
 from protocol.golden import check_golden
 
@@ -104,6 +106,45 @@ def test_errors_for_programs_are_the_envelope(cortex, tmp_path):
         code, out, _ = cortex(*arguments)
         assert code == 1
         check_envelope(json.loads(out))
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (ValueError("nobody thought of this"), "INTERNAL_ERROR"),
+        (OSError(5, "Input/output error"), "INTERNAL_ERROR"),
+        (PermissionError(13, "Permission denied"), "PERMISSION_DENIED"),
+        (OSError(28, "No space left on device"), "DISK_FULL"),
+    ],
+)
+def test_an_unforeseen_error_is_one_clear_message(cortex, monkeypatch, failure, code):
+    def fail(*_, **__):
+        raise failure
+
+    monkeypatch.setattr("cortex.cli.workspace.find", fail)
+    done, out, err = cortex("index")
+    assert (done, out) == (1, "")
+    assert f"[{code}]" in err
+    assert "Traceback" not in err
+    assert check_envelope(json.loads(cortex("index", "--json")[1]))["code"] == code
+
+
+def test_the_traceback_of_an_unforeseen_error_is_for_who_asks(tmp_path, isolated):
+    broken = (
+        "import cortex.cli.workspace as w, sys; w.find = None; from cortex.cli import run; sys.exit(run(['index']))"
+    )
+    for level, shown in (("debug", True), ("info", False)):
+        done = subprocess.run(
+            [sys.executable, "-c", broken],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=isolated.environment(CORTEX_LOG_LEVEL=level),
+        )
+        assert done.returncode == 1
+        assert "INTERNAL_ERROR" in done.stderr
+        assert ("Traceback" in done.stderr) is shown
 
 
 def test_an_unknown_family_is_named(cortex):
@@ -232,6 +273,28 @@ def test_a_folder_that_was_never_indexed_is_indexed_first_and_a_change_is_seen(c
     assert "b.py:1" in cortex("search", "second_one", "--path", root)[1]
 
 
+def test_a_search_in_an_incomplete_index_says_so_without_being_asked(cortex, tmp_path, isolated):
+    root = make_repository(tmp_path / "young")
+    with Engine(root, load(root, environment=environment())) as holder:
+        holder.index(paths=["shop"])
+        code, out, err = cortex("search", "basket", "--path", root)
+        assert code == 0
+        assert "shop/basket.py" in out
+        assert "not fully indexed yet" in err
+        assert "no embedder" not in err
+        assert "no embedder" in cortex("search", "basket", "--path", root, "--mode", "meaning")[2]
+
+
+@pytest.mark.parametrize("mode", ["exact", "fullworkspace"])
+def test_a_search_in_the_files_themselves_indexes_nothing(cortex, tmp_path, mode):
+    root = make_repository(tmp_path / "fresh")
+    code, out, err = cortex("search", "total_price", "--path", root, "--mode", mode)
+    assert (code, err) == (0, "")
+    assert "shop/basket.py" in out
+    with Engine(root, load(root, environment=environment())) as engine:
+        assert not engine.knows("shop/basket.py")
+
+
 def test_several_folders_are_searched_and_named(cortex, tmp_path, indexed):
     other = make_repository(tmp_path / "other", {"a.py": "def merge_baskets():\n    pass\n"})
     code, out, _ = cortex("search", "merge_baskets", "--path", indexed, "--path", other)
@@ -312,6 +375,23 @@ def test_the_doctor_sees_content_and_size_before_anything_is_indexed(cortex, tmp
     assert "too large" in cortex("doctor", root / "large.py")[1]
     assert "binary" in cortex("doctor", root / "odd.dat2")[1]
     assert "not in the index" in cortex("doctor", root / "small.py")[1]
+
+
+def test_the_doctor_finds_the_index_that_a_file_is_in_and_makes_none(cortex, tmp_path):
+    root = make_repository(tmp_path / "outer", {"sub/a.py": "x = 1\n", "other/b.py": "x = 2\n"})
+    assert cortex("index", root / "sub")[0] == 0
+    body = json.loads(cortex("doctor", root / "sub" / "a.py", "--json")[1])
+    assert (body["file"], body["workspace"], body["indexed"]) == ("a.py", str(root / "sub"), True)
+    body = json.loads(cortex("doctor", root / "other" / "b.py", "--json")[1])
+    assert (body["file"], body["workspace"], body["indexed"]) == ("other/b.py", str(root), False)
+    assert not (root / ".cortex").exists()
+
+
+def test_the_doctor_lists_every_file_that_is_left_out_for_programs(cortex, tmp_path):
+    root = make_repository(tmp_path / "pictures", {f"p{number}.png": "x" for number in range(15)})
+    cortex("index", root)
+    assert len(json.loads(cortex("doctor", root, "--json")[1])["leftOut"]) == 15
+    assert "and 5 more" in cortex("doctor", root)[1]
 
 
 def test_the_doctor_examines_a_folder(cortex, indexed, tmp_path):

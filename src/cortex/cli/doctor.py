@@ -11,9 +11,13 @@ import typer
 
 from cortex.cli import workspace
 from cortex.cli.show import print_json
-from cortex.engine import Engine
+from cortex.engine import Engine, find_store
 from cortex.paths import find_project_root
+from cortex.settings import environment, load
+from cortex.store import STORE_NAME
 from cortex.text import rfc3339
+
+LEFT_OUT_SHOWN = 10
 
 
 def doctor(
@@ -39,9 +43,9 @@ def doctor(
 
 def _explain(path: Path, as_json: bool) -> int:
     target = path.parent.resolve() / path.name  # a link itself, not what it points to
-    root = find_project_root(target.parent, Path.home())
-    (found,) = workspace.find([root or target.parent])
-    with Engine(found.root, found.settings) as engine:
+    indexed_root = _indexed_root(target)
+    (found,) = workspace.find([indexed_root or find_project_root(target.parent, Path.home()) or target.parent])
+    with Engine(found.root, found.settings, in_memory=indexed_root is None) as engine:  # no store only to say so
         relative = target.relative_to(found.root).as_posix()
         verdict, indexed = engine.explain(relative), engine.knows(relative)
     if as_json:
@@ -49,6 +53,16 @@ def _explain(path: Path, as_json: bool) -> int:
     else:
         print(f"{relative}: {'in the index' if indexed else 'not in the index'} ({verdict})")
     return 0
+
+
+def _indexed_root(target: Path) -> Path | None:
+    """The nearest folder around a file that has a store; a person's own one, for settings, is no folder's."""
+    home = load(None, environment=environment()).home
+    for folder in target.parents:
+        store = find_store(folder, home)
+        if store != home and (store / STORE_NAME).is_file():
+            return folder
+    return None
 
 
 def _check(engine: Engine) -> dict[str, object]:
@@ -69,7 +83,7 @@ def _check(engine: Engine) -> dict[str, object]:
         "files": vitals.indexed_files,
         "chunks": vitals.chunks,
         "skipped": len(vitals.skipped),
-        "leftOut": [{"file": skip.path, "reason": skip.reason} for skip in vitals.skipped[:10]],
+        "leftOut": [{"file": skip.path, "reason": skip.reason} for skip in vitals.skipped],
         "diskBytes": vitals.disk_bytes,
         "leaseHolder": vitals.holder_pid or None,
         "warnings": list(engine.settings.warnings),
@@ -86,8 +100,10 @@ def _print_facts(facts: Mapping[str, object]) -> None:
     left_out, problems = facts["leftOut"], facts["problems"]
     assert isinstance(left_out, list)
     assert isinstance(problems, list)
-    for skip in left_out:
+    for skip in left_out[:LEFT_OUT_SHOWN]:
         print(f"left out     {skip['file']} ({skip['reason']})")
+    if len(left_out) > LEFT_OUT_SHOWN:
+        print(f"left out     … and {len(left_out) - LEFT_OUT_SHOWN} more: see `cortex doctor --json`")
     for problem in problems:
         print(f"problem      {problem}")
     print("no problems found" if not problems else f"{len(problems)} problems")
