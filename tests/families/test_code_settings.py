@@ -228,10 +228,21 @@ def test_files_over_the_limits_are_counted_and_named(many):
         assert status["indexing"]["indexedFiles"] == 10
         assert status["indexing"]["skippedFiles"] == 21
         assert status["skipped"]["byReason"] == {"over maxFiles": 20, "too large": 1}
+        assert status["skipped"]["total"] == 21
+        assert "notes" not in status
         named = {one["file"]: one["reason"] for one in status["skipped"]["files"]}
         assert named["src/large.py"] == "too large"
         assert named["src/m029.py"] == "over maxFiles"
         assert "too large" in code.failure("get_file_context", path="src/large.py")["message"]
+
+
+def test_a_status_that_does_not_name_every_skipped_file_says_where_to_see_them(many):
+    for number in range(60):
+        (many / "src" / f"picture{number}.png").write_bytes(b"\0")
+    with opened(many) as code:
+        status = code.tool("reindex_workspace")["index"]
+        assert (status["skipped"]["total"], len(status["skipped"]["files"])) == (60, 50)
+        assert "cortex doctor --json" in status["notes"][0]
 
 
 def test_an_index_run_that_takes_too_long_keeps_what_it_has(many):

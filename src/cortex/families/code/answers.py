@@ -336,6 +336,7 @@ def status_answer(name: str, path: str, vitals: Vitals, *, meaning: bool, warnin
             "lastCleanup": vitals.last_cleanup or None,
         },
         "skipped": {
+            "total": len(vitals.skipped),
             "byReason": dict(sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))),
             "files": [{"file": skip.path, "reason": skip.reason} for skip in vitals.skipped[:SKIPPED_NAMED]],
         },
@@ -343,6 +344,10 @@ def status_answer(name: str, path: str, vitals: Vitals, *, meaning: bool, warnin
     }
     if vitals.freshness.error:
         out["error"] = vitals.freshness.error
+    if len(vitals.skipped) > SKIPPED_NAMED:
+        out["notes"] = [
+            f"{SKIPPED_NAMED} of {len(vitals.skipped)} skipped files are named; `cortex doctor --json` lists all"
+        ]
     if warnings:
         out["warnings"] = list(warnings)
     return out
