@@ -15,6 +15,7 @@ from cortex.store import Store, connect, set_aside
 from cortex.store.log import Log
 
 DEADLINE = 20.0
+posix = pytest.mark.skipif(os.name == "nt", reason="Windows has other rights and keeps files that are open")
 
 
 def code_of(work) -> str:
@@ -125,6 +126,36 @@ def test_git_does_not_see_what_was_set_aside(tmp_path):
 def test_a_store_that_another_process_uses_is_not_set_aside(tmp_path, open_store):
     open_store().lease.take()
     assert code_of(lambda: set_aside(tmp_path)) == "STORE_LOCKED"
+
+
+@posix
+def test_only_the_owner_may_read_what_is_stored(tmp_path, open_store, folder_of):
+    before = os.umask(0o022)
+    try:
+        folder = folder_of(open_store())
+        folder.write(a_py="x = 1\n")
+        folder.catch_up()
+    finally:
+        os.umask(before)
+    rights = {path.name: path.stat().st_mode & 0o077 for path in tmp_path.iterdir()}
+    assert {"cortex.db", "cortex.db-wal", "cortex.db-shm"} < set(rights)
+    assert set(rights.values()) == {0}
+
+
+@posix
+def test_a_store_knows_that_its_files_were_removed_or_replaced(tmp_path, open_store, folder_of):
+    store = open_store()
+    folder_of(store).write(a_py="x = 1\n")
+    assert not store.replaced
+    for file in tmp_path.glob("cortex.db*"):
+        file.unlink()
+    assert store.replaced
+    fresh = open_store()
+    assert (store.replaced, fresh.replaced) == (True, False)
+    store.close()  # which must not take the new one's log with it
+    folder_of(fresh).write(b_py="y = 1\n")
+    assert open_store().check() == []
+    assert [doc.path for doc in open_store().lookup.docs(1)] == ["b.py"]
 
 
 def test_a_locked_database_is_told_after_the_wait_and_works_again(tmp_path, open_store, folder_of, monkeypatch):

@@ -110,12 +110,14 @@ def test_another_format_of_the_words_is_another_directory(tmp_path, open_store, 
     old.catch_up()
     old.store.close()
     before = generations(old.store)
-    monkeypatch.setattr(indexes, "_PREFIX", "words-99-")
+    monkeypatch.setattr(indexes, "FORMAT", "99")
     new = folder_of(open_store())
     assert new.store.indexes.words() is None
     new.catch_up()
     assert find(new.store, "lamp") == ["a.py"]
-    assert generations(new.store) == ["words-99-2"] != before
+    (name,) = generations(new.store)
+    assert name.startswith("words-99-")
+    assert [name] != before
 
 
 def test_many_dead_rows_make_the_words_be_rebuilt(folder, monkeypatch):
@@ -349,6 +351,21 @@ def test_vectors_of_a_database_that_was_deleted_are_never_used(tmp_path, open_st
     assert (cosine, rest) == (1.0, [])
     assert found in chunk_ids(new)
     assert len(list(tmp_path.glob("vectors*"))) == 1
+
+
+def test_words_of_a_database_that_was_deleted_are_never_used(tmp_path, open_store, folder_of):
+    old = folder_of(open_store())
+    old.write(a_py="lamp = 1\n")
+    old.catch_up()
+    before = generations(old.store)
+    old.store.close()
+    for file in tmp_path.glob("cortex.db*"):
+        file.unlink()
+    new = folder_of(open_store())
+    new.write(a_py="chair = 1\n")
+    new.catch_up()
+    assert (find(new.store, "lamp"), find(new.store, "chair")) == ([], ["a.py"])
+    assert set(before).isdisjoint(generations(new.store))
 
 
 def test_words_that_do_not_agree_with_the_truth_are_built_anew_when_that_is_looked_at(folder):

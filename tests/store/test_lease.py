@@ -43,6 +43,21 @@ def test_the_holder_is_known_by_its_process_id(tmp_path):
     assert asking.holder() == 0
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows doesn't remove a file that is open")
+def test_whose_file_was_removed_has_lost_the_lease_and_can_take_it_again(tmp_path):
+    first, second = Lease(tmp_path), Lease(tmp_path)
+    first.take()
+    (tmp_path / "lease").unlink()
+    assert (first.held, first.lost) == (False, True)
+    assert second.take()
+    assert not first.take()
+    assert (first.held, first.lost, first.holder()) == (False, False, os.getpid())
+    second.release()
+    assert first.take()
+    assert not second.take()
+    first.release()
+
+
 def test_a_killed_holder_leaves_the_lease_free(tmp_path):
     with hold(tmp_path) as other:
         assert other.stdout and other.stdout.readline() == "True\n"

@@ -56,15 +56,20 @@ class Store:
             if not current:  # seldom: opening a store need not wait for its writer
                 with self._connections.write() as connection:
                     migrate(connection)
+            self.truth = Truth(self._connections)
+            self.indexes = Indexes(directory, self._connections, self.truth)
         except BaseException:
             self._connections.close()
             raise
-        self.truth = Truth(self._connections)
         self.lookup = Lookup(self._connections)
-        self.indexes = Indexes(directory, self._connections, self.truth)
         self.lease = Lease(directory, folder)
         self.log = Log(self._connections)
         self._counts: dict[tuple[int, int], Counts] = {}
+
+    @property
+    def replaced(self) -> bool:
+        """Whether the files on disk are no longer the ones that are open here, so that the store has to be opened anew."""
+        return self._connections.replaced or self.lease.lost
 
     def reading(self) -> AbstractContextManager[object]:
         """One consistent view for everything that is read inside the block, and one transaction instead of many."""

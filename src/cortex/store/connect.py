@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cortex.errors import CortexError, FileError, StoreError
@@ -39,7 +39,15 @@ class Connections:
         self._returned = threading.Condition()
         self._closed = False
         with translated(path):
+            if path is not None:
+                _make_private(path)
             self._writer = _connect(path)
+            self._opened = None if path is None else os.stat(path)
+
+    @property
+    def replaced(self) -> bool:
+        """Whether the file that is open here is no longer the one at its path: somebody removed, moved or replaced it."""
+        return self.path is not None and self._opened is not None and not is_still(self.path, self._opened)
 
     @contextmanager
     def write(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
@@ -136,6 +144,25 @@ class Connections:
                 self._writer.close()
             finally:
                 self._lock.release()
+
+
+def is_still(path: Path, opened: os.stat_result) -> bool:
+    """Whether the file at `path` is the one that was opened."""
+    if os.name == "nt":  # a file that is open can't be removed there
+        return True
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return False
+    except OSError:  # a drive that doesn't answer now
+        return True
+    return (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
+
+
+def _make_private(path: Path) -> None:
+    """Make an empty database that only its owner may read; SQLite's own files beside it get the same rights."""
+    with suppress(OSError):  # SQLite says better what is wrong
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
 
 
 def _connect(path: Path | None) -> sqlite3.Connection:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:  # numpy and the vectors are loaded where an embedder uses the
 DEAD_SHARE = 0.10  # dead rows bend BM25 until they are merged away
 DEAD_ROWS = 1_000  # below this a rebuild isn't worth it
 EMBED_BATCH = 256
-_PREFIX = f"words-{FORMAT}-"
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +47,10 @@ class Indexes:
         self._directory = directory
         self._connections = connections
         self._truth = truth
+        # Words and vectors are this very database's: ids of another one, say of one that was deleted, mean other rows.
+        identity = truth.get("identity")
+        self._prefix = f"words-{FORMAT}-{identity}-"
+        self._vectors_directory = None if directory is None else directory / f"vectors-{identity}"
         self._lock = threading.RLock()
         self._writing = threading.RLock()
         self._embedding = threading.RLock()
@@ -63,7 +66,7 @@ class Indexes:
         """
         with self._lock:
             generation = self._truth.get("words")
-            if not generation.startswith(_PREFIX):
+            if not generation.startswith(self._prefix):
                 return None
             if self._words is None or generation != self._generation:
                 self._open(generation)
@@ -87,7 +90,7 @@ class Indexes:
             if self._vectors is None or self._vectors.stamp != stamp:
                 if self._vectors is not None:
                     self._vectors.close()
-                self._vectors = Vectors.open(self._vectors_directory(), stamp)
+                self._vectors = Vectors.open(self._vectors_directory, stamp)
             else:
                 self._vectors.reload_if_moved()
             return self._vectors
@@ -141,7 +144,7 @@ class Indexes:
 
     def check_vectors(self) -> list[str]:
         """How the ids of the vectors on disk differ from the truth's, whoever made them."""
-        directory = self._vectors_directory()
+        directory = self._vectors_directory
         if directory is None or not directory.exists():
             return []
         from cortex.store.vectorlog import read_manifest
@@ -158,7 +161,7 @@ class Indexes:
     def rebuild(self) -> None:
         """Build the words anew beside the current ones and swap; searches go on meanwhile. Only for the lease holder."""
         with self._writing:
-            name = _next_name(self._truth.get("words"))
+            name = self._next_name()
             fresh = Words(self._path_of(name), create=True)
             seq = self._truth.seq()
             with closing(self._rows(NO_WATERMARK)) as rows:
@@ -198,7 +201,7 @@ class Indexes:
             if error.code != "STORE_CORRUPT":
                 raise
             log.warning("the word index is built anew: %s", error.message)
-        name = _next_name(self._truth.get("words"))
+        name = self._next_name()
         fresh = Words(self._path_of(name), create=True)
         self._swap(fresh, name, NO_WATERMARK)
         return fresh
@@ -216,12 +219,12 @@ class Indexes:
                 if other.name != name:
                     remove_generation(other)
 
+    def _next_name(self) -> str:
+        number = self._truth.get("words").rsplit("-", 1)[-1]
+        return f"{self._prefix}{int(number) + 1 if number.isdigit() else 1}"
+
     def _path_of(self, generation: str) -> Path | None:
         return None if self._directory is None else self._directory / generation
-
-    def _vectors_directory(self) -> Path | None:
-        """The vectors' folder is this very database's: ids of another one, say of one that was deleted, mean other chunks."""
-        return None if self._directory is None else self._directory / f"vectors-{self._truth.get('identity')}"
 
     def _rows(self, after: int) -> Generator[Row, None, None]:
         """What changed after that `seq`, by path: words that are built in the same order give the same answers."""
@@ -272,7 +275,7 @@ class Indexes:
                     batch = {}
         _add(vectors, embed, batch)
         vectors.sync(seq if not missing else NO_WATERMARK)
-        if (current := self._vectors_directory()) is not None:
+        if (current := self._vectors_directory) is not None:
             for other in current.parent.glob("vectors*"):
                 if other != current:
                     remove_generation(other)
@@ -286,11 +289,6 @@ class Indexes:
             ).fetchall()
         parts = [np.arange(first, last + 1, dtype=np.int64) for first, last in ranges]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-
-
-def _next_name(generation: str) -> str:
-    number = generation.rsplit("-", 1)[-1]
-    return f"{_PREFIX}{int(number) + 1 if number.isdigit() else 1}"
 
 
 def _difference(name: str, expected: Set[object], found: Set[object]) -> list[str]:

@@ -2,7 +2,7 @@
 
 Its holder watches, indexes and writes; everybody else reads. A lock file with a process id in it would go stale after a crash, and
 a lock inside SQLite would block readers; `flock` (on Windows `msvcrt.locking`) does neither. Programs that the holder starts don't
-inherit it, and a fork of the holder is not the holder.
+inherit it, and a fork of the holder is not the holder. Whose lock file was removed has lost the lease: the next one locks a new file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-from cortex.store.connect import translated
+from cortex.store.connect import is_still, translated
 
 NAME = "lease"
 TRIES = 4  # somebody who only asks who the holder is has the lock for a moment, too
@@ -34,7 +34,20 @@ class Lease:
     @property
     def held(self) -> bool:
         """Whether this process is the holder."""
-        return os.getpid() == self._process and (self._path is None or self._file is not None)
+        if os.getpid() != self._process:
+            return False
+        return self._path is None or (self._file is not None and not self.lost)
+
+    @property
+    def lost(self) -> bool:
+        """Whether this process was the holder until somebody removed the file that it had locked."""
+        file = self._file
+        if file is None or self._path is None:
+            return False
+        try:
+            return not is_still(self._path, os.fstat(file))
+        except OSError:  # given back meanwhile
+            return False
 
     def take(self) -> bool:
         """Try to become the holder; true if this process is the holder afterwards.
@@ -44,8 +57,11 @@ class Lease:
         with self._lock, translated(self._path):
             if self.held or self._path is None:
                 return self.held
+            if self._file is not None:  # of a parent process, or of a file that is gone
+                os.close(self._file)
+                self._file = None
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-            if not _lock_soon(file):
+            if not _lock_soon(file) or not is_still(self._path, os.fstat(file)):
                 os.close(file)
                 return False
             with contextlib.suppress(OSError):  # a full disk: the lock counts, the number is for people

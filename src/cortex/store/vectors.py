@@ -218,7 +218,7 @@ class Vectors:
         """A new generation's empty log; nothing reads it before the watermark file names it."""
         path = None
         if self._directory is not None:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._generation = next_generation(self._directory)
             path = log_path(self._directory, self._generation)
         self._log, self._snapshot, self._snapshot_records = Log(path, self._dtype), "", 0

@@ -71,7 +71,7 @@ class Words:
                 self._index = tantivy.Index(_schema())
             elif create:
                 shutil.rmtree(directory, ignore_errors=True)
-                directory.mkdir(parents=True, exist_ok=True)
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._index = tantivy.Index(_schema(), path=str(directory), reuse=True)
             else:
                 self._index = tantivy.Index.open(str(directory))
