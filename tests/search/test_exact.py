@@ -127,3 +127,29 @@ def test_every_line_with_the_text_is_in_a_hit(text: str, wanted: str):
     lines = [number for number, line in enumerate(text.split("\n"), 1) if wanted in line]
     for line in lines:
         assert any(hit.start_line <= line <= hit.end_line for hit in hits)
+
+
+@pytest.mark.parametrize("expression", ["(?:(?:(?:a{9999}){9999}){9999})?zz", "(?a)(?u)x", "(?R)", "a{e<=2}"])
+def test_an_expression_that_asks_for_too_much_is_refused_before_it_is_compiled(tmp_path: Path, expression: str):
+    with pytest.raises(CortexError) as caught:
+        search(tmp_path, expression, regex=True)
+    assert caught.value.code == "REGEX_INVALID"
+
+
+def test_an_expression_that_explodes_in_one_file_is_stopped_long_before_the_search_is(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("cortex.search.exact.FILE_SECONDS", 0.2)
+    (tmp_path / "a.txt").write_text("a" * 100_000)
+    started = time.monotonic()
+    with pytest.raises(CortexError) as caught:
+        search(tmp_path, r"(?:(?:(a*)*)*)*(?:b|c)", regex=True, seconds=60)
+    assert caught.value.code == "REGEX_TIMEOUT"
+    assert time.monotonic() - started < 20
+
+
+def test_many_matches_that_take_long_together_end_with_the_search(tmp_path: Path):
+    (tmp_path / "a.txt").write_text(("x" * 400 + "q ") * 2_000)
+    started = time.monotonic()
+    with pytest.raises(CortexError) as caught:
+        search(tmp_path, r"(?:x+)+x+y|q", regex=True, seconds=0.3)
+    assert caught.value.code in ("REGEX_TIMEOUT", "SEARCH_TIMEOUT")
+    assert time.monotonic() - started < 5

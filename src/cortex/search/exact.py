@@ -15,13 +15,16 @@ from pathlib import Path
 from cortex.chunkers import HEAD_CHARACTERS, language_of
 from cortex.errors import Cancelled, InputError, LimitError
 from cortex.readers import read
+from cortex.search.expression import why_not
 from cortex.sources.files import read_bytes
 from cortex.text import role_of
 from cortex.types import Cancel, Found, Hit, Query, Refused, Source
 
 CONTEXT_LINES = 2
 MAX_HITS = 2_000  # a pattern that matches everything stops here
-MAX_PATTERN_CHARACTERS = 2_000
+FILE_SECONDS = (
+    5.0  # for an expression in one file: one that takes longer explodes, and would do so in the next file too
+)
 
 Find = Callable[[str], Iterator[tuple[int, int]]]
 
@@ -76,25 +79,31 @@ def search_exact(
 def _finder(query: Query, deadline: float) -> Find:
     if not query.regex:
         return lambda text: _find_literal(text, query.text)
-    if len(query.text) > MAX_PATTERN_CHARACTERS:
-        raise InputError("REGEX_INVALID", f"the expression is longer than {MAX_PATTERN_CHARACTERS} characters")
+    if reason := why_not(query.text):
+        raise InputError("REGEX_INVALID", f"the expression is refused: {reason}", context={"pattern": query.text[:200]})
     import regex  # here, because few queries are expressions
 
     try:
-        pattern = regex.compile(query.text, regex.MULTILINE)
-    except (regex.error, RecursionError, OverflowError, MemoryError) as error:
+        pattern = regex.compile(query.text, regex.MULTILINE | regex.VERSION0, cache_pattern=False)
+    except (regex.error, ValueError, RecursionError, OverflowError, MemoryError) as error:
         raise InputError(
             "REGEX_INVALID", f"not a regular expression: {error}", context={"pattern": query.text}
         ) from error
 
     def find(text: str) -> Iterator[tuple[int, int]]:
-        left = max(0.01, deadline - time.monotonic())
+        # The engine counts the processor's time, which a busy machine stretches: hence the look at the clock for each match.
+        left = min(FILE_SECONDS, max(0.01, deadline - time.monotonic()))
         try:
             for match in pattern.finditer(text, timeout=left, concurrent=True):
+                if time.monotonic() > deadline:
+                    raise TimeoutError
                 yield match.span()
-        except TimeoutError as error:
+        except (TimeoutError, MemoryError) as error:
+            what = "time" if isinstance(error, TimeoutError) else "memory"
             raise LimitError(
-                "REGEX_TIMEOUT", "the expression takes too long on this workspace", context={"pattern": query.text}
+                "REGEX_TIMEOUT",
+                f"the expression takes too much {what} on this workspace",
+                context={"pattern": query.text},
             ) from error
 
     return find
