@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -336,6 +337,70 @@ def test_without_git_the_repository_is_walked(tmp_path: Path, monkeypatch: pytes
     finally:
         monkeypatch.undo()
         git_module._program.cache_clear()
+
+
+def put_first(tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program called git that comes before the real one."""
+    program = tmp_path / "bin" / "git"
+    write(tmp_path, "bin/git", text=f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(git_module, "_program", lambda: str(program))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="uses a shell script")
+def test_a_repository_of_another_user_is_walked_and_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = tmp_path / "theirs"
+    write(root, "a.py", "x.log", "sub/b.py")
+    write(root, ".gitignore", text="*.log\n")
+    git(root, "init", "-q")
+    put_first(tmp_path, f'GIT_TEST_ASSUME_DIFFERENT_OWNER=1 exec "{shutil.which("git")}" "$@"', monkeypatch)
+    caplog.set_level("INFO")
+    for _ in range(2):
+        assert found(scan(root, Rules())) == [".gitignore", "a.py", "sub/b.py"]
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage().endswith(f"git config --global --add safe.directory {root}")
+    assert "\n" not in record.getMessage()
+    assert git_module.refusal(root) == record.getMessage()
+    assert git_module.refusal(tmp_path) == ""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="makes pipes")
+@pytest.mark.timeout(20)
+def test_git_that_waits_is_given_up_and_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path, "a.py", "sub/b.py")
+    git(tmp_path, "init", "-q")
+    os.mkfifo(tmp_path / "sub" / ".gitignore")
+    monkeypatch.setattr(git_module, "TIMEOUT_SECONDS", 0.5)
+    for _ in range(3):
+        answer = scan(tmp_path, Rules())
+        assert found(answer) == ["a.py", "sub/b.py"]
+    assert skipped(answer) == {"sub/.gitignore": "not a regular file"}
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("worktree", ["/", "../sub", "../../elsewhere"])
+def test_a_configured_worktree_elsewhere_is_not_listed_in_place_of_the_folder(tmp_path: Path, worktree: str) -> None:
+    write(tmp_path, "root/a.py", "root/b.py", "root/sub/a.py", "elsewhere/a.py")
+    root = tmp_path / "root"
+    git(root, "init", "-q")
+    git(root, "config", "core.worktree", worktree)
+    assert found(scan(root, Rules())) == ["a.py", "b.py", "sub/a.py"]
+
+
+def test_explain_names_the_rule_that_ignores(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(tmp_path, "x.log", "sub/y.tmp")
+    write(tmp_path, ".gitignore", text="# logs\n*.log\n")
+    write(tmp_path, "sub/.gitignore", text="y.*\n")
+    git(tmp_path, "init", "-q")
+    caplog.set_level("INFO")
+    assert explain(tmp_path, Rules(), "x.log") == "left out: .gitignore:2: *.log"
+    assert explain(tmp_path, Rules(), "sub/y.tmp") == "left out: sub/.gitignore:1: y.*"
+    assert caplog.records == []
 
 
 def test_explain_says_why(root: Path) -> None:

@@ -87,8 +87,8 @@ def explain(root: Path, rules: Rules, path: str) -> str:
         return f"left out: {part.skipped[0].reason}"
     if part.files:
         return "belongs in the index by its name and size"
-    reason = judge.file_reason(path) or git.ignoring_rule(root, path)
-    return f"left out: {reason or 'ignored by a .gitignore'}"
+    reason = judge.file_reason(path) or git.ignoring_rule(root, path) or "ignored by a .gitignore"
+    return f"left out: {reason}"
 
 
 def read_bytes(root: Path, path: str, max_size: int) -> bytes | Refused:

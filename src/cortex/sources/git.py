@@ -9,29 +9,34 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 20  # a listing of 100,000 files takes about one
+RETRY_SECONDS = 3600  # before what took too long is asked again
 MAX_ARGUMENT_CHARACTERS = 20_000  # Windows allows 32,767 for a whole command line
 
 _OPTIONS = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.quotepath=off")
+_ADVICE = re.compile(r"git config --global --add safe\.directory .+")
+_not_before: dict[tuple[str, tuple[str, ...]], float] = {}  # questions that took too long
+_said: set[str] = set()  # warnings that one time is enough for
 _log = logging.getLogger(__name__)
 
 
 def list_files(repository: Path, only: Iterable[str] = ()) -> list[str] | None:
     """Tracked and not ignored paths below `repository`, or those of `only`; a repository within is a single path."""
     answer = _run(
-        repository, "--literal-pathspecs", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *only
+        repository, "--literal-pathspecs", "ls-files", "-z", "--cached", "--others", "--exclude-standard", paths=only
     )
-    if answer is None or answer.returncode != 0:
+    if answer is None or answer.returncode != 0 or not _is_its_worktree(repository):
         return None
     names = {os.fsdecode(name).rstrip("/") for name in answer.stdout.split(b"\0") if name}
-    # A configured worktree elsewhere gives paths that climb; nothing above the folder is ours to list.
-    return sorted(name for name in names if name and not name.startswith(("../", "/")))
+    return sorted(name for name in names if name)
 
 
 def in_repository(folder: Path) -> bool:
@@ -40,44 +45,78 @@ def in_repository(folder: Path) -> bool:
         return True
     if not any((parent / ".git").exists() for parent in folder.resolve().parents):
         return False
-    answer = _run(folder, "check-ignore", "--quiet", ".")
+    answer = _run(folder, "check-ignore", "--quiet", paths=["."])
     return answer is not None and answer.returncode == 1  # 0 is ignored, 128 an error
 
 
 def tracks(folder: Path, *patterns: str) -> bool:
     """Whether a file in the folder that fits one of the patterns came with the repository."""
-    done = _run(folder, "ls-files", "-z", "--", *patterns)
+    done = _run(folder, "ls-files", "-z", paths=patterns)
     return done is not None and bool(done.stdout)
 
 
 def ignoring_rule(folder: Path, path: str) -> str:
     """The rule that makes git ignore `path`, as `.gitignore:3: *.log`; "" where there is none."""
-    answer = _run(folder, "check-ignore", "--verbose", "-z", "--", path)
+    answer = _run(folder, "check-ignore", "--verbose", "-z", "--stdin", given=os.fsencode(path) + b"\0")
     if answer is None or answer.returncode != 0:
         return ""
     file, line, pattern, *_ = (os.fsdecode(part) for part in answer.stdout.split(b"\0"))
     return f"{file}:{line}: {pattern}"
 
 
-def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes] | None:
+def refusal(folder: Path) -> str:
+    """What to do where git won't speak about the repository because another user owns it; "" where it does."""
+    answer = _run(folder, "rev-parse", "--show-toplevel")
+    return _refusal(answer.stderr) if answer is not None and answer.returncode != 0 else ""
+
+
+def _is_its_worktree(folder: Path) -> bool:
+    """Whether git's files are those around `folder`: a repository's configuration can name any other place."""
+    answer = _run(folder, "rev-parse", "--show-toplevel")
+    if answer is None or answer.returncode != 0:
+        return False
+    top = os.path.normcase(os.path.realpath(os.fsdecode(answer.stdout).removesuffix("\n")))
+    here = os.path.normcase(os.path.realpath(folder))
+    return here == top or here.startswith(os.path.join(top, ""))
+
+
+def _run(
+    folder: Path, *arguments: str, paths: Iterable[str] = (), given: bytes = b""
+) -> subprocess.CompletedProcess[bytes] | None:
     program = _program()
-    if program is None:
+    question = (str(folder), arguments)
+    if program is None or time.monotonic() < _not_before.get(question, 0.0):
         return None
     try:
         answer = subprocess.run(
-            [program, *_OPTIONS, "-C", str(folder), *arguments],
-            stdin=subprocess.DEVNULL,
+            [program, *_OPTIONS, "-C", str(folder), *arguments, *(["--", *paths] if paths else [])],
+            input=given,
             capture_output=True,
             timeout=TIMEOUT_SECONDS,
             env=_environment(),
             creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
         )
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        _log.warning("git %s failed in %s: %s", arguments[:2], folder, error)
+        _log.warning("git %s failed in %s: %s", arguments[0], folder, error)
+        # A pipe in the place of a file would make every listing wait as long again.
+        _not_before[question] = time.monotonic() + RETRY_SECONDS
         return None
     if answer.returncode > 1:
-        _log.info("git %s in %s: %s", arguments[:2], folder, answer.stderr.decode("utf-8", "replace").strip()[:300])
+        _log.debug("git %s in %s: %s", arguments, folder, answer.stderr.decode("utf-8", "replace").strip()[:300])
+        refused = _refusal(answer.stderr)
+        if refused and refused not in _said:
+            _said.add(refused)
+            _log.warning("%s", refused)
     return answer
+
+
+def _refusal(complaint: bytes) -> str:
+    text = complaint.decode("utf-8", "replace")
+    if "dubious ownership" not in text:
+        return ""
+    advice = _ADVICE.search(text)
+    remedy = advice[0].strip() if advice else "git config --global --add safe.directory FOLDER"
+    return f"another user owns the repository, so git does not list it and Cortex reads its ignore files: {remedy}"
 
 
 @lru_cache(maxsize=1)
