@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cortex import indexing
@@ -17,7 +18,7 @@ from cortex.indexing import Task
 from cortex.settings import Settings, load
 from cortex.sources.files import read_bytes
 from cortex.store import Change, Store
-from cortex.types import Cancel, Found, IndexReport
+from cortex.types import Cancel, Found, IndexReport, Stamp
 from cortex.worker import Pool
 
 Run = Callable[..., IndexReport]
@@ -75,7 +76,9 @@ class Workspace:
         named = {name.replace("__", "."): value for name, value in flags.items()}
         return load(self.root, environment={"CORTEX_HOME": str(self.root.parent / "home")}, flags=named)
 
-    def run(self, *, paths=None, force=False, progress=lambda step: None, cancel=None, **flags: object) -> IndexReport:
+    def run(
+        self, *, paths=None, force=False, progress=lambda step: None, cancel=None, embed=None, **flags: object
+    ) -> IndexReport:
         self.pool.cut = 0
         return indexing.run(
             Task(
@@ -83,8 +86,8 @@ class Workspace:
                 self.source,
                 self.settings(**flags),
                 self.pool,  # type: ignore[arg-type]
-                None,
-                None,
+                Stamp("test", "ones", 8) if embed else None,
+                embed,
                 force=force,
                 paths=paths,
                 progress=progress,
@@ -135,6 +138,50 @@ def test_a_run_out_of_time_keeps_what_it_did_and_says_how_much_is_left(work, mon
     report = work.run()
     assert (report.status, report.added, report.unchanged) == ("completed", 600 - done, done)
     assert len(work.texts()) == 600
+
+
+def test_a_scan_out_of_time_stops_too(work, monkeypatch):
+    class Hasty(Clock):
+        def monotonic(self) -> float:
+            self.tick()
+            return self.now
+
+    monkeypatch.setattr(indexing, "time", Hasty())
+    work.many(40)
+    for paths in (None, [""]):
+        with pytest.raises(LimitError) as caught:
+            work.run(limits__processing__index_timeout=20, paths=paths)
+        assert caught.value.code == "INDEX_TIMEOUT"
+        assert caught.value.context["files_remaining"] == 0  # it isn't known yet how many there are
+
+
+def test_embedding_out_of_time_keeps_the_words(work, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(indexing, "time", clock)
+    work.many(600)
+
+    def embed(texts: list[str]) -> np.ndarray:
+        clock.now += 1_000
+        return np.ones((len(texts), 8), dtype=np.float32)
+
+    with pytest.raises(LimitError) as caught:
+        work.run(limits__processing__index_timeout=100, embed=embed)
+    assert caught.value.code == "INDEX_TIMEOUT"
+    assert len(work.texts()) == 600
+    assert work.store.indexes.words().watermark() == work.store.truth.seq()
+    clock.now = -1e9  # as much time as it takes
+    assert work.run(limits__processing__index_timeout=1000, embed=lambda texts: np.ones((len(texts), 8), np.float32))
+
+
+def test_a_forced_run_out_of_time_does_not_begin_to_rebuild(work, monkeypatch):
+    clock = Clock()
+    work.many(10)
+    work.run()
+    monkeypatch.setattr(indexing, "time", clock)
+    monkeypatch.setattr(work.store.indexes, "rebuild", lambda: pytest.fail("rebuilt"))
+    with pytest.raises(LimitError) as caught:
+        work.run(limits__processing__index_timeout=10.5, force=True, progress=lambda step: clock.tick())
+    assert caught.value.code == "INDEX_TIMEOUT"
 
 
 @pytest.mark.parametrize(

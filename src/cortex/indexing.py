@@ -12,16 +12,20 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cortex import chunkers
-from cortex.errors import FileError, LimitError
+from cortex.errors import Cancelled, FileError, LimitError
 from cortex.process import memory_bytes
 from cortex.settings import Settings
 from cortex.sources.files import Rules, read_bytes, scan, scan_paths
 from cortex.store import Change, Embed, Known, Store
 from cortex.text import hash_bytes
-from cortex.types import Cancel, Found, IndexReport, Progress, ProgressCallback, Refused, Source, Stamp
+from cortex.types import Cancel, Found, IndexReport, Progress, ProgressCallback, Refused, Scan, Source, Stamp
 from cortex.worker import Pool
+
+if TYPE_CHECKING:
+    import numpy as np
 
 FLUSH_FILES = 250
 FLUSH_CHARACTERS = 16_000_000  # of text that waits in memory; `limits.memory.buffer` may lower it
@@ -95,7 +99,7 @@ class _Run:
         paths = task.paths if task.paths is not None and truth.size(task.source.id) < self.rules.max_files else None
         whole = paths is None
         known, skips = truth.known(task.source.id, paths), truth.skips(task.source.id, paths)
-        found = scan(self.root, self.rules, task.cancel) if whole else scan_paths(self.root, self.rules, paths)
+        found = self._scan(paths)
         again = task.force or (whole and truth.get(f"stamp:{task.source.id}") not in ("", self.stamp))
         if task.force:
             truth.set({"epoch": str(int(truth.get("epoch", "0")) + 1)})
@@ -126,6 +130,17 @@ class _Run:
             skipped=self.skipped + len(found.skipped) + len(quiet & skips.keys()),
             seconds=round(time.monotonic() - self.started, 3),
         )
+
+    def _scan(self, paths: Collection[str] | None) -> Scan:
+        until = _Until(self.task.cancel, self.deadline)
+        try:
+            if paths is None:
+                return scan(self.root, self.rules, until)
+            return scan_paths(self.root, self.rules, paths, until)
+        except Cancelled:
+            if not self.task.cancel:
+                self._check_time()
+            raise
 
     def _read(self, waiting: list[Found], known: Mapping[str, Known]) -> None:
         """Read, and cut what is new; every file ends up in the change exactly once."""
@@ -214,7 +229,14 @@ class _Run:
         self.flushed = time.monotonic()
 
     def _catch_up(self) -> None:
-        self.task.store.indexes.catch_up(self.task.stamp, self.task.embed)
+        embed = self.task.embed
+
+        def embed_in_time(texts: list[str]) -> np.ndarray:
+            assert embed is not None
+            self._check_time()
+            return embed(texts)
+
+        self.task.store.indexes.catch_up(self.task.stamp, embed_in_time if embed else None)
         self.caught_up = time.monotonic()
 
     def _finish(self, files: int, skipped: list[tuple[str, str]]) -> None:
@@ -224,13 +246,13 @@ class _Run:
         if self.retry:
             truth.set({f"retried:{self.task.source.id}": str(int(time.time()))})
         if self.task.force:
+            self._check_time()
             truth.sweep(int(time.time()) + 1)
             self.task.store.indexes.rebuild()
 
     def _check_limits(self, number: int) -> None:
         limits = self.task.settings.limits
-        if time.monotonic() > self.deadline:
-            self._stop("INDEX_TIMEOUT", f"indexing stopped after {limits.processing.index_timeout:.0f} seconds")
+        self._check_time()
         if number % FLUSH_FILES == 0:
             if memory_bytes() > limits.memory.heap:
                 self._stop(
@@ -239,9 +261,14 @@ class _Run:
             if self.task.store.disk_bytes() > limits.disk.database:
                 self._stop("DISK_LIMIT", f"indexing stopped: the store is larger than {limits.disk.database >> 20} MB")
 
+    def _check_time(self) -> None:
+        if time.monotonic() > self.deadline:
+            seconds = self.task.settings.limits.processing.index_timeout
+            self._stop("INDEX_TIMEOUT", f"indexing stopped after {seconds:g} seconds")
+
     def _stop(self, code: str, message: str) -> None:
         self._flush()
-        self._catch_up()
+        self.task.store.indexes.catch_up(None, None)  # the words of what was read; vectors would take their time
         raise LimitError(
             code,
             message,
@@ -252,6 +279,17 @@ class _Run:
                 "files_remaining": self.total - self.done,
             },
         )
+
+
+class _Until(Cancel):
+    """Another flag, that is up as well when time is."""
+
+    def __init__(self, flag: Cancel, deadline: float) -> None:
+        super().__init__()
+        self._flag, self._deadline = flag, deadline
+
+    def __bool__(self) -> bool:
+        return bool(self._flag) or time.monotonic() > self._deadline
 
 
 def _chunker_stamp(settings: Settings) -> str:
