@@ -113,6 +113,25 @@ def test_a_private_key_in_any_file_is_a_secret(kind: str) -> None:
     assert read(f"notes\n{block}".encode("utf-16"), "notes.md") == Refused("secret")
 
 
+def test_keys_of_age_and_putty_in_any_file_are_secrets() -> None:
+    age = "AGE-SECRET-KEY-1" + "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"[:29] * 2
+    assert read(f"# created: today\n{age}\n".encode(), "keys.txt") == Refused("secret")
+    putty = f"PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\nPrivate-Lines: 1\n{'AbC1' * 12}\n"
+    assert read(putty.encode(), "notes.txt") == Refused("secret")
+    assert read(f"KEY = {putty!r}\n".encode(), "settings.py") == Refused("secret")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if line.startswith('AGE-SECRET-KEY-1'):\n    return\n",
+        "A key begins with PuTTY-User-Key-File-2: and has Private-Lines: 8\n",
+    ],
+)
+def test_speaking_of_keys_of_age_and_putty_is_no_secret(text: str) -> None:
+    assert read(text.encode(), "notes.py") == text
+
+
 def test_speaking_of_private_keys_is_no_secret() -> None:
     text = 'if "-----BEGIN PRIVATE KEY-----" in text:\n    raise ValueError\n'
     assert read(text.encode(), "check.py") == text

@@ -110,19 +110,19 @@ def test_secrets_are_left_out_by_name(root: Path) -> None:
         ".npmrc", ".aws/credentials", ".ssh/config", "service-account-prod.json", "secrets.yaml", "main.tfstate", "x.tfvars", "ca.crt",
         ".git-credentials", ".htpasswd", "KEYS.KDBX", ".env-production", ".env_local", ".env~", ".env.default", ".env.py", ".envrc",
         ".envs/.local/.django", ".aws/config", "credentials.toml", "config/credentials.yml.enc", "credentials.ini", "secrets.properties",
+        "a/.secrets", ".secret", "secrets.txt", "secrets.json", "secrets.toml", "secrets.ini", "secrets.env", ".secrets/any.py", "secrets/db.txt",
+        "secrets/db_password", "deploy/Secrets/app.yml", "app.secrets.yml", "prod-secrets.yaml", "prod_secrets.yaml", ".vault_pass",
+        ".vault_pass.txt", ".env.d/local", "env.local", "ENV.Production", ".ENV.Staging", ".bash_history", ".zsh_history", ".psql_history",
+        ".mysql_history", ".python_history", ".node_repl_history", ".rediscli_history", ".irb-history", "ssh_host_rsa_key",
+        "x-firebase-adminsdk-1a2b.json", "auth.json", ".dockerconfigjson", ".docker/config.json", ".config/gh/hosts.yml", ".m2/settings.xml",
+        "credentials.tfrc.json", ".terraformrc", "rclone.conf", "wg0.conf", "private.asc", "my-private-key.asc", "secring.kbx", "putty.ppk",
     ]  # fmt: skip
     plain = [
-        ".env.example",
-        ".env.sample",
-        ".env.template",
-        ".env-dist",
-        "credentials.py",
-        "environment.py",
-        "id_rsa.py",
-        "keys.py",
-        "secrets.py",
-        "tokens.md",
-    ]
+        ".env.example", ".env.sample", ".env.template", ".env-dist", "credentials.py", "environment.py", "id_rsa.py", "keys.py", "secrets.py",
+        "tokens.md", "src/secrets/vault.py", "src/secrets/README", "src/secrets/notes.md", "secrets/example.json", "env.py", "env.d.ts",
+        "env.yml", "history.md", "history", "auth.ts", "locales/en/auth.json", "config.json", "docker/config.json", "settings.xml",
+        "hosts.yml", "key.asc", "wgpu.toml", "secretary.txt", "secrets-store.go",
+    ]  # fmt: skip
     write(root, *secret, *plain)
     answer = scan(root, Rules())
     assert found(answer) == sorted(plain)

@@ -30,6 +30,8 @@ _CONTROL_SHARE = 0.02
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----(?:(?!-----).){0,400}?[A-Za-z0-9+/=]{40}", re.DOTALL
 )
+_AGE_KEY = re.compile(r"AGE-SECRET-KEY-1[02-9AC-HJ-NP-Z]{58}")
+_PUTTY_KEY = re.compile(r"Private-Lines: \d{1,4}(?:\s|\\[nr]){1,4}[A-Za-z0-9+/=]{40}")
 _GENERATED = re.compile(
     r"""^\s*(?://|\#|/?\*|--|<!--|;|%|"{1,3}|'|\{-|\(\*)"""  # in a comment
     r"""(?:.*(?<!\w)@generated(?!\w)|.*\bcode\ generated\ (?:by\ )?.*\bdo\ not\ edit\b|.*<auto-?generated)""",
@@ -50,13 +52,21 @@ def read(raw: bytes, path: str) -> str | Refused:
         return Refused("binary")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if "PRIVATE KEY" in text and _PRIVATE_KEY.search(text):
+    if _holds_key(text):
         return Refused("secret")
     if _is_minified(text, path):
         return Refused("minified")
     if _is_generated(text):
         return Refused("generated")
     return text
+
+
+def _holds_key(text: str) -> bool:
+    return (
+        ("PRIVATE KEY" in text and _PRIVATE_KEY.search(text) is not None)
+        or ("AGE-SECRET-KEY-1" in text and _AGE_KEY.search(text) is not None)
+        or ("PuTTY-User-Key-File-" in text and _PUTTY_KEY.search(text) is not None)
+    )
 
 
 def _is_binary(raw: bytes, text: str) -> bool:
