@@ -72,6 +72,13 @@ def test_relevance_falls_with_the_rank_and_is_a_share(engine: Engine):
         assert all(0 <= relevance <= 1 for relevance in relevances)
 
 
+def test_by_meaning_alone_the_best_relevance_is_the_nearness_itself(engine: Engine):
+    embedder, question = HashingEmbedder(), "who may take the lease"
+    hits = engine.search(Query(question, mode=Mode.MEANING)).hits
+    nearness = embedder.embed([hit.text for hit in hits[:3]], "passage") @ embedder.embed([question], "query")[0]
+    assert hits[0].relevance == pytest.approx(float(nearness.max()), abs=0.1)
+
+
 def test_the_threshold_leaves_out_what_is_below_it(engine: Engine):
     every = engine.search(Query("take the lease", mode=Mode.WORDS)).hits
     cut = sorted(hit.relevance for hit in every)[len(every) // 2]

@@ -66,7 +66,7 @@ def search(
         ranked = rank(candidates, parsed)
         _check_time(cancel, deadline)
         texts = _Texts(store.lookup)
-        relevances = _relevances(ranked)
+        relevances = _relevances(ranked, _meaning_weight(mode))
         above = [pair for pair in zip(ranked, relevances, strict=True) if pair[1] >= query.threshold]
         hits = _hits(above[query.offset : query.offset + query.limit], texts, query.characters)
         counts = store.counts(source.id)
@@ -97,7 +97,7 @@ def _candidates(
             place,
             words=by_words.get(pair, 0.0),
             covers=covered.get(pair, 0.0),
-            meaning=by_meaning.get(pair, 0.0) * (1.0 if mode is Mode.MEANING else MEANING_WEIGHT),
+            meaning=by_meaning.get(pair, 0.0) * _meaning_weight(mode),
             defines=defined.get(pair, 0.0),
         )
         for pair in pairs
@@ -162,12 +162,16 @@ def _allowed(doc: Doc, narrow: Narrow) -> bool:
     return narrow.docs is None or doc.id in narrow.docs
 
 
-def _relevances(ranked: Sequence[Candidate]) -> list[float]:
+def _meaning_weight(mode: Mode) -> float:
+    return 1.0 if mode is Mode.MEANING else MEANING_WEIGHT
+
+
+def _relevances(ranked: Sequence[Candidate], meaning_weight: float) -> list[float]:
     """The part of the query that the best hits cover, times a hit's share of the best score: falls with the rank."""
     if not ranked:
         return []
     best = max(ranked[0].score, 1e-9)
-    covered = max(max(one.covers, one.defines, one.meaning / MEANING_WEIGHT) for one in ranked[:3])
+    covered = max(max(one.covers, one.defines, one.meaning / meaning_weight) for one in ranked[:3])
     return [round(min(1.0, covered * max(0.0, candidate.score) / best), 4) for candidate in ranked]
 
 
