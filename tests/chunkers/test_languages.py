@@ -2,7 +2,7 @@
 
 import pytest
 
-from cortex.chunkers import VERSION, is_code, language_of
+from cortex.chunkers import VERSION, language_of
 
 
 @pytest.mark.parametrize(
@@ -34,12 +34,6 @@ from cortex.chunkers import VERSION, is_code, language_of
 )
 def test_a_language_is_told_by_name_then_by_the_first_line(path, head, language):
     assert language_of(path, head) == language
-
-
-def test_prose_and_settings_are_no_code():
-    assert is_code("python")
-    assert is_code("dockerfile")
-    assert not any(is_code(language) for language in ("markdown", "text", "json", "yaml", "toml"))
 
 
 def test_the_version_is_a_number():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cortex.errors import ConfigError
-from cortex.settings import Workspace, find_workspaces, load, workspace_roots
+from cortex.settings import Workspace, find_workspaces, load
 
 
 @pytest.fixture
@@ -112,9 +112,3 @@ def test_a_named_root_that_is_no_folder_is_an_error_that_says_who_named_it(user:
         roots(user, user, name)
     assert caught.value.code == "WORKSPACE_UNKNOWN"
     assert "flag --workspace" in caught.value.message
-
-
-def test_the_roots_alone_are_the_folders_of_the_workspaces(user: Path) -> None:
-    here = make_repository(user / "here")
-    settings = load(None, environment={}, user_home=user)
-    assert workspace_roots(settings, cwd=here, environment={}, user_home=user) == (here,)

@@ -10,7 +10,7 @@ import pytest
 
 from cortex.errors import ConfigError
 from cortex.settings import Settings, load
-from cortex.settings.values import is_loopback
+from cortex.settings.values import stays_here
 
 FILES = [".cortex/config.yml", "codeindex.config.json", ".cortex/config.json"]
 
@@ -48,6 +48,11 @@ UNTRUSTED = [
     ("limits.memory.heap", "2GB"),
     ("limits.processing.max_files", 100_001),
     ("limits.processing.index_timeout", "31m"),
+    ("search.timeout", "31s"),
+    ("search.budget", 4001),
+    ("search.cacheSize", "501MB"),
+    ("indexing.workers", 64),
+    ("retention.days", 31),
     ("agent_tier", "T2"),
     ("plugins", {"coldstart": {"enabled": True}}),
     ("server.chunks_dir", "/etc"),
@@ -104,8 +109,8 @@ def test_a_project_may_name_addresses_on_this_machine(root: Path) -> None:
         ("http://2130706433/", False),
     ],
 )
-def test_only_an_address_that_surely_stays_here_is_loopback(url: str, stays: bool) -> None:
-    assert is_loopback(url) is stays
+def test_only_an_address_that_surely_stays_here_stays_here(url: str, stays: bool) -> None:
+    assert stays_here(url) is stays
 
 
 def test_a_project_may_choose_openai_where_the_person_configured_it(root: Path) -> None:
@@ -140,6 +145,22 @@ def test_a_link_does_not_lead_a_path_or_a_file_outside(root: Path) -> None:
 def test_a_project_may_lower_limits(root: Path) -> None:
     settings = load_with(root, {"limits": {"memory": {"heap": "100MB"}}})
     assert (settings.limits.memory.heap, settings.warnings) == (100_000_000, ())
+
+
+def test_a_project_may_lower_what_work_and_answers_cost(root: Path) -> None:
+    settings = load_with(
+        root,
+        {"search": {"timeout": "5s", "budget": 1000}, "indexing": {"workers": 1}, "retention": {"days": 1}},
+    )
+    assert (settings.search.timeout, settings.search.budget, settings.indexing.workers) == (5.0, 1000, 1)
+    assert (settings.retention.days, settings.warnings) == (1, ())
+
+
+def test_no_number_of_workers_is_not_fewer_than_one(root: Path) -> None:
+    settings = load_with(root, {"indexing": {"workers": 0}}, {"indexing": {"workers": 1}})
+    if (os.cpu_count() or 1) > 1:
+        assert settings.indexing.workers == 1
+        assert "not raise it above 1" in settings.warnings[0]
 
 
 def test_a_project_may_not_raise_a_limit_above_what_the_person_set(root: Path) -> None:

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from cortex.chunkers.languages import HEAD_CHARACTERS, LANGUAGES, is_code, language_of
+from cortex.chunkers.languages import HEAD_CHARACTERS, LANGUAGES, language_of
 from cortex.chunkers.lines import cut_lines
 from cortex.chunkers.markdown import cut_markdown
 from cortex.types import Cut
 
-__all__ = ["HEAD_CHARACTERS", "LANGUAGES", "VERSION", "cut", "is_code", "language_of"]
+__all__ = ["HEAD_CHARACTERS", "LANGUAGES", "VERSION", "cut", "language_of"]
 
 VERSION = 1
 

@@ -135,9 +135,6 @@ _INTERPRETERS = {
     "tcl": "tclsh wish",
     "typescript": "deno ts-node tsx",
 }
-_PROSE = frozenset(
-    "asciidoc csv diff gettext go-module ini json latex markdown notebook restructuredtext terraform-state text toml xml yaml".split()
-)
 
 
 def _invert(table: dict[str, str]) -> dict[str, str]:
@@ -167,11 +164,6 @@ def language_of(path: str, head: str = "") -> str:
     if not language and head.startswith("#!") and (found := _SHEBANG.match(head)):
         language = _BY_INTERPRETER.get(found[1].lower(), "")
     return language or "text"
-
-
-def is_code(language: str) -> bool:
-    """Whether `language` is a programming, query or style language, not prose or data."""
-    return language not in _PROSE
 
 
 def _header_language(head: str) -> str:

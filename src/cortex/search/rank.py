@@ -18,7 +18,6 @@ from cortex.text import words_of
 COVERAGE = 0.3  # the whole query stands in the chunk
 DEFINITION = 2.0  # the query is a name and this chunk defines it
 EMBEDDED_DEFINITION = 0.8  # a name inside a sentence
-QUALIFIED = 0.7  # and the qualified name ends as written
 PATH = 0.7  # all keywords stand in the file's name or folder
 COHERENCE = 0.4  # the file's other candidates support its best one
 REPEAT = 0.65  # each further chunk of a file already shown

@@ -7,7 +7,7 @@ from cortex.settings.files import read_setting, write_setting
 from cortex.settings.keys import FAMILY_KEYS, KEYS, FamilyKey, Key
 from cortex.settings.load import environment, find_home, load
 from cortex.settings.model import Settings, known_key
-from cortex.settings.roots import Workspace, find_workspaces, workspace_roots
+from cortex.settings.roots import Workspace, find_workspaces
 
 __all__ = [
     "FAMILY_KEYS",
@@ -22,6 +22,5 @@ __all__ = [
     "known_key",
     "load",
     "read_setting",
-    "workspace_roots",
     "write_setting",
 ]

@@ -7,6 +7,7 @@ comes at runtime comes from an agent: `_admit` says what they may not say. Knows
 
 from __future__ import annotations
 
+import os
 import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from pathlib import Path
 from cortex.errors import ConfigError
 from cortex.settings.groups import Trust
 from cortex.settings.keys import KEYS, FamilyKey, Key
-from cortex.settings.values import is_loopback
+from cortex.settings.values import stays_here
 
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring = (
@@ -130,14 +131,14 @@ def _admit(
     match key.trust:
         case Trust.NEVER:
             return None, "counts only from your own configuration, the environment or a flag"
-        case Trust.LOOPBACK if value and not is_loopback(str(value)):
+        case Trust.LOOPBACK if value and not stays_here(str(value)):
             return (
                 None,
                 "an address beyond this machine counts only from your own configuration, the environment or a flag",
             )
         case Trust.INSIDE:
             return _admit_paths(value, root)
-        case Trust.LOWER if _number(value) > _number(held[key.name]):
+        case Trust.LOWER if _amount(key, value) > _amount(key, held[key.name]):
             return None, f"a project may lower this limit, not raise it above {_shown_held(key, held)}"
         case Trust.ON if held[key.name] and not value:
             return None, "a project may turn this on, not off"
@@ -184,6 +185,8 @@ def _shown(entry: Entry) -> str:
 
 
 def _shown_held(key: Key | FamilyKey, held: Mapping[str, object]) -> str:
+    if key.name == "indexing.workers" and not held[key.name]:
+        return f"the number of cores, {os.cpu_count() or 1}"
     return key.show(held[key.name]) if isinstance(key, Key) else ""
 
 
@@ -196,7 +199,9 @@ def _is_flat(value: object) -> bool:
     )
 
 
-def _number(value: object) -> float:
+def _amount(key: Key | FamilyKey, value: object) -> float:
+    if key.name == "indexing.workers" and not value:  # 0: by the number of cores
+        return os.cpu_count() or 1
     return value if isinstance(value, int | float) else 0.0
 
 

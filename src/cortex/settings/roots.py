@@ -50,19 +50,6 @@ def find_workspaces(
     return tuple(Workspace(found, own) for found in (_check(own, root, user_home) or (root,)))
 
 
-def workspace_roots(
-    settings: Settings,
-    *,
-    flags: Mapping[str, object] | None = None,
-    cwd: Path,
-    environment: Mapping[str, str],
-    user_home: Path | None = None,
-) -> tuple[Path, ...]:
-    """The folders of `find_workspaces`."""
-    found = find_workspaces(settings, flags=flags, cwd=cwd, environment=environment, user_home=user_home)
-    return tuple(workspace.root for workspace in found)
-
-
 def _check(settings: Settings, base: Path, user_home: Path) -> tuple[Path, ...]:
     """The folders that `workspace.paths` names, absolute and once each."""
     origin = settings.origin("workspace.paths")

@@ -67,7 +67,7 @@ def refuse_boolean(value: object) -> object:
     return value
 
 
-def is_loopback(url: str) -> bool:
+def stays_here(url: str) -> bool:
     """Whether `url` surely stays on this machine. Strict on purpose: a spelling that parsers read differently doesn't count."""
     return _LOOPBACK.fullmatch(url) is not None
 

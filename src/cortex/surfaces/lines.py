@@ -87,7 +87,7 @@ def parse(line: bytes | None) -> Incoming:
     return _envelope(message)
 
 
-def well_formed(body: bytes) -> bytes:
+def without_surrogates(body: bytes) -> bytes:
     """A body that `parse` took, without lone surrogates."""
     return json.dumps(_decode(body)).encode() if _SURROGATE.search(body) else body
 

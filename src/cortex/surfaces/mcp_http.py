@@ -26,7 +26,7 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cortex.errors import NetworkError
-from cortex.surfaces.lines import INVALID_REQUEST, Refusal, parse, well_formed
+from cortex.surfaces.lines import INVALID_REQUEST, Refusal, parse, without_surrogates
 from cortex.surfaces.mcp import make_server
 from cortex.surfaces.threads import Threads, end, leave_soon
 from cortex.tools import Family
@@ -130,7 +130,7 @@ async def _body(request: Request) -> tuple[bytes, Response | None]:
     match parse(body):
         case Refusal(line):
             return b"", Response(line, 400, media_type="application/json")
-    return well_formed(body), None
+    return without_surrogates(body), None
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
