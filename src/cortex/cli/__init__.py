@@ -14,7 +14,7 @@ from io import TextIOWrapper
 import typer
 
 from cortex.cli import config, doctor, index, mcp, search
-from cortex.cli.show import print_error
+from cortex.cli.show import PrintableFormatter, print_error, printable
 from cortex.errors import CortexError, explained
 from cortex.settings import environment
 
@@ -48,7 +48,9 @@ def _root(
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; every error is one clear message."""
-    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    stderr = logging.StreamHandler()
+    stderr.setFormatter(PrintableFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[stderr])
     logging.getLogger().setLevel(logging.DEBUG if _debugging() else logging.WARNING)
     for stream in (sys.stdout, sys.stderr):  # a terminal that can't show a character shows another
         if isinstance(stream, TextIOWrapper):
@@ -68,6 +70,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     except Exception as error:
         if hasattr(error, "show") and hasattr(error, "exit_code"):  # click's own: wrong usage
+            error.message = printable(error.message)  # type: ignore[attr-defined]
             error.show()  # type: ignore[attr-defined]
             return int(error.exit_code)  # type: ignore[attr-defined]
         log.debug("unforeseen error", exc_info=error)

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from cortex.cli.show import print_json, printable, say
 from cortex.errors import ConfigError
 from cortex.settings import (
     FAMILY_KEYS,
@@ -62,7 +63,7 @@ def show(
     settings = _load(path)
     if as_json:
         shown = {name: {"value": value, "origin": settings.origin(name)} for name, value, _ in _rows(settings)}
-        _print_json({"settings": shown, "warnings": list(settings.warnings)})
+        print_json({"settings": shown, "warnings": list(settings.warnings)})
         return
     rows = [(name, text, settings.origin(name)) for name, _, text in _rows(settings)]
     _print_rows([row if origin else row[:2] for row in rows])
@@ -80,9 +81,9 @@ def get(
     known, value = known_key(key), settings.value(key)
     revealed = known.reveal(value) if isinstance(known, Key) else value
     if as_json:
-        _print_json({"key": known.name, "value": revealed, "origin": settings.origin(key)})
+        print_json({"key": known.name, "value": revealed, "origin": settings.origin(key)})
     else:
-        print(known.show(value) if isinstance(known, Key) else json.dumps(value, default=str))
+        say(known.show(value) if isinstance(known, Key) else json.dumps(value, default=str))
         _print_warnings(settings)
 
 
@@ -100,7 +101,7 @@ def set_value(
     done = change(key, value, project=project, path=path)
     known = done.key
     if as_json:
-        _print_json(
+        print_json(
             {
                 "key": known.name,
                 "old": known.reveal(done.old),
@@ -111,9 +112,9 @@ def set_value(
             }
         )
         return
-    print(f"{known.name} = {known.show(done.new)} in {done.file}")
+    say(f"{known.name} = {known.show(done.new)} in {done.file}")
     if done.origin != str(done.file):
-        print(f"note: {done.origin} still counts before this file", file=sys.stderr)
+        say(f"note: {done.origin} still counts before this file", error=True)
 
 
 def change(name: str, value: object, *, project: bool, path: Path | None) -> Change:
@@ -185,7 +186,7 @@ def _rows(settings: Settings) -> list[tuple[str, object, str]]:
 def _print_rows(rows: list[tuple[str, ...]]) -> None:
     if not sys.stdout.isatty():
         for row in rows:
-            print("\t".join(row))
+            print("\t".join(map(printable, row)))
         return
     from rich.console import Console
     from rich.table import Table
@@ -195,14 +196,12 @@ def _print_rows(rows: list[tuple[str, ...]]) -> None:
         "key", "value", *(["origin"] if len(rows[0]) > 2 else []), box=None, header_style="bold", pad_edge=False
     )
     for row in rows:
-        table.add_row(*(Text(cell, style="dim" if row[-1] == "default" else "", overflow="fold") for cell in row))
+        table.add_row(
+            *(Text(printable(cell), style="dim" if row[-1] == "default" else "", overflow="fold") for cell in row)
+        )
     Console().print(table)
 
 
 def _print_warnings(settings: Settings) -> None:
     for warning in settings.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-
-
-def _print_json(answer: dict[str, object]) -> None:
-    print(json.dumps(answer, indent=2, ensure_ascii=False, default=str))
+        say(f"warning: {warning}", error=True)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from cortex.cli import workspace
-from cortex.cli.show import print_json
+from cortex.cli.show import print_json, say
 from cortex.engine import Engine, find_store
 from cortex.paths import find_project_root
 from cortex.settings import environment, load
@@ -51,7 +51,7 @@ def _explain(path: Path, as_json: bool) -> int:
     if as_json:
         print_json({"file": relative, "workspace": str(found.root), "indexed": indexed, "reason": verdict})
     else:
-        print(f"{relative}: {'in the index' if indexed else 'not in the index'} ({verdict})")
+        say(f"{relative}: {'in the index' if indexed else 'not in the index'} ({verdict})")
     return 0
 
 
@@ -96,14 +96,14 @@ def _check(engine: Engine) -> dict[str, object]:
 
 def _print_facts(facts: Mapping[str, object]) -> None:
     for name in ("workspace", "store", "lastIndexed", "files", "chunks", "skipped", "diskBytes", "leaseHolder"):
-        print(f"{name:12} {facts[name]}")
+        say(f"{name:12} {facts[name]}")
     left_out, problems = facts["leftOut"], facts["problems"]
     assert isinstance(left_out, list)
     assert isinstance(problems, list)
     for skip in left_out[:LEFT_OUT_SHOWN]:
-        print(f"left out     {skip['file']} ({skip['reason']})")
+        say(f"left out     {skip['file']} ({skip['reason']})")
     if len(left_out) > LEFT_OUT_SHOWN:
-        print(f"left out     … and {len(left_out) - LEFT_OUT_SHOWN} more: see `cortex doctor --json`")
+        say(f"left out     … and {len(left_out) - LEFT_OUT_SHOWN} more: see `cortex doctor --json`")
     for problem in problems:
-        print(f"problem      {problem}")
-    print("no problems found" if not problems else f"{len(problems)} problems")
+        say(f"problem      {problem}")
+    say("no problems found" if not problems else f"{len(problems)} problems")

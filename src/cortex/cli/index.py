@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from cortex.cli import workspace
-from cortex.cli.show import print_json, progress_bar
+from cortex.cli.show import print_json, progress_bar, say
 from cortex.engine import Engine, rebuild_damaged
 from cortex.errors import StoreError
 from cortex.settings import Workspace
@@ -54,7 +54,7 @@ def _open(found: Workspace, force: bool) -> Engine:
         if error.code != "STORE_CORRUPT" or not force:
             raise
         kept = rebuild_damaged(found.root, found.settings)
-        typer.echo(f"the damaged store was kept as {kept}", err=True)
+        say(f"the damaged store was kept as {kept}", error=True)
         return Engine(found.root, found.settings)
 
 
@@ -66,8 +66,8 @@ def _row(engine: Engine, report: IndexReport) -> dict[str, object]:
 def _show(engine: Engine, report: IndexReport) -> None:
     vitals = engine.vitals()
     parts = [f"{getattr(report, name)} {name}" for name in ("added", "changed", "deleted", "unchanged", "skipped")]
-    print(f"{engine.root}: {', '.join(parts)} in {report.seconds:.1f} s")
-    print(f"{vitals.indexed_files} files, {vitals.chunks} chunks, {vitals.disk_bytes / 1e6:.1f} MB")
+    say(f"{engine.root}: {', '.join(parts)} in {report.seconds:.1f} s")
+    say(f"{vitals.indexed_files} files, {vitals.chunks} chunks, {vitals.disk_bytes / 1e6:.1f} MB")
 
 
 def _watch(engines: Sequence[Engine], as_json: bool) -> None:

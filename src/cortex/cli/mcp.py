@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,7 @@ from typing import Annotated
 import typer
 
 from cortex.cli import workspace
+from cortex.cli.show import say
 from cortex.errors import InputError, NetworkError
 from cortex.settings import Workspace
 from cortex.tools import Family
@@ -76,7 +76,7 @@ def _open(found: Sequence[Workspace], read_only: bool) -> list[Family]:
 
 
 def _say(port: int) -> None:
-    print(f"serving MCP at port {port}, path /mcp; press Ctrl-C to stop", file=sys.stderr)
+    say(f"serving MCP at port {port}, path /mcp; press Ctrl-C to stop", error=True)
 
 
 def _address(text: str) -> tuple[str, int]:

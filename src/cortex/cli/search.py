@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from cortex.cli import workspace
-from cortex.cli.show import print_json, progress_bar
+from cortex.cli.show import print_json, printable, progress_bar, say
 from cortex.engine import Engine
 from cortex.errors import CortexError, InputError
 from cortex.families.code.answers import context_of, search_metadata
@@ -80,7 +80,7 @@ def _answer(workspaces: Workspaces, wanted: Query, as_json: bool, *, asked: bool
     """Search and print; `asked` says that a way to search was asked for."""
     engines = workspaces.open()
     for problem in workspaces.left_out:
-        print(f"warning: {problem}", file=sys.stderr)
+        say(f"warning: {problem}", error=True)
     reads_files = wanted.mode in (Mode.EXACT, Mode.FULL)  # as they are now: the index need not follow them first
     late = [] if reads_files else [name for name, engine in engines if not _freshen(engine, as_json)]
     started = time.perf_counter()
@@ -114,7 +114,7 @@ def _freshen(engine: Engine, as_json: bool) -> bool:
         cancel.cancel()
         thread.join(10)
     for failure in failures:
-        print(f"warning: {failure.message}", file=sys.stderr)
+        say(f"warning: {failure.message}", error=True)
     return finished
 
 
@@ -134,20 +134,20 @@ def _row(one: Located, several: bool) -> dict[str, object]:
 def _print_hits(located: list[Located], page: Page, late: list[str], *, several: bool, asked: bool) -> None:
     """Hits for people, and what there is to know of them; that nobody embeds is told only where a way was asked for."""
     for name in late:
-        print(f"warning: {name} is not fully indexed yet; run `cortex index` to finish", file=sys.stderr)
+        say(f"warning: {name} is not fully indexed yet; run `cortex index` to finish", error=True)
     for note in page.notes:
         if asked or not note.endswith(NO_EMBEDDER):
-            print(f"note: {note}", file=sys.stderr)
+            say(f"note: {note}", error=True)
     if not located:
-        print("nothing found", file=sys.stderr)
+        say("nothing found", error=True)
         return
     if sys.stdout.isatty():
         _print_rich(located, several)
         return
     for one in located:
-        print(f"{_place(one, several)}  {one.hit.relevance:.2f}  {one.hit.qualified}".rstrip())
+        say(f"{_place(one, several)}  {one.hit.relevance:.2f}  {one.hit.qualified}".rstrip())
         for line in one.hit.text.split("\n")[:SNIPPET_LINES]:
-            print(f"    {line}")
+            say(f"    {line}", lines=True)
 
 
 def _place(one: Located, several: bool) -> str:
@@ -163,10 +163,12 @@ def _print_rich(located: list[Located], several: bool) -> None:
     console = Console()
     for one in located:
         hit = one.hit
-        title = Text(_place(one, several), style="bold cyan")
+        title = Text(printable(_place(one, several)), style="bold cyan")
         title.append(f"  {hit.relevance:.2f}", style="green")
-        title.append(f"  {hit.qualified}" if hit.qualified else "", style="dim")
+        title.append(f"  {printable(hit.qualified)}" if hit.qualified else "", style="dim")
         console.print(title)
         code = "\n".join(hit.text.split("\n")[:SNIPPET_LINES])
         lexer = hit.language or "text"
-        console.print(Syntax(code, lexer, line_numbers=True, start_line=hit.start_line, theme="ansi_dark"))
+        console.print(
+            Syntax(printable(code, lines=True), lexer, line_numbers=True, start_line=hit.start_line, theme="ansi_dark")
+        )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from cortex.errors import CortexError
 from cortex.tools import envelope
@@ -14,20 +17,49 @@ from cortex.types import Progress, ProgressCallback
 STAGES = {"scanning": "Looking for files", "reading": "Indexing"}
 
 
+# What a terminal obeys instead of showing it: control characters (those of C1 too), marks that turn the direction of writing,
+# line ends that only some know, and halves of characters, which names in odd encodings hold.
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    """`text` as a terminal may get it: what it would obey is shown as an escape; with `lines`, tabs and line ends stay."""
+    return _UNSEEN.sub(lambda found: found[0] if lines and found[0] in "\t\n" else ascii(found[0])[1:-1], text)
+
+
+def say(text: str, *, error: bool = False, lines: bool = False) -> None:
+    """A line for people, on stdout or stderr; every text that comes from files, names or settings takes this way."""
+    print(printable(text, lines=lines), file=sys.stderr if error else sys.stdout, flush=error)
+
+
 def print_json(body: object) -> None:
-    """JSON on stdout, for programs."""
+    """JSON on stdout, for programs; what a terminal would obey is escaped as JSON does it."""
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-    print(json.dumps(body, indent=2, ensure_ascii=False, default=str))
+    _print_json_text(json.dumps(body, indent=2, ensure_ascii=False, default=str))
 
 
 def print_error(error: CortexError, *, as_json: bool) -> None:
     """An error with what to do about it: on stderr for people, as JSON on stdout for programs."""
     if as_json:
-        print(envelope(error))
+        _print_json_text(envelope(error))
         return
-    print(f"error: {error.message} [{error.code}]", file=sys.stderr)
+    say(f"error: {error.message} [{error.code}]", error=True)
     for suggestion in dict.fromkeys(error.suggestions):
-        print(f"  - {suggestion}", file=sys.stderr)
+        say(f"  - {suggestion}", error=True)
+
+
+def _print_json_text(text: str) -> None:
+    print(_UNSEEN.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text))
+
+
+class PrintableFormatter(logging.Formatter):
+    """Log lines hold names of files as well."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return printable(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:
+        return printable(super().formatException(ei), lines=True)
 
 
 @contextmanager

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import sys
 from pathlib import Path
 
+from cortex.cli.show import say
 from cortex.errors import ConfigError
 from cortex.settings import Workspace, environment, find_workspaces, load
 
@@ -26,6 +26,6 @@ def find(paths: list[Path], **flags: object) -> tuple[Workspace, ...]:
     settings = load(None, environment=variables, flags=given)
     found = find_workspaces(settings, flags=given, cwd=Path.cwd(), environment=variables)
     for warning in dict.fromkeys(warning for one in found for warning in one.settings.warnings):
-        print(f"warning: {warning}", file=sys.stderr)
+        say(f"warning: {warning}", error=True)
     logging.getLogger().setLevel(found[0].settings.server.log_level.upper())
     return found
