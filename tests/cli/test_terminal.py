@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.cli.show import PrintableFormatter, printable
+from cortex.cli.show import PrintableFormatter, printable, progress_bar
+from cortex.types import Progress
 from protocol.code_server import CORTEX, make_repository
 
 posix = pytest.mark.skipif(os.name == "nt", reason="Windows allows no such names")
@@ -121,6 +122,24 @@ def on_terminal(*arguments: str) -> str:
     os.close(master)
     assert running.wait(30) == 0
     return shown.decode()
+
+
+@posix
+@pytest.mark.parametrize(("moment", "shown"), [(0.0, True), (60.0, False)])
+def test_a_progress_bar_is_for_what_takes_longer_than_a_moment(monkeypatch, moment, shown):
+    pty = pytest.importorskip("pty")
+    master, slave = pty.openpty()
+    monkeypatch.setattr("cortex.cli.show.MOMENT_SECONDS", moment)
+    monkeypatch.setenv("TERM", "xterm")
+    with open(slave, "w", encoding="utf-8") as terminal, open(master, "rb", buffering=0) as screen:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with progress_bar(True) as report:
+            report(Progress("reading", 1, 2))
+        print("end", file=terminal, flush=True)
+        seen = b""
+        while b"end" not in seen:
+            seen += screen.read(4096)
+    assert (b"Indexing" in seen) is shown
 
 
 def test_log_lines_are_one_line_each_and_show_escapes():

@@ -6,8 +6,9 @@ import json
 import logging
 import re
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from cortex.errors import CortexError
@@ -15,6 +16,7 @@ from cortex.tools import envelope
 from cortex.types import Progress, ProgressCallback
 
 STAGES = {"scanning": "Looking for files", "reading": "Indexing"}
+MOMENT_SECONDS = 0.5  # what is done sooner needs no bar
 
 
 # What a terminal obeys instead of showing it: control characters (those of C1 too), marks that turn the direction of writing,
@@ -64,10 +66,26 @@ class PrintableFormatter(logging.Formatter):
 
 @contextmanager
 def progress_bar(wanted: bool) -> Iterator[ProgressCallback]:
-    """A progress bar on a terminal's stderr; nothing anywhere else."""
+    """A progress bar on a terminal's stderr, for what takes longer than a moment; nothing anywhere else."""
     if not wanted or not sys.stderr.isatty():
         yield lambda step: None
         return
+    began = time.monotonic()
+    bar: ProgressCallback | None = None
+    with ExitStack() as shown:
+
+        def report(step: Progress) -> None:
+            nonlocal bar
+            if bar is None and time.monotonic() - began >= MOMENT_SECONDS:
+                bar = shown.enter_context(_bar())
+            if bar is not None:
+                bar(step)
+
+        yield report
+
+
+@contextmanager
+def _bar() -> Iterator[ProgressCallback]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
