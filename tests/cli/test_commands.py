@@ -233,6 +233,16 @@ def test_a_search_shows_place_relevance_name_and_lines(cortex, indexed):
     assert rest[0] == "    def parse_invoice_number(text):"
 
 
+def test_people_get_a_few_lines_of_each_hit_and_programs_all(cortex, tmp_path):
+    long = "def long_story():\n" + "".join(f"    print({n})\n" for n in range(30))
+    root = make_repository(tmp_path / "long", {"a.py": long}, git=False)
+    title, *lines = cortex("search", "long_story", "--path", root)[1].splitlines()
+    assert title.startswith("a.py:1")
+    assert lines == [f"    {line}" for line in long.splitlines()[:5]]
+    (hit,) = json.loads(cortex("search", "long_story", "--path", root, "--json")[1])["results"]
+    assert "print(29)" in hit["text"]
+
+
 def test_a_search_for_programs_has_the_shape_of_the_contract(cortex, indexed):
     body = json.loads(cortex("search", "parse an invoice number", "-n", 1, "--path", indexed, "--json")[1])
     assert set(body) == {"results", "metadata"}

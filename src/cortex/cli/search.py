@@ -32,7 +32,7 @@ MODES = {
     "exact": Mode.EXACT,
     "fullworkspace": Mode.FULL,
 }
-SNIPPET_LINES = 12
+SNIPPET_LINES = 5  # enough to judge a hit; programs get the whole text
 DEFAULT_MODE = "hybrid"
 
 
