@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 import time
@@ -510,6 +511,35 @@ def test_words_that_were_lost_are_built_anew_by_the_next_search(open_engine):
     engine = open_engine()
     assert paths(engine, "switch lamp")[0] == "src/lamp.py"
     assert engine.store.check() == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows doesn't remove a file that is open")
+def test_a_store_that_is_removed_under_an_engine_is_opened_anew(open_engine, root):
+    engine = open_engine()
+    engine.index()
+    assert paths(engine, "switch lamp")[0] == "src/lamp.py"
+    before = engine.store
+    shutil.rmtree(root / ".cortex")
+    write(root, {"src/lamp.py": "bulb = 1\n"})
+    assert paths(engine, "switch lamp") == []  # and nothing from the cache
+    assert (engine.index().added, paths(engine, "bulb")) == (3, ["src/lamp.py"])
+    assert engine.store is not before
+    (root / ".cortex" / "lease").unlink()
+    assert not engine.store.lease.held
+    assert engine.holds()
+    assert paths(engine, "bulb") == ["src/lamp.py"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows doesn't move a folder whose files are open")
+def test_a_project_that_was_moved_away_is_not_made_anew(open_engine, root):
+    engine = open_engine()
+    engine.index()
+    root.rename(root.with_name("elsewhere"))
+    assert paths(engine, "switch lamp")[0] == "src/lamp.py"
+    assert code_of(engine.index) == "FILE_NOT_FOUND"
+    assert not root.exists()
+    root.with_name("elsewhere").rename(root)
+    assert engine.index().unchanged == 3
 
 
 def test_a_damaged_store_says_how_to_go_on_and_does(open_engine, root):

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from cortex import chunkers, indexing
 from cortex.cache import Cache
 from cortex.embedders import Embedder, open_embedder
 from cortex.errors import Cancelled, LimitError, StoreError
-from cortex.paths import ensure_store_dir, store_dir
+from cortex.paths import STORE_FOLDER, ensure_store_dir, store_dir
 from cortex.runs import Runs, Wish
 from cortex.search import MAX_HITS, check_query, search, search_exact
 from cortex.settings import Settings
@@ -60,6 +60,15 @@ SMALL_BYTES, LARGE_BYTES = 10_000, 100_000
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What belongs to one opening of the store."""
+
+    store: Store
+    source: Source
+    runs: Runs
+
+
 class Engine:
     """One open store and the folder it indexes."""
 
@@ -68,22 +77,58 @@ class Engine:
     ) -> None:
         self.root = root.resolve()
         self.settings = settings
-        directory = None if in_memory else find_store(self.root, settings.home)
-        if directory is not None:
-            ensure_store_dir(directory)
-        self.store = Store(directory, str(self.root))
-        self.source = self.store.truth.source("files", self.root.name or str(self.root), str(self.root))
         self._embedder = embedder or _open_embedder(settings)
         self._pool = _make_pool(settings, settings.indexing.workers or default_workers())
         self._single = _make_pool(settings, 1)  # for one file between the runs; a process only when it is used
         self._cache = _make_cache(settings)
-        stamp = self._embedder.stamp if self._embedder else None
-        self._runs = Runs(self.store, self.source, self._pool, lambda: self.settings, stamp, self._embed_passages)
+        self._opened = self._open(None if in_memory else find_store(self.root, settings.home))
+        self._reopening = threading.Lock()
+        self._closed = False
         self._searches = (0, 0.0)  # count, seconds
         self._scratch: Engine | None = None  # in memory, for searches without the index
         self._scratch_turn = threading.Lock()  # one of these at a time
         self._scratch_used = 0.0
         self.kept = False  # a keeper is at work, so that a first run is under way or will soon be
+
+    # -- the store -----------------------------------------------------------------------------------------------------
+
+    @property
+    def store(self) -> Store:
+        """The open store."""
+        return self._current().store
+
+    @property
+    def source(self) -> Source:
+        """The folder as a source of the open store."""
+        return self._current().source
+
+    @property
+    def _runs(self) -> Runs:
+        return self._current().runs
+
+    def _open(self, directory: Path | None) -> _Opened:
+        if directory is not None:
+            ensure_store_dir(directory)
+        store = Store(directory, str(self.root))
+        source = store.truth.source("files", self.root.name or str(self.root), str(self.root))
+        stamp = self._embedder.stamp if self._embedder else None
+        runs = Runs(store, source, self._pool, lambda: self.settings, stamp, self._embed_passages)
+        return _Opened(store, source, runs)
+
+    def _current(self) -> _Opened:
+        """What is open, opened anew where somebody removed the store's files: nobody else could see what is written to them."""
+        before = self._opened
+        if self._closed or not before.store.replaced:
+            return before
+        with self._reopening:
+            directory = before.store.directory
+            if self._opened is not before or directory is None or _lost_its_project(directory):
+                return self._opened
+            log.warning("the files of %s were removed or replaced: it is opened anew", directory)
+            self._opened = self._open(directory)
+            self._cache = _make_cache(self.settings)
+            before.store.close()  # which ends a run under way at its next step
+        return self._opened
 
     # -- index ---------------------------------------------------------------------------------------------------------
 
@@ -102,8 +147,9 @@ class Engine:
         minute. Raises: LimitError, Cancelled, FileError DISK_FULL, StoreError.
         """
         wanted = None if paths is None else tuple(sorted({path.strip("/") for path in paths}))
-        return self._runs.index(
-            Wish(self.source, force, wanted, limited, progress, Cancel() if cancel is None else cancel)
+        now = self._current()
+        return now.runs.index(
+            Wish(now.source, force, wanted, limited, progress, Cancel() if cancel is None else cancel)
         )
 
     def serve_requests(self) -> None:
@@ -408,6 +454,7 @@ class Engine:
 
     def close(self) -> None:
         """End workers and a run under way, close the store, give the lease back."""
+        self._closed = True
         if self._scratch is not None:
             self._scratch.close()
         self._runs.close()
@@ -429,6 +476,11 @@ def find_store(root: Path, home: Path) -> Path:
     if (folder / STORE_NAME).exists() and git.tracks(folder, *OWN_PATTERNS):
         return store_dir(root, home, in_project=False)
     return folder
+
+
+def _lost_its_project(directory: Path) -> bool:
+    """Whether the folder around a project's store is gone, too: it was moved or unmounted, and must not be made anew."""
+    return directory.name == STORE_FOLDER and not directory.parent.is_dir()
 
 
 def rebuild_damaged(root: Path, settings: Settings) -> Path:

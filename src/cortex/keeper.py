@@ -1,7 +1,8 @@
 """Keeping an engine's folder fresh in the background: take the lease when it is free, index, watch, serve requests.
 
 One thread per engine. Without the lease it tries to get it, so that the next process takes over within a second when the holder
-dies; and where the holder follows another folder of the same store, it watches its own and has the holder index. Where watching is off or impossible, a comparing scan runs every `updateInterval`.
+dies; and where the holder follows another folder of the same store, it watches its own and has the holder index. Where watching is
+off or impossible, a comparing scan runs every `updateInterval`. When the store is opened anew, keeping starts anew with it.
 """
 
 from __future__ import annotations
@@ -69,11 +70,18 @@ class Keeper:
                     self._follow(holder=True)
                 elif not self._is_followed():
                     self._follow(holder=False)
+                self._closing.wait(LEASE_SECONDS)
             except CortexError as error:
                 log.warning("%s: %s", self._engine.root, error.message)
+                self._closing.wait(RETRY_SECONDS)
             except Exception:  # a background thread's last line of defence: the next round starts afresh
                 log.exception("keeping %s fresh failed", self._engine.root)
-            self._closing.wait(LEASE_SECONDS)
+                self._closing.wait(RETRY_SECONDS)
+
+    def _is_needed(self, holder: bool) -> bool:
+        if holder:
+            return self._engine.store.lease.held
+        return not (self._engine.holds() or self._is_followed())
 
     def _is_followed(self) -> bool:
         """Whether the lease holder watches this very folder; the holder of a linked worktree's store may watch another."""
@@ -84,8 +92,9 @@ class Keeper:
         watcher = self._watch()
         self._note({""})  # whatever happened while nobody watched
         last_scan, last_clean = time.monotonic(), 0.0
+        store = self._engine.store
         try:
-            while not self._closing.is_set() and (holder or not (self._engine.holds() or self._is_followed())):
+            while not self._closing.is_set() and self._engine.store is store and self._is_needed(holder):
                 now = time.monotonic()
                 watching = watcher is not None and watcher.alive
                 interval = SAFETY_SCAN_SECONDS if watching else self._engine.settings.indexing.update_interval

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -79,3 +80,26 @@ def test_two_commands_that_index_at_once_both_succeed(root, home, isolated):
         reports.append(json.loads(out))
     assert [report["files"] for report in reports] == [61, 61]
     assert sum(report["added"] for report in reports) == 61
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows doesn't remove a folder whose files are open")
+def test_servers_go_on_when_the_store_is_removed_under_them(start, root, until):
+    (root / "lamp.py").write_text("def switch_lamp():\n    return 1\n", encoding="utf-8")
+    first = start("server.py")
+    assert first.read() == "ready"
+    until(lambda: found(first, "switch_lamp") == ["lamp.py"])
+    shutil.rmtree(root / ".cortex", ignore_errors=True)
+    second = start("server.py")
+    assert second.read() == "ready"
+    servers = [first, second]
+    until(lambda: all(found(server, "switch_lamp") == ["lamp.py"] for server in servers))
+    until(lambda: len(holders(servers)) == 1)
+    for name in ("chandelier", "sconce", "lantern"):
+        (root / "new.py").write_text(f"def {name}():\n    return 2\n", encoding="utf-8")
+        until(lambda name=name: all(found(server, name) == ["new.py"] for server in servers))
+        assert len(holders(servers)) == 1
+    assert len(list((root / ".cortex").glob("words-*"))) == 1
+    shutil.rmtree(root / ".cortex", ignore_errors=True)  # nobody new comes
+    until(lambda: all(found(server, "switch_lamp") == ["lamp.py"] for server in servers))
+    until(lambda: len(holders(servers)) == 1)
+    assert [server.end() for server in servers] == [0, 0]

@@ -212,6 +212,8 @@ def translated(path: Path | None) -> Iterator[None]:
     except OSError as error:
         if error.errno in FULL_ERRORS:
             raise FileError("DISK_FULL", f"the disk is full: {where} can't grow", context={"path": where}) from error
+        if isinstance(error, FileNotFoundError):
+            raise FileError("FILE_NOT_FOUND", f"{where} is gone", context={"path": where}) from error
         if isinstance(error, PermissionError):
             raise StoreError(
                 "STORE_UNWRITABLE", f"{where} can't be written: {error.strerror}", context={"path": where}
