@@ -104,11 +104,11 @@ def test_both_spellings_are_read_everywhere(place: Place) -> None:
     place.write(
         "codeindex.config.json", {"$schema": "x", "workspace": {"max_files": 10}, "limits": {"disk": {"logs": 5}}}
     )
-    place.write(".cortex/config.yml", "chunking: {docChunkSize: 300, doc_overlap: 20}\nsearch.cache_size: 1GB\n")
+    place.write(".cortex/config.yml", "chunking: {docChunkSize: 300, doc_overlap: 20}\nsearch.cache_size: 1MB\n")
     settings = place.load()
     assert (settings.workspace.max_files, settings.limits.disk.logs) == (10, 5)
     assert (settings.chunking.doc_chunk_size, settings.chunking.doc_overlap) == (300, 20)
-    assert settings.search.cache_size == 1_000_000_000
+    assert settings.search.cache_size == 1_000_000
     assert settings.warnings == ()
 
 

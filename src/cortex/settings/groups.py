@@ -135,18 +135,22 @@ class Indexing(CamelGroup):
         60.0, ge=1, description="Time between two comparing scans where watching is off or impossible."
     )
     batch_size: Whole = Field(100, ge=1, le=10_000, description="Files that are stored in one step.")
-    workers: Whole = Field(0, ge=0, le=64, description="Processes that read and cut files; 0: by the number of cores.")
+    workers: Annotated[Whole, Mark(Trust.LOWER)] = Field(
+        0, ge=0, le=64, description="Processes that read and cut files; 0: by the number of cores."
+    )
 
 
 class Search(CamelGroup):
     default_max_results: Whole = Field(50, ge=1, le=200, description="Results where a question doesn't say how many.")
     relevance_threshold: Number = Field(0.0, ge=0, le=1, description="Results below this relevance are left out.")
-    timeout: Duration = Field(30.0, gt=0, description="A search that takes longer ends with SEARCH_TIMEOUT.")
+    timeout: Annotated[Duration, Mark(Trust.LOWER)] = Field(
+        30.0, gt=0, description="A search that takes longer ends with SEARCH_TIMEOUT."
+    )
     enable_caching: bool = Field(True, description="Remember answers until something changes.")
-    cache_size: Annotated[Size, Mark(variables=("CODEINDEX_CACHE_SIZE",))] = Field(
+    cache_size: Annotated[Size, Mark(Trust.LOWER, ("CODEINDEX_CACHE_SIZE",))] = Field(
         500_000_000, ge=0, description="Most that remembered answers may take."
     )
-    budget: Whole = Field(
+    budget: Annotated[Whole, Mark(Trust.LOWER)] = Field(
         4000, ge=200, le=1_000_000, description="Tokens that an answer may cost where the question doesn't say."
     )
 
@@ -197,7 +201,7 @@ class Server(CamelGroup):
 
 
 class Retention(CamelGroup):
-    days: Whole = Field(
+    days: Annotated[Whole, Mark(Trust.LOWER)] = Field(
         30, ge=1, le=36_500, description="How long the search cache, logs and the operations log are kept."
     )
 

@@ -7,7 +7,6 @@ comes at runtime comes from an agent: `_admit` says what they may not say. Knows
 
 from __future__ import annotations
 
-import os
 import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -138,7 +137,7 @@ def _admit(
             )
         case Trust.INSIDE:
             return _admit_paths(value, root)
-        case Trust.LOWER if _amount(key, value) > _amount(key, held[key.name]):
+        case Trust.LOWER if _exceeds(key, value, held[key.name]):
             return None, f"a project may lower this limit, not raise it above {_shown_held(key, held)}"
         case Trust.ON if held[key.name] and not value:
             return None, "a project may turn this on, not off"
@@ -186,7 +185,7 @@ def _shown(entry: Entry) -> str:
 
 def _shown_held(key: Key | FamilyKey, held: Mapping[str, object]) -> str:
     if key.name == "indexing.workers" and not held[key.name]:
-        return f"the number of cores, {os.cpu_count() or 1}"
+        return "what the number of cores gives"
     return key.show(held[key.name]) if isinstance(key, Key) else ""
 
 
@@ -199,9 +198,13 @@ def _is_flat(value: object) -> bool:
     )
 
 
-def _amount(key: Key | FamilyKey, value: object) -> float:
-    if key.name == "indexing.workers" and not value:  # 0: by the number of cores
-        return os.cpu_count() or 1
+def _exceeds(key: Key | FamilyKey, value: object, held: object) -> bool:
+    if key.name == "indexing.workers" and 0 in (value, held):  # by the number of cores: one is surely not more
+        return value not in (held, 1)
+    return _number(value) > _number(held)
+
+
+def _number(value: object) -> float:
     return value if isinstance(value, int | float) else 0.0
 
 
