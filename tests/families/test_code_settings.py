@@ -107,15 +107,23 @@ def test_a_restart_cuts_everything_anew_with_the_new_size(tmp_path):
         wait_for(lambda: code.status()["indexing"]["totalChunks"] > 2 * before)
 
 
-def test_a_provider_that_is_not_configured_is_refused_and_nothing_changes(many):
-    with opened(many) as code:
-        failure = code.failure("update_config", settings={"embeddingProvider": "openai", "chunkSize": 100})
-        assert (failure["code"], failure["category"]) == ("CONFIG_INVALID", "configuration")
-        assert code.engine.settings.indexing.chunk_size == 250
-    key = {"CORTEX_HOME": str(many.parent / "home"), "CODEINDEX_OPENAI_API_KEY": "sk-mine"}
-    with opened(many, environment=key) as code:
-        body = code.tool("update_config", settings={"embeddingProvider": "openai"})
-        assert body["changed"]["embeddingProvider"] == {"old": "local", "new": "openai"}
+@pytest.mark.parametrize("provider", ["openai", "ollama"])
+def test_a_provider_that_has_no_embedder_is_refused_and_nothing_changes(many, provider):
+    own = {
+        "CORTEX_HOME": str(many.parent / "home"),
+        "CODEINDEX_OPENAI_API_KEY": "sk-mine",
+        "CODEINDEX_OLLAMA_BASE_URL": "http://127.0.0.1:9",
+    }
+    for environment in (own, {"CORTEX_HOME": own["CORTEX_HOME"]}):
+        with opened(many, environment=environment) as code:
+            failure = code.failure("update_config", settings={"embeddingProvider": provider, "chunkSize": 100})
+            assert (failure["code"], failure["category"]) == ("CONFIG_INVALID", "configuration")
+            assert provider in failure["message"]
+            assert code.engine.settings.indexing.chunk_size == 250
+    with opened(many, environment=own, indexing__embeddingProvider=provider) as code:
+        assert code.tool("update_config", settings={"embeddingProvider": provider})["changed"] == {}
+        body = code.tool("update_config", settings={"embeddingProvider": "local"})
+        assert body["changed"]["embeddingProvider"] == {"old": provider, "new": "local"}
 
 
 def test_local_only_allows_no_provider_beyond_this_machine(many):

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from cortex.errors import InputError
 from cortex.families.code.workspaces import Located
 from cortex.text import TOKEN_CHARACTERS, cut_to_tokens, estimate_tokens, hash_bytes
-from cortex.types import FileView, Freshness, Hit, Mode, Page, Symbol, Vitals
+from cortex.types import Chunk, FileView, Freshness, Hit, Mode, Page, Skipped, Symbol, Vitals
 
 MIN_BUDGET = 200
 SKELETON_SHARE = 0.3  # of the budget that hits without text may take
@@ -235,20 +235,7 @@ def file_answer(view: FileView, start: int, end: int, budget: int, workspace: st
     lines = view.text.split("\n")
     if lines and not lines[-1]:
         lines.pop()
-    symbols = [_symbol(one) for one in view.symbols if one.start_line <= end and one.end_line >= start]
-    chunks = [
-        {
-            "index": one.ordinal,
-            "startLine": one.start_line,
-            "endLine": one.end_line,
-            "kind": one.kind,
-            "name": one.qualified or one.name,
-        }
-        for one in view.chunks
-        if one.start_line <= end and one.end_line >= start
-    ]
     characters = budget * TOKEN_CHARACTERS
-    side = characters // 4
     body: Json = {
         "file": view.path,
         "language": view.language,
@@ -256,8 +243,7 @@ def file_answer(view: FileView, start: int, end: int, budget: int, workspace: st
         "endLine": end,
         "totalLines": len(lines),
         "text": "",
-        "symbols": _within(symbols, side),
-        "chunks": _within(chunks, side),
+        **_defined_in(view, start, end, characters // 4),
     }
     if workspace:
         body["workspace"] = workspace
@@ -271,6 +257,13 @@ def file_answer(view: FileView, start: int, end: int, budget: int, workspace: st
     if last < end:
         body["nextLine"] = last + 1
     return body
+
+
+def _defined_in(view: FileView, start: int, end: int, characters: int) -> Json:
+    """The symbols and chunks of these lines, each list within its part of the budget."""
+    symbols = [_symbol(one) for one in view.symbols if one.start_line <= end and one.end_line >= start]
+    chunks = [_chunk(one) for one in view.chunks if one.start_line <= end and one.end_line >= start]
+    return {"symbols": _within(symbols, characters), "chunks": _within(chunks, characters)}
 
 
 def _lines_within(lines: Sequence[str], start: int, end: int, characters: int) -> tuple[str, int, bool]:
@@ -298,6 +291,16 @@ def _symbol(one: Symbol) -> Json:
     return {"name": one.qualified, "kind": one.kind, "startLine": one.start_line, "endLine": one.end_line}
 
 
+def _chunk(one: Chunk) -> Json:
+    return {
+        "index": one.ordinal,
+        "startLine": one.start_line,
+        "endLine": one.end_line,
+        "kind": one.kind,
+        "name": one.qualified or one.name,
+    }
+
+
 def _within(parts: Sequence[Json], characters: int) -> list[Json]:
     kept: list[Json] = []
     for part in parts:
@@ -310,9 +313,6 @@ def _within(parts: Sequence[Json], characters: int) -> list[Json]:
 
 def status_answer(name: str, path: str, vitals: Vitals, *, meaning: bool, warnings: Sequence[str]) -> Json:
     """The status of one workspace."""
-    reasons: dict[str, int] = {}
-    for skip in vitals.skipped:
-        reasons[skip.reason] = reasons.get(skip.reason, 0) + 1
     out: Json = {
         "workspace": {"path": path, "name": name, "lastIndexed": vitals.freshness.last_indexed or None},
         "indexing": {
@@ -329,17 +329,8 @@ def status_answer(name: str, path: str, vitals: Vitals, *, meaning: bool, warnin
             "preferred": "embeddings" if meaning else "tfidf",
             "fallback": ["tfidf"] if meaning else ["fullworkspace"],
         },
-        "cache": {
-            "memoryUsage": size_text(vitals.cache_bytes),
-            "diskUsage": size_text(vitals.disk_bytes),
-            "hitRate": vitals.cache_hit_rate,
-            "lastCleanup": vitals.last_cleanup or None,
-        },
-        "skipped": {
-            "total": len(vitals.skipped),
-            "byReason": dict(sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))),
-            "files": [{"file": skip.path, "reason": skip.reason} for skip in vitals.skipped[:SKIPPED_NAMED]],
-        },
+        "cache": _cache([vitals]),
+        "skipped": _skipped([({}, skip) for skip in vitals.skipped]),
         "lease": {"held": vitals.holder, "pid": vitals.holder_pid},
     }
     if vitals.freshness.error:
@@ -353,9 +344,39 @@ def status_answer(name: str, path: str, vitals: Vitals, *, meaning: bool, warnin
     return out
 
 
-def sum_status(parts: Sequence[Json]) -> Json:
+def _cache(states: Sequence[Vitals]) -> Json:
+    cleanups = [state.last_cleanup for state in states if state.last_cleanup]
+    return {
+        "memoryUsage": size_text(sum(state.cache_bytes for state in states)),
+        "diskUsage": size_text(sum(state.disk_bytes for state in states)),
+        "hitRate": round(_mean([state.cache_hit_rate for state in _searched(states)]), 4),
+        "lastCleanup": min(cleanups, default=None),
+    }
+
+
+def _skipped(skips: Sequence[tuple[Json, Skipped]]) -> Json:
+    """How many files are left out and why, and the first of them, each with what else is to be said of it."""
+    reasons: dict[str, int] = {}
+    for _, skip in skips:
+        reasons[skip.reason] = reasons.get(skip.reason, 0) + 1
+    return {
+        "total": len(skips),
+        "byReason": dict(sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))),
+        "files": [{"file": skip.path, "reason": skip.reason, **more} for more, skip in skips[:SKIPPED_NAMED]],
+    }
+
+
+def _searched(states: Sequence[Vitals]) -> list[Vitals]:
+    """Those that were asked anything: the others would only pull an average down."""
+    return [state for state in states if state.average_search_ms]
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return sum(numbers) / max(1, len(numbers))
+
+
+def sum_status(parts: Sequence[Json], states: Sequence[tuple[str, Vitals]]) -> Json:
     """Several statuses as one: counts added up, the worst state, everything else from the first."""
-    first = dict(parts[0])
     indexing = [part["indexing"] for part in parts]
     total: Json = {}
     for one in indexing:
@@ -363,10 +384,14 @@ def sum_status(parts: Sequence[Json]) -> Json:
         for key, value in one.items():
             if isinstance(value, int):
                 total[key] = int(str(total.get(key, 0))) + value
-    states = [str(one["status"]) for one in indexing if isinstance(one, dict)]
-    total["status"] = next((state for state in ("error", "indexing") if state in states), "ready")
+    conditions = [str(one["status"]) for one in indexing if isinstance(one, dict)]
+    total["status"] = next((condition for condition in ("error", "indexing") if condition in conditions), "ready")
     total["progress"] = min((float(str(one["progress"])) for one in indexing if isinstance(one, dict)), default=0.0)
-    return {**first, "indexing": total}
+    skips: list[tuple[Json, Skipped]] = [
+        ({"workspace": name}, skip) for name, state in states for skip in state.skipped
+    ]
+    cache = _cache([state for _, state in states])
+    return {**parts[0], "indexing": total, "cache": cache, "skipped": _skipped(skips)}
 
 
 def stats_answer(states: Sequence[Vitals], memory_bytes: int) -> Json:
@@ -393,9 +418,9 @@ def stats_answer(states: Sequence[Vitals], memory_bytes: int) -> Json:
             "tfidfIndexed": chunks,
         },
         "performance": {
-            "averageSearchTime": round(sum(state.average_search_ms for state in states) / max(1, len(states)), 2),
+            "averageSearchTime": round(_mean([state.average_search_ms for state in _searched(states)]), 2),
             "indexingTime": round(1000 * sum(state.indexing_seconds for state in states)),
-            "cacheHitRate": round(sum(state.cache_hit_rate for state in states) / max(1, len(states)), 4),
+            "cacheHitRate": round(_mean([state.cache_hit_rate for state in _searched(states)]), 4),
             "memoryUsage": size_text(memory_bytes),
         },
     }

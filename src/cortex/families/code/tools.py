@@ -179,11 +179,12 @@ def _sum(reports: list[Json]) -> Json:
 
 def status(context: Workspaces, workspace: str | None) -> Json:
     """The status of the named workspace, or of all: sums in the same shape, and each one by itself."""
-    parts = []
+    parts, states = [], []
     for name, engine in context.open(workspace):
         vitals, warnings = engine.vitals(), engine.settings.warnings
+        states.append((name, vitals))
         parts.append(answers.status_answer(name, str(engine.root), vitals, meaning=engine.meaning, warnings=warnings))
-    return parts[0] if len(parts) == 1 else {**answers.sum_status(parts), "workspaces": parts}
+    return parts[0] if len(parts) == 1 else {**answers.sum_status(parts, states), "workspaces": parts}
 
 
 def stats(context: Workspaces, workspace: str | None) -> Json:
@@ -234,6 +235,12 @@ def _check_may_change(engine: Engine, name: str, wanted: Mapping[str, object]) -
         raise ConfigError(
             "CONFIG_INVALID",
             f"server.localOnly is on for {name}: only the provider 'local' may be chosen, not {provider!r}",
+            context={"key": "indexing.embeddingProvider"},
+        )
+    if provider not in (None, "local", engine.settings.indexing.embedding_provider):
+        raise ConfigError(
+            "CONFIG_INVALID",
+            f"the provider {provider!r} is not available: there is no embedder for it yet",
             context={"key": "indexing.embeddingProvider"},
         )
     if any(key in NEEDS_INDEXING for key in wanted) and not engine.holds():
