@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from cortex.settings import FAMILY_KEYS, KEYS, Key
 from cortex.settings.load import PROJECT_FILES
 from cortex.types import ENVIRONMENT
 
+SOURCE = Path(__file__).parents[2] / "src" / "cortex"
+# Read where settings are put together.
+SETTLED = {
+    "workspace.paths",
+    "limits.processing.max_files",
+    "limits.processing.max_file_size",
+    "server.enableTelemetry",
+}
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 
 
@@ -32,6 +41,24 @@ def test_every_listed_variable_of_a_setting_is_one_that_the_code_reads() -> None
     read = {variable for key in KEYS for variable in key.variables}
     others = {"CORTEX_HOME", "CORTEX_PROFILE", "CLAUDE_PROJECT_DIR", "CONDUIT_HOME"}
     assert set(ENVIRONMENT) <= read | others
+
+
+def test_a_setting_says_that_it_has_no_effect_exactly_where_nothing_reads_it() -> None:
+    """By its last name: what no line outside of the settings names can't have an effect."""
+    source = "\n".join(
+        file.read_text(encoding="utf-8") for file in SOURCE.rglob("*.py") if file.parent.name != "settings"
+    )
+    for key in KEYS:
+        if key.attribute[0] not in (
+            "paths",
+            "chunking",
+            "embedding",
+            "storage",
+        ):  # of chunk files, which aren't there yet
+            group, name = key.attribute[-2:]
+            read = re.search(rf"\b{group}\.{name}\b|\b(sizes|limits)\.{name}\b", source) is not None
+            elsewhere = key.name in SETTLED
+            assert ("No effect yet" in key.description) is not (read or elsewhere), key.name
 
 
 def render_settings() -> list[str]:

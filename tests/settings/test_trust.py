@@ -122,6 +122,18 @@ def test_a_project_may_choose_openai_where_the_person_configured_it(root: Path) 
     assert settings.indexing.embedding_provider == "openai"
 
 
+def test_a_project_may_choose_ollama_only_where_the_person_configured_it(root: Path) -> None:
+    chosen = {"indexing": {"embeddingProvider": "ollama"}}
+    refused = load_with(root, chosen)
+    assert refused.indexing.embedding_provider == "local"
+    assert "'ollama' can be chosen only where" in refused.warnings[0]
+    by_itself = {**chosen, "providers": {"ollama": {"model": "mine", "baseUrl": "http://127.0.0.1:9"}}}
+    assert load_with(root, by_itself).indexing.embedding_provider == "local"
+    for own in ({"model": "mine"}, {"baseUrl": "http://127.0.0.1:9"}):
+        settings = load_with(root, chosen, {"providers": {"ollama": own}})
+        assert settings.indexing.embedding_provider == "ollama"
+
+
 def test_paths_inside_the_project_count_and_those_outside_do_not(root: Path) -> None:
     (root / "packages").mkdir()
     settings = load_with(root, {"workspace": {"paths": ["packages", "../user", str(root)]}})

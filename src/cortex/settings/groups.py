@@ -122,19 +122,20 @@ class Indexing(CamelGroup):
         Field(
             ("embeddings", "tfidf"),
             min_length=1,
-            description="What is indexed: meaning (embeddings) and words (tfidf).",
+            description="What is indexed: meaning (embeddings) and words (tfidf). Words always are; there is no embedder yet.",
         )
     )
     embedding_provider: Annotated[
         Literal["local", "openai", "ollama"], Mark(Trust.PROVIDER, ("CODEINDEX_EMBEDDING_PROVIDER",))
     ] = Field(
         "local",
-        description="Who turns text into vectors. A project may choose openai only where you configured a key for it.",
+        description="Who turns text into vectors; there is no embedder yet. A project may choose openai or ollama only "
+        "where you configured it: a key, another baseUrl, for ollama another model.",
     )
     update_interval: Annotated[Duration, Mark(variables=("CODEINDEX_UPDATE_INTERVAL",))] = Field(
         60.0, ge=1, description="Time between two comparing scans where watching is off or impossible."
     )
-    batch_size: Whole = Field(100, ge=1, le=10_000, description="Files that are stored in one step.")
+    batch_size: Whole = Field(100, ge=1, le=10_000, description="Files that are stored in one step. No effect yet.")
     workers: Annotated[Whole, Mark(Trust.LOWER)] = Field(
         0, ge=0, le=64, description="Processes that read and cut files; 0: by the number of cores."
     )
@@ -157,21 +158,21 @@ class Search(CamelGroup):
 
 class OpenAI(CamelGroup):
     api_key: Annotated[str, Mark(Trust.NEVER, ("CODEINDEX_OPENAI_API_KEY",), secret=True)] = Field(
-        "", repr=False, description="Key for the OpenAI-compatible server."
+        "", repr=False, description="Key for the OpenAI-compatible server. No effect yet."
     )
-    model: str = Field("text-embedding-3-small", min_length=1, description="Embedding model.")
-    batch_size: Whole = Field(100, ge=1, le=2048, description="Texts in one request.")
+    model: str = Field("text-embedding-3-small", min_length=1, description="Embedding model. No effect yet.")
+    batch_size: Whole = Field(100, ge=1, le=2048, description="Texts in one request. No effect yet.")
     base_url: Annotated[Url, Mark(Trust.LOOPBACK)] = Field(
-        "https://api.openai.com/v1", min_length=1, description="Address of the OpenAI-compatible server."
+        "https://api.openai.com/v1", min_length=1, description="Address of the OpenAI-compatible server. No effect yet."
     )
 
 
 class Ollama(CamelGroup):
     base_url: Annotated[Url, Mark(Trust.LOOPBACK, ("CODEINDEX_OLLAMA_BASE_URL",))] = Field(
-        "http://localhost:11434", min_length=1, description="Address of Ollama."
+        "http://localhost:11434", min_length=1, description="Address of Ollama. No effect yet."
     )
-    model: str = Field("nomic-embed-text", min_length=1, description="Embedding model.")
-    timeout: Duration = Field(30.0, gt=0, description="Longest wait for one request.")
+    model: str = Field("nomic-embed-text", min_length=1, description="Embedding model. No effect yet.")
+    timeout: Duration = Field(30.0, gt=0, description="Longest wait for one request. No effect yet.")
 
 
 class Providers(CamelGroup):
@@ -180,9 +181,13 @@ class Providers(CamelGroup):
 
 
 class Server(CamelGroup):
-    name: str = Field("cortex", min_length=1, max_length=100, description="Name told to clients.")
-    version: str = Field("", max_length=100, description="Version told to clients; empty: the installed one.")
-    transport: Literal["stdio", "http"] = Field("stdio", description="How `cortex mcp` speaks where no flag says.")
+    name: str = Field("cortex", min_length=1, max_length=100, description="Name told to clients. No effect yet.")
+    version: str = Field(
+        "", max_length=100, description="Version told to clients; empty: the installed one. No effect yet."
+    )
+    transport: Literal["stdio", "http"] = Field(
+        "stdio", description="How `cortex mcp` speaks where no flag says. No effect yet."
+    )
     log_level: Annotated[
         Literal["debug", "info", "warn", "error"],
         BeforeValidator(_level),
@@ -209,7 +214,9 @@ class Retention(CamelGroup):
 class MemoryLimits(Group):
     heap: Annotated[Size, Mark(Trust.LOWER)] = Field(1_000_000_000, ge=1, description="Memory that indexing may take.")
     cache: Annotated[Size, Mark(Trust.LOWER)] = Field(500_000_000, ge=0, description="Memory for remembered answers.")
-    embeddings: Annotated[Size, Mark(Trust.LOWER)] = Field(300_000_000, ge=0, description="Memory for vectors.")
+    embeddings: Annotated[Size, Mark(Trust.LOWER)] = Field(
+        300_000_000, ge=0, description="Memory for vectors. No effect yet."
+    )
     buffer: Annotated[Size, Mark(Trust.LOWER)] = Field(
         200_000_000, ge=1, description="Memory for files that wait to be stored."
     )
@@ -219,19 +226,21 @@ class DiskLimits(Group):
     database: Annotated[Size, Mark(Trust.LOWER)] = Field(
         10_000_000_000, ge=1, description="Disk that a store may take."
     )
-    cache: Annotated[Size, Mark(Trust.LOWER)] = Field(5_000_000_000, ge=0, description="Disk for remembered answers.")
-    logs: Annotated[Size, Mark(Trust.LOWER)] = Field(1_000_000_000, ge=0, description="Disk for logs.")
+    cache: Annotated[Size, Mark(Trust.LOWER)] = Field(
+        5_000_000_000, ge=0, description="Disk for remembered answers. No effect yet."
+    )
+    logs: Annotated[Size, Mark(Trust.LOWER)] = Field(1_000_000_000, ge=0, description="Disk for logs. No effect yet.")
 
 
 class NetworkLimits(Group):
     embedding_timeout: Annotated[Duration, Mark(Trust.LOWER)] = Field(
-        30.0, gt=0, description="Longest wait for one embedding request."
+        30.0, gt=0, description="Longest wait for one embedding request. No effect yet."
     )
     batch_size: Annotated[Whole, Mark(Trust.LOWER)] = Field(
-        100, ge=1, description="Most texts in one embedding request."
+        100, ge=1, description="Most texts in one embedding request. No effect yet."
     )
     concurrent_requests: Annotated[Whole, Mark(Trust.LOWER)] = Field(
-        10, ge=1, description="Most embedding requests at once."
+        10, ge=1, description="Most embedding requests at once. No effect yet."
     )
 
 

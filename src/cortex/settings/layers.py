@@ -141,10 +141,10 @@ def _admit(
             return None, f"a project may lower this limit, not raise it above {_shown_held(key, held)}"
         case Trust.ON if held[key.name] and not value:
             return None, "a project may turn this on, not off"
-        case Trust.PROVIDER if value == "openai" and not _openai_configured(held):
+        case Trust.PROVIDER if not _is_configured(str(value), held):
             return (
                 None,
-                "'openai' can be chosen only where your own configuration, the environment or a flag configures it",
+                f"{value!r} can be chosen only where your own configuration, the environment or a flag configures it",
             )
     return value, ""
 
@@ -174,9 +174,11 @@ def _resolve_inside(path: str, root: Path) -> str:
         return ""
 
 
-def _openai_configured(held: Mapping[str, object]) -> bool:
-    default = next(key.default for key in KEYS if key.name == "providers.openai.baseUrl")
-    return bool(held["providers.openai.apiKey"]) or held["providers.openai.baseUrl"] != default
+def _is_configured(provider: str, held: Mapping[str, object]) -> bool:
+    """Whether the person said anything of their own about where a provider is."""
+    names = {"openai": ("apiKey", "baseUrl"), "ollama": ("baseUrl", "model")}.get(provider, ())
+    keys = [key for key in KEYS if key.name in [f"providers.{provider}.{name}" for name in names]]
+    return not names or any(held[key.name] != key.default for key in keys)
 
 
 def _shown(entry: Entry) -> str:
