@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import threading
 import time
 import zlib
@@ -528,6 +529,18 @@ def test_a_store_that_is_removed_under_an_engine_is_opened_anew(open_engine, roo
     assert not engine.store.lease.held
     assert engine.holds()
     assert paths(engine, "bulb") == ["src/lamp.py"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_a_folder_whose_name_is_not_utf8_is_refused_with_a_reason(tmp_path):
+    root = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    root.mkdir()
+    write(root, {"pyproject.toml": "[project]\n"})
+    with pytest.raises(CortexError) as caught:
+        Engine(root, load(root, environment={"CORTEX_HOME": str(tmp_path / "home")}, user_home=tmp_path))
+    assert (caught.value.code, caught.value.suggestions[0]) == ("FILE_UNREADABLE", "Rename the folder.")
+    assert "caf\\udce9" in caught.value.message
+    assert not (root / ".cortex").exists()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows doesn't move a folder whose files are open")

@@ -20,7 +20,7 @@ from cortex import chunkers, indexing
 from cortex.cache import Cache
 from cortex.embedders import Embedder, open_embedder
 from cortex.errors import Cancelled, LimitError, StoreError
-from cortex.paths import STORE_FOLDER, ensure_store_dir, store_dir
+from cortex.paths import STORE_FOLDER, ensure_store_dir, root_text, store_dir
 from cortex.runs import Runs, Wish
 from cortex.search import MAX_HITS, check_query, search, search_exact
 from cortex.settings import Settings
@@ -107,10 +107,11 @@ class Engine:
         return self._current().runs
 
     def _open(self, directory: Path | None) -> _Opened:
+        root = root_text(self.root)
         if directory is not None:
             ensure_store_dir(directory)
-        store = Store(directory, str(self.root))
-        source = store.truth.source("files", self.root.name or str(self.root), str(self.root))
+        store = Store(directory, root)
+        source = store.truth.source("files", self.root.name or root, root)
         stamp = self._embedder.stamp if self._embedder else None
         runs = Runs(store, source, self._pool, lambda: self.settings, stamp, self._embed_passages)
         return _Opened(store, source, runs)

@@ -127,6 +127,23 @@ def ensure_store_dir(folder: Path) -> None:
         ) from error
 
 
+def root_text(root: Path) -> str:
+    """A root as text that can be stored and shown.
+
+    Raises: FileError FILE_UNREADABLE where a name in it isn't UTF-8.
+    """
+    text = str(root)
+    shown = _shown(text)
+    if shown != text:
+        raise FileError(
+            "FILE_UNREADABLE",
+            f"the folder {shown} has a name that isn't UTF-8",
+            context={"path": shown},
+            suggestions=("Rename the folder.",),
+        )
+    return text
+
+
 def resolve_inside(root: Path, relative: str) -> Path:
     """The real path of `relative` (or of an absolute path inside `root`), every symlink followed.
 
@@ -168,8 +185,12 @@ def relative_of(root: Path, path: Path) -> str:
 
 
 def _outside(path: str) -> FileError:
-    shown = path[:200].encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
+    shown = _shown(path[:200]).replace("\0", "\\0")
     return FileError("PATH_OUTSIDE", f"the path '{shown}' is not inside the workspace", context={"path": shown})
+
+
+def _shown(path: str) -> str:
+    return path.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _is_writable(root: Path) -> bool:
