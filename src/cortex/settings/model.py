@@ -69,7 +69,13 @@ class Settings(Groups):
         if layers.warnings:
             message = layers.warnings[0].removesuffix(" (ignored)")
             raise ConfigError("CONFIG_INVALID", message, context={"key": key.name})
-        return layers.values[key.name]
+        new = layers.values[key.name]
+        settled, warnings = settle(layers.values)
+        if isinstance(new, int) and settled[key.name] != new:  # capped by another setting
+            reason = next(warning for warning in warnings if warning.startswith(f"{key.name}: ")).partition(";")[0]
+            message = f"{reason}; the most is {key.show(settled[key.name])}"
+            raise ConfigError("CONFIG_INVALID", message, context={"key": key.name})
+        return new
 
     @classmethod
     def build(cls, layers: Layers, *, home: Path, root: Path | None) -> Self:
