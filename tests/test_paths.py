@@ -118,6 +118,17 @@ def test_the_store_folder_keeps_its_own_files_out_of_git(tmp_path: Path) -> None
         assert folder.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.skipif(os.name == "nt", reason="folders have no such modes there")
+def test_folders_that_are_made_are_private_and_others_keep_their_mode(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir(mode=0o755)
+    home = tmp_path / "there" / "home"
+    paths.ensure_store_dir(paths.store_dir(tmp_path, home))
+    assert [path.stat().st_mode & 0o777 for path in (home, home / "projects")] == [0o700, 0o700]
+    assert (tmp_path / "there").stat().st_mode & 0o777 == 0o755
+    paths.ensure_store_dir(tmp_path / "there")
+    assert (tmp_path / "there").stat().st_mode & 0o777 == 0o755
+
+
 def test_a_foreign_ignore_file_in_the_store_folder_stays(tmp_path: Path) -> None:
     root = repository(tmp_path / "r")
     (root / ".cortex").mkdir()

@@ -110,13 +110,21 @@ def main_worktree(root: Path) -> Path | None:
     return common.parent
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder and those above it that are missing, for their owner only; what is there already keeps its mode."""
+    for parent in reversed(folder.parents):
+        if not parent.exists():
+            parent.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def ensure_store_dir(folder: Path) -> None:
     """Make a store's folder, for its owner only; in a project with a .gitignore of our own files, unless another one is there.
 
     Raises: FileError PERMISSION_DENIED or DISK_FULL.
     """
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         if folder.name == STORE_FOLDER and is_project(folder.parent):
             _write_ignore_file(folder / ".gitignore")
     except OSError as error:

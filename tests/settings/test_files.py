@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,14 @@ def test_what_was_set_is_what_is_read(tmp_path: Path, pair: tuple[Key, object]) 
 def test_every_default_is_written_and_read_back(tmp_path: Path, key: Key) -> None:
     write_setting(tmp_path / "config.yml", key, key.default, private=True)
     assert read_setting(tmp_path / "config.yml", key) == key.default
+
+
+@pytest.mark.skipif(os.name == "nt", reason="folders have no such modes there")
+@pytest.mark.parametrize("private", [True, False])
+def test_the_folders_of_a_new_file_are_private(tmp_path: Path, private: bool) -> None:
+    write_setting(tmp_path / "home" / "profiles" / "config.yml", KEYS[0], KEYS[0].default, private=private)
+    assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "home" / "profiles").stat().st_mode & 0o777 == 0o700
 
 
 def test_one_key_set_leaves_the_others_as_they_are(tmp_path: Path) -> None:

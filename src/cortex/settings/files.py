@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cortex.errors import ConfigError, FileError
+from cortex.paths import make_private
 from cortex.settings.keys import Key, find_key, is_group, normalise, unknown
 from cortex.settings.layers import Entry
 from cortex.settings.values import format_duration, format_size
@@ -226,7 +227,7 @@ def _dump(yaml: YAML, content: object) -> str:
 
 def _replace(path: Path, text: str, *, private: bool) -> None:
     """Write aside, then rename: a reader sees the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if private else 0o777)
+    make_private(path.parent)  # a store may come to lie beside the file
     mode = 0o600 if private else (path.stat().st_mode & 0o777 if path.exists() else 0o644)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
