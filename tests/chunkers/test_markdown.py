@@ -38,6 +38,22 @@ def test_underlined_headings_count_and_front_matter_does_not():
     assert [s.qualified for s in cut(text, "x.md", "markdown").symbols] == ["Title", "Title > Part"]
 
 
+def test_an_underlined_heading_may_begin_like_a_list():
+    titles = ["2.34.2 (2026-05-14)", "1.0", "-draft-", "*New*", "+1"]
+    text = "".join(f"{title}\n{'-' * 10}\n\ntext\n\n" for title in titles)
+    assert [s.name for s in cut(text, "x.md", "markdown").symbols] == [
+        "2.34.2 (2026-05-14)",
+        "1.0",
+        "-draft-",
+        "New",
+        "+1",
+    ]
+    text = "".join(
+        f"{line}\n-----\n\ntext\n\n" for line in ("1. one", "2) two", "- a", "* b", "-", "---", "* * *", "___", "> q")
+    )
+    assert cut(text, "x.md", "markdown").symbols == ()
+
+
 def test_a_lone_heading_goes_with_the_section_below_it():
     first, *_ = chunks_of(f"# Title\n\n## Part\n\n{PARAGRAPH}\n")
     assert (first.qualified, first.start_line) == ("Title > Part", 1)

@@ -19,7 +19,8 @@ SEPARATOR = " > "
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*\r?$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*\r?$")
-_NOT_PARAGRAPH = re.compile(r"\s*$| {4}|\t| {0,3}([-*+>|]|\d+[.)])")
+# Blank, code, a list entry, a quotation, a table, a line across; "2.34.2" and "*new*" begin like lists and are none.
+_NOT_PARAGRAPH = re.compile(r"\s*$| {4}|\t| {0,3}(?:(?:[-*+]|\d{1,9}[.)])(?:\s|$)|[>|]|([-*_])(?:[ \t]*\1){2,}\s*$)")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|[*_`]{1,3}")
 MAX_HEADING_CHARACTERS = 200
 
