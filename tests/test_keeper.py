@@ -1,0 +1,108 @@
+"""Keeping a folder fresh: with and without watching, through failures, and until it is closed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from cortex import keeper as keeper_module
+from cortex.engine import Engine
+from cortex.keeper import Keeper
+from cortex.settings import load
+
+DEADLINE = 20.0
+Keep = Callable[..., tuple[Engine, Keeper]]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "pyproject.toml").write_text("[project]\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def keep(root: Path, tmp_path: Path) -> Iterator[Keep]:
+    """Opens an engine on the test's folder and keeps it fresh until the test ends."""
+    with ExitStack() as opened:
+
+        def keep_one(**flags: object) -> tuple[Engine, Keeper]:
+            named = {name.replace("__", "."): value for name, value in flags.items()}
+            environment = {"CORTEX_HOME": str(tmp_path / "home")}
+            settings = load(root, environment=environment, flags={"indexing.workers": 1, **named}, user_home=tmp_path)
+            engine = opened.enter_context(Engine(root, settings))
+            keeper = Keeper(engine)
+            opened.callback(keeper.close)
+            return engine, keeper
+
+        yield keep_one
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.01)
+
+
+def keepers() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("keeper ")]
+
+
+@pytest.mark.parametrize("watching", [True, False])
+def test_a_new_file_is_found_and_a_removed_one_is_not(keep, root, watching):
+    engine, _ = keep(workspace__watch_files=watching, indexing__update_interval=1)
+    until(lambda: engine.knows("pyproject.toml"))
+    (root / "lamp.py").write_text("lamp = 1\n", encoding="utf-8")
+    until(lambda: engine.knows("lamp.py"))
+    (root / "lamp.py").unlink()
+    until(lambda: not engine.knows("lamp.py"))
+
+
+def test_without_watching_and_comparing_a_look_can_be_asked_for(keep, root):
+    engine, keeper = keep(workspace__watch_files=False, indexing__update_interval=3600)
+    until(lambda: engine.freshness().state == "ready")
+    (root / "lamp.py").write_text("lamp = 1\n", encoding="utf-8")
+    keeper.look_again()
+    until(lambda: engine.knows("lamp.py"))
+
+
+def test_closing_ends_the_thread_and_gives_nothing_of_the_engine_away(keep):
+    engine, keeper = keep()
+    until(lambda: engine.freshness().state == "ready")
+    assert keepers()
+    keeper.close()
+    assert (keepers(), engine.kept) == ([], False)
+    assert engine.index().status == "completed"
+
+
+def test_a_run_that_fails_is_tried_again(keep, root, monkeypatch):
+    monkeypatch.setattr(keeper_module, "RETRY_SECONDS", 0.05)
+    (root / "pyproject.toml").rename(root / "lamp.toml")  # no project: the store is elsewhere
+    engine, keeper = keep(workspace__watch_files=False)
+    until(lambda: engine.freshness().state == "ready")
+    root.rename(root.with_name("away"))
+    keeper.look_again()
+    until(lambda: engine.freshness().error)
+    root.with_name("away").rename(root)
+    until(lambda: not engine.freshness().error)
+    assert engine.knows("lamp.toml")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows doesn't remove a file that is open")
+def test_a_store_that_was_removed_is_filled_again(keep, root):
+    engine, _ = keep()
+    until(lambda: engine.freshness().state == "ready")
+    before = engine.store
+    shutil.rmtree(root / ".cortex", ignore_errors=True)
+    until(lambda: engine.store is not before and engine.freshness().state == "ready")
+    assert engine.knows("pyproject.toml")
+    assert engine.store.lease.held
