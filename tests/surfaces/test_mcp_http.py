@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from contextlib import contextmanager
@@ -36,6 +37,22 @@ def server():
 @pytest.fixture(scope="module")
 def guarded():
     with serving("127.0.0.1", TOKEN) as server:
+        yield server
+
+
+NARROW = """
+import runpy, sys
+import cortex.surfaces.mcp_http as surface
+surface.HEAD_SECONDS, surface.MAX_SESSIONS = 0.5, 4
+sys.argv = [sys.argv[1], "http", "0"]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def narrow():
+    """A server of little patience and few sessions."""
+    with http_client.serving([sys.executable, "-c", NARROW, str(FAMILY)]) as server:
         yield server
 
 
@@ -124,6 +141,47 @@ def test_a_chunked_body_is_bounded_too(server):
     finally:
         connection.close()
     assert server.modern("tools/list", {})[0] == 200
+
+
+@pytest.mark.parametrize("first", [b"", b"GET /mcp HTTP/1.1\r\nHost: loc"])
+def test_a_connection_that_does_not_come_to_the_end_of_a_head_is_closed(narrow, first):
+    with socket.create_connection(("127.0.0.1", narrow.port), timeout=10) as connection:
+        connection.sendall(first)
+        assert connection.recv(100) == b""
+
+
+def test_a_byte_now_and_then_buys_no_time_and_a_second_request_gets_no_more(narrow):
+    with socket.create_connection(("127.0.0.1", narrow.port), timeout=0.05) as connection:
+        connection.sendall(b"PUT /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+        seen, start = b"", time.monotonic()
+        while time.monotonic() - start < 4:  # the server's own time for a connection that rests is five seconds
+            try:
+                connection.sendall(b"x")
+                part = connection.recv(1000)
+                seen += part
+                if not part:
+                    break
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+        else:
+            pytest.fail("the connection stayed open")
+        assert seen.startswith(b"HTTP/1.1 405")
+
+
+def test_an_answer_may_take_longer_than_a_head(narrow):
+    params = {"name": "stubborn", "arguments": {}, "_meta": envelope() | {"progressToken": 1}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    headers = HEADERS | {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "stubborn"}
+    connection = http.client.HTTPConnection("127.0.0.1", narrow.port, timeout=1.5)
+    connection.request("POST", "/mcp", json.dumps(message).encode(), headers)
+    response = connection.getresponse()
+    with pytest.raises(TimeoutError):  # it is still open, and nothing comes
+        while response.readline():
+            pass
+    response.close()
+    connection.close()
 
 
 def test_other_paths_and_methods_are_refused(server):

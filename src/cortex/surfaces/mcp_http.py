@@ -7,6 +7,7 @@ the SDK's OAuth layer, which is for servers with users; here is one token for on
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import logging
@@ -24,6 +25,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cortex.errors import NetworkError
 from cortex.surfaces.lines import INVALID_REQUEST, Refusal, parse, without_surrogates
@@ -39,6 +41,7 @@ BODY_SECONDS = 30.0  # for a body to arrive
 MAX_SESSIONS = 256
 IDLE_SECONDS = 30 * 60.0
 MAX_CONNECTIONS = 512
+HEAD_SECONDS = 10.0  # for the head of a request to arrive
 GRACE_SECONDS = 0.2  # for answers under way when a signal comes
 
 
@@ -183,11 +186,41 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         log_level="warning",
         access_log=False,
         lifespan="on",
+        http=_Connection,
         ws="none",
         server_header=False,
         limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=GRACE_SECONDS,  # pyright: ignore[reportArgumentType]  a float works and 1 is too long
     )
+
+
+class _Connection(H11Protocol):
+    """A connection that is closed when it begins a request and doesn't come to the end of its head in time."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._forget()
+        elif self._late is None:  # whoever sends a byte now and then gets no more time
+            self._late = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def _forget(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
 
 
 class _Uvicorn(uvicorn.Server):
