@@ -417,6 +417,21 @@ def test_the_doctor_examines_a_folder(cortex, indexed, tmp_path):
     assert "cortex index" in out
 
 
+@pytest.mark.skipif(os.name == "nt", reason="uses a shell script")
+def test_the_doctor_says_what_to_do_about_a_repository_of_another_user(cortex, tmp_path, monkeypatch):
+    root = make_repository(tmp_path / "theirs", {"a.py": "x = 1\n"})
+    program = tmp_path / "git"
+    program.write_text(
+        f'#!/bin/sh\nGIT_TEST_ASSUME_DIFFERENT_OWNER=1 exec "{shutil.which("git")}" "$@"\n', encoding="utf-8"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr("cortex.sources.git._program", lambda: str(program))
+    cortex("index", root)
+    code, out, _ = cortex("doctor", root, "--json")
+    assert code == 1
+    assert f"git config --global --add safe.directory {root}" in json.loads(out)["problems"][0]
+
+
 def test_commands_run_from_a_module_and_a_script_alike(indexed):
     script = shutil.which("cortex", path=os.path.dirname(sys.executable))
     if script is None:

@@ -14,6 +14,7 @@ from cortex.cli.show import print_json, say
 from cortex.engine import Engine, find_store
 from cortex.paths import find_project_root
 from cortex.settings import environment, load
+from cortex.sources import git
 from cortex.store import STORE_NAME
 from cortex.text import rfc3339
 
@@ -76,6 +77,8 @@ def _check(engine: Engine) -> dict[str, object]:
         problems.append("the folder was never indexed completely: run `cortex index`")
     if shutil.which("git") is None:
         problems.append("git is not installed: ignore files are read by Cortex itself, submodules are not seen")
+    if refused := git.refusal(engine.root):
+        problems.append(refused)
     return {
         "workspace": str(engine.root),
         "store": str(engine.store.directory),
