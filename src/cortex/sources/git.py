@@ -97,7 +97,10 @@ def _run(
             creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
         )
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        _log.warning("git %s failed in %s: %s", arguments[0], folder, error)
+        late = isinstance(error, subprocess.TimeoutExpired)
+        _log.warning(
+            "git doesn't answer about %s (%s); Cortex reads its ignore files", folder, "too slow" if late else error
+        )
         # A pipe in the place of a file would make every listing wait as long again.
         _not_before[question] = time.monotonic() + RETRY_SECONDS
         return None
