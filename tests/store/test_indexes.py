@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import zlib
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from cortex.embedders.hashing import HashingEmbedder
 from cortex.errors import NetworkError, StoreError
 from cortex.store import FIELDS, Narrow, Store, Term, indexes
+from cortex.store.lookup import unpack
 from cortex.store.words import NO_WATERMARK, Words
 
 DEADLINE = 20.0
@@ -412,9 +412,7 @@ def test_a_change_that_only_removes_reads_no_text_for_the_vectors(folder, monkey
     folder.store.indexes.catch_up(embedder.stamp, embed_with(embedder))
     folder.remove("f1.py")
     folder.catch_up()
-    monkeypatch.setattr(
-        indexes.zlib, "decompress", lambda packed: read.append(packed) or zlib.decompressobj().decompress(packed)
-    )
+    monkeypatch.setattr(indexes, "unpack", lambda packed: read.append(packed) or unpack(packed))
     folder.store.indexes.catch_up(embedder.stamp, embed_with(embedder))
     assert (read, vector_ids(folder.store, embedder)) == ([], chunk_ids(folder))
     folder.write_all({"a.py": "new = 1\n", "b.py": "lamp = 0\n"})  # the second is known content

@@ -79,3 +79,24 @@ def test_sources_do_not_see_each_other(folder):
     assert folder.store.lookup.definitions(other.id, ["Lamp"]) == []
     assert folder.store.lookup.counts(other.id).docs == 0
     assert folder.store.truth.source("files", "other", "/other") == other
+
+
+def test_a_text_that_we_could_not_have_written_is_refused():
+    import zlib
+
+    import pytest
+
+    from cortex.errors import StoreError
+    from cortex.store.lookup import MAX_TEXT_BYTES, unpack
+
+    assert unpack(zlib.compress("größe".encode())) == "größe"
+    assert unpack(zlib.compress(b"")) == ""
+    for packed in (
+        b"no zlib",
+        zlib.compress(b"\xff\xfe"),
+        zlib.compress(bytes(MAX_TEXT_BYTES + 1), 1),
+        zlib.compress(b"x" * 99)[:-4],
+    ):
+        with pytest.raises(StoreError) as caught:
+            unpack(packed)
+        assert caught.value.code == "STORE_CORRUPT"

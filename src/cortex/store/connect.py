@@ -177,6 +177,7 @@ def _connect(path: Path | None) -> sqlite3.Connection:
         _use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA trusted_schema = OFF")  # a planted view or trigger may not call anything
         connection.execute("PRAGMA secure_delete = OFF")
         connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_LIMIT_BYTES}")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")

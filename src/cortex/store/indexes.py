@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import zlib
 from collections.abc import Callable, Generator, Set
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from cortex.errors import StoreError
 from cortex.store.connect import Connections
-from cortex.store.lookup import CHUNK_COLUMNS, DOC_COLUMNS
+from cortex.store.lookup import CHUNK_COLUMNS, DOC_COLUMNS, unpack
 from cortex.store.truth import Truth
 from cortex.store.words import FORMAT, NO_WATERMARK, Row, Words, remove_generation
 from cortex.types import Chunk, Doc, Stamp
@@ -236,7 +235,7 @@ class Indexes:
                     number,
                 ).fetchone()
                 doc = Doc(*fields)
-                text = zlib.decompress(packed).decode("utf-8")
+                text = unpack(packed)
                 for chunk_id, *rest in connection.execute(
                     f"SELECT id, {CHUNK_COLUMNS} FROM chunks WHERE blob = ? ORDER BY id", (doc.blob,)
                 ):

@@ -11,9 +11,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cortex.errors import StoreError
 from cortex.store.connect import Connections
 from cortex.types import Chunk, Doc, Symbol
 
+MAX_TEXT_BYTES = 64 << 20  # no file above limits.processing.max_file_size is read: more is no text of ours
 DOC_COLUMNS = "docs.id, docs.source, docs.path, docs.blob, docs.size, docs.mtime_ns, blobs.language, docs.role"
 CHUNK_COLUMNS = "ordinal, start, end, start_line, end_line, kind, name, qualified, signature, chunks.doc"
 
@@ -136,7 +138,7 @@ class Lookup:
         """The whole text of a blob, "" when it is gone."""
         with self._connections.read() as connection:
             row = connection.execute("SELECT text FROM blobs WHERE id = ?", (blob,)).fetchone()
-        return "" if row is None else zlib.decompress(row[0]).decode("utf-8")
+        return "" if row is None else unpack(row[0])
 
     def chunks(self, blob: int) -> tuple[tuple[int, Chunk], ...]:
         """The chunks of a blob with their ids, in order."""
@@ -186,6 +188,18 @@ class Lookup:
                 (small, small, large, large, source),
             ).fetchone()
             return (row[0], row[1], row[2])
+
+
+def unpack(packed: bytes) -> str:
+    """The text of a blob. Raises: StoreError STORE_CORRUPT, where it is no text that we could have written."""
+    try:
+        stream = zlib.decompressobj()
+        raw = stream.decompress(packed, MAX_TEXT_BYTES)
+        if stream.eof:
+            return raw.decode("utf-8")
+    except (zlib.error, UnicodeDecodeError) as error:
+        raise StoreError("STORE_CORRUPT", f"a text in the store is damaged: {error}") from error
+    raise StoreError("STORE_CORRUPT", "a text in the store is damaged or larger than any that is indexed")
 
 
 def _symbol(name: str, qualified: str, kind: str, start_line: int, end_line: int) -> Symbol:
