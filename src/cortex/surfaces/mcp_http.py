@@ -18,7 +18,10 @@ from urllib.parse import urlsplit
 
 import anyio
 import uvicorn
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
@@ -102,10 +105,11 @@ class Door:
         await self._app(scope, _replay(body, receive) if scope["method"] == "POST" else receive, send)
 
     def _refusal(self, headers: Headers, path: str) -> Response | None:
-        host, origin = headers.get("host", ""), headers.get("origin")
+        host = headers.get("host", "")
         if self._local and not is_loopback(_name(f"//{host}")):
             return _refuse(421, "the Host header names another machine")
-        if origin is not None and _name(origin) != _name(f"//{host}") and not is_loopback(_name(origin)):
+        origins = [_name(origin) for origin in headers.getlist("origin")]
+        if any(origin != _name(f"//{host}") and not is_loopback(origin) for origin in origins):
             return _refuse(403, "requests from other sites are refused")
         if self._token is not None and not _bearer(headers.get("authorization", ""), self._token):
             return _refuse(401, "send `Authorization: Bearer` with the server's token", {"WWW-Authenticate": "Bearer"})
@@ -175,8 +179,63 @@ def _app(families: Sequence[Family], threads: Threads, token: str | None, local:
         max_sessions=MAX_SESSIONS,
         max_request_body_size=MAX_BODY_BYTES,
     )
-    inner = Starlette(routes=[Mount("/", app=sessions.handle_request)], lifespan=lambda app: sessions.run())
+    inner = Starlette(routes=[Mount("/", app=_Sessions(sessions.handle_request))], lifespan=lambda app: sessions.run())
     return Door(inner, token, local)
+
+
+class _Sessions:
+    """ASGI: at the limit of sessions, the one that has been without a request for longest ends before a new one begins.
+
+    Otherwise clients that shake hands and go away would lock out everybody until their sessions expire.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._under_way: dict[str, int] = {}  # session -> requests; longest unused first
+        self._opening = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        session = headers.get(MCP_SESSION_ID_HEADER, "")
+        stateless = headers.get(MCP_PROTOCOL_VERSION_HEADER) in MODERN_PROTOCOL_VERSIONS
+        opens = not session and not stateless  # for the SDK, which counts it as a session until it is refused
+
+        async def watch(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                opened = Headers(raw=message["headers"]).get(MCP_SESSION_ID_HEADER)
+                if opens and opened and message["status"] < 400:
+                    self._under_way[opened] = 0
+                elif scope["method"] == "DELETE" or message["status"] == 404:
+                    self._under_way.pop(session, None)
+            await send(message)
+
+        self._opening += opens
+        self._use(session, 1)
+        try:
+            if opens:
+                await self._make_room(scope, receive)
+            await self._app(scope, receive, watch)
+        finally:
+            self._opening -= opens
+            self._use(session, -1)
+
+    def _use(self, session: str, requests: int) -> None:
+        if session in self._under_way:
+            self._under_way[session] = self._under_way.pop(session) + requests
+
+    async def _make_room(self, scope: Scope, receive: Receive) -> None:
+        if len(self._under_way) + self._opening <= MAX_SESSIONS:
+            return
+        oldest = next((session for session, requests in self._under_way.items() if not requests), None)
+        if oldest is None:
+            return  # all are at work: the new one is refused
+        del self._under_way[oldest]
+        ending = {**scope, "method": "DELETE", "headers": [(MCP_SESSION_ID_HEADER.encode(), oldest.encode())]}
+        await self._app(ending, _replay(b"", receive), _into_nowhere)
+
+
+async def _into_nowhere(message: Message) -> None:
+    pass
 
 
 def _config(app: ASGIApp) -> uvicorn.Config:
@@ -203,8 +262,8 @@ class _Connection(H11Protocol):
         super().connection_made(transport)
         self._watch()
 
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+    def handle_events(self) -> None:
+        super().handle_events()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
