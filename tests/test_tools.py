@@ -88,6 +88,7 @@ def test_arguments_are_bound_with_jsons_types():
         ({"query": "x", "lineRange": {"start": 1, "end": 0}}, "`lineRange.end`"),
         ({"query": "x", "maxResults": True}, "`maxResults`"),
         ({"query": "x", "maxResults": float("inf")}, "`maxResults`"),
+        ({"query": "x", "maxResults": 1.5}, "`maxResults`"),
         ({"query": "x", "maxResults": 0}, "greater than or equal to 1"),
         ({"query": "x", "threshold": float("nan")}, "`threshold`"),
         ({"query": "\ud800"}, "Unicode"),

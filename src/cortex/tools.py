@@ -221,8 +221,8 @@ class _AnyNumber:
 
 
 def _whole(value: object) -> object:
-    """50.0 is 50 and 50.7 is 50; what is no finite number is left for pydantic to refuse."""
-    return int(value) if isinstance(value, float) and abs(value) < 2**63 else value
+    """50.0 is 50; 50.7 and what is no finite number are left for pydantic to refuse."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**63 else value
 
 
 # A count whose schema says "number": programs write 50 or 50.0, and both mean fifty.

@@ -245,7 +245,7 @@ def test_a_search_by_address_takes_its_parameters(server):
 
 
 @pytest.mark.parametrize(
-    "parameter", ["maxResults=0", "maxResults=x", "maxResults=nan", "threshold=2", "strategy=magic", "limit=3"]
+    "parameter", ["maxResults=0", "maxResults=x", "maxResults=nan", "maxResults=1.5", "threshold=2", "strategy=magic", "limit=3"]
 )
 def test_a_wrong_parameter_of_an_address_is_named(server, parameter):
     error = server.request("resources/read", {"uri": f"codeindex://search/a?{parameter}"})["error"]
@@ -273,6 +273,7 @@ def test_a_resource_that_fails_carries_the_envelope(server):
     assert check_envelope(error["data"])["code"] == "FILE_NOT_FOUND"
     assert server.request("resources/read", {"uri": "codeindex://nothing"})["error"]["code"] == -32002
     error = server.request("resources/read", {"uri": "codeindex://workspace/status?workspace=nowhere"})["error"]
+    assert error["code"] == -32602
     assert check_envelope(error["data"])["code"] == "WORKSPACE_UNKNOWN"
 
 

@@ -22,7 +22,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from cortex import guide
-from cortex.errors import CortexError, FileError, InputError
+from cortex.errors import ConfigError, CortexError, FileError, InputError
 from cortex.surfaces.threads import Threads, progress_report
 from cortex.surfaces.uris import find_resource, fixed_uri
 from cortex.tools import Call, Family, Prompt, Resource, Tool, bind, find_tool, input_schema, perform, unforeseen
@@ -238,7 +238,7 @@ def _read_error(context: Context, family: Family, error: CortexError) -> MCPErro
     match error:
         case FileError(code="FILE_NOT_FOUND"):
             code = _not_found(context)
-        case InputError() | FileError():
+        case InputError() | FileError() | ConfigError():  # a workspace that nobody knows is a wrong parameter too
             code = wire.INVALID_PARAMS
         case _:
             code = wire.INTERNAL_ERROR

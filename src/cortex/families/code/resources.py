@@ -34,7 +34,7 @@ def read_search(context: Workspaces, variables: Mapping[str, str], call: Call) -
     query = make_query(
         variables["query"],
         strategy=strategy,
-        limit=int(_number(variables, "maxResults", context.settings.search.default_max_results, 1, 200)),
+        limit=int(_number(variables, "maxResults", context.settings.search.default_max_results, 1, 200, whole=True)),
         threshold=_number(variables, "threshold", context.settings.search.relevance_threshold, 0, 1),
         file_types=[],
     )
@@ -49,7 +49,9 @@ def read_search(context: Workspaces, variables: Mapping[str, str], call: Call) -
     return dump(answers.resource_answer(variables["query"], located, page, metadata, several=several))
 
 
-def _number(variables: Mapping[str, str], name: str, default: float, least: float, most: float) -> float:
+def _number(
+    variables: Mapping[str, str], name: str, default: float, least: float, most: float, *, whole: bool = False
+) -> float:
     given = variables.get(name)
     if given is None:
         return default
@@ -57,8 +59,9 @@ def _number(variables: Mapping[str, str], name: str, default: float, least: floa
         value = float(given)
     except ValueError:
         value = most + 1
-    if not least <= value <= most:
-        raise InputError("ARGUMENT_INVALID", f"{name} must be a number from {least:g} to {most:g}, not {given!r}")
+    if not least <= value <= most or (whole and not value.is_integer()):
+        kind = "whole number" if whole else "number"
+        raise InputError("ARGUMENT_INVALID", f"{name} must be a {kind} from {least:g} to {most:g}, not {given[:80]!r}")
     return value
 
 
