@@ -406,17 +406,21 @@ def test_the_check_tells_of_vectors_that_are_lost_or_too_many(folder):
     assert folder.store.check() == []  # they are behind, and no worse than that
 
 
-def test_a_change_that_only_removes_reads_no_text_for_the_vectors(folder, monkeypatch):
-    embedder, read = HashingEmbedder(), []
-    folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(5)})
-    folder.store.indexes.catch_up(embedder.stamp, embed_with(embedder))
-    folder.remove("f1.py")
-    folder.catch_up()
-    monkeypatch.setattr(indexes, "unpack", lambda packed: read.append(packed) or unpack(packed))
-    folder.store.indexes.catch_up(embedder.stamp, embed_with(embedder))
-    assert (read, vector_ids(folder.store, embedder)) == ([], chunk_ids(folder))
+def test_the_vectors_read_the_texts_that_they_lack_and_no_others(folder):
+    embedder = HashingEmbedder()
+
+    def catch_up_without(*paths: str) -> None:
+        """Let the words catch up, then the vectors, while these texts can't be read."""
+        folder.catch_up()
+        with folder.store._connections.write() as connection:
+            for path in paths:
+                connection.execute("UPDATE blobs SET text = x'00' WHERE id = ?", (folder.blob(path),))
+        folder.store.indexes.catch_up(embedder.stamp, embed_with(embedder))
+        assert vector_ids(folder.store, embedder) == chunk_ids(folder)
+
+    folder.write_all({"f0.py": "lamp = 0\n", "f1.py": "lamp = 1\n", "f2.py": "lamp = 2\n"})
+    catch_up_without()
     folder.write_all({"a.py": "new = 1\n", "b.py": "lamp = 0\n"})  # the second is known content
-    folder.catch_up()
-    read.clear()
-    folder.store.indexes.catch_up(embedder.stamp, embed_with(embedder))
-    assert (len(read), vector_ids(folder.store, embedder)) == (1, chunk_ids(folder))
+    catch_up_without("b.py")
+    folder.remove("f1.py")
+    catch_up_without("f2.py")
