@@ -12,7 +12,6 @@ import pytest
 from cortex.embedders.hashing import HashingEmbedder
 from cortex.errors import NetworkError, StoreError
 from cortex.store import FIELDS, Narrow, Store, Term, indexes
-from cortex.store.lookup import unpack
 from cortex.store.words import NO_WATERMARK, Words
 
 DEADLINE = 20.0
