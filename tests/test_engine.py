@@ -21,6 +21,7 @@ from cortex import keeper as keeper_module
 from cortex.embedders.hashing import HashingEmbedder
 from cortex.engine import Engine, rebuild_damaged
 from cortex.errors import Cancelled, CortexError
+from cortex.process import memory_bytes
 from cortex.settings import load
 from cortex.types import Cancel, Draft, Mode, Query
 
@@ -362,6 +363,20 @@ def test_what_a_fullworkspace_search_read_is_let_go_when_idle(open_engine):
     engine.rest(0)
     assert not set(psutil.Process().children()) - before
     assert paths(engine, "switch lamp", Mode.FULL) == ["src/lamp.py"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there memory is told and given back")
+def test_the_memory_of_a_fullworkspace_search_goes_back(open_engine, root):
+    words = "".join(f"    value_{number} = lamp_{number} + desk_{number}\n" for number in range(300))
+    write(root, {f"many/f{number}.py": f"def part_{number}():\n{words}" for number in range(150)})
+    engine = open_engine()
+    engine.search(Query("lamp_7", mode=Mode.FULL))
+    engine.rest(0)  # what stays is loaded by now: modules, tables of words
+    before = memory_bytes()
+    engine.search(Query("lamp_7", mode=Mode.FULL))
+    taken = memory_bytes() - before
+    engine.rest(0)
+    assert memory_bytes() - before < taken / 2
 
 
 def test_a_keeper_without_the_lease_lets_go_too(open_engine, monkeypatch):

@@ -21,6 +21,7 @@ from cortex.cache import Cache
 from cortex.embedders import Embedder, open_embedder
 from cortex.errors import Cancelled, LimitError, StoreError
 from cortex.paths import STORE_FOLDER, ensure_store_dir, root_text, store_dir
+from cortex.process import give_memory_back
 from cortex.runs import Runs, Wish
 from cortex.search import MAX_HITS, check_query, search, search_exact
 from cortex.settings import Settings
@@ -450,6 +451,7 @@ class Engine:
                 if self._scratch is not None and time.monotonic() - self._scratch_used >= idle_seconds:
                     self._scratch.close()
                     self._scratch = None
+                    give_memory_back()
             finally:
                 self._scratch_turn.release()
 
