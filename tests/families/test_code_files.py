@@ -245,7 +245,8 @@ def test_a_search_by_address_takes_its_parameters(server):
 
 
 @pytest.mark.parametrize(
-    "parameter", ["maxResults=0", "maxResults=x", "maxResults=nan", "maxResults=1.5", "threshold=2", "strategy=magic", "limit=3"]
+    "parameter",
+    ["maxResults=0", "maxResults=x", "maxResults=nan", "maxResults=1.5", "threshold=2", "strategy=magic", "limit=3"],
 )
 def test_a_wrong_parameter_of_an_address_is_named(server, parameter):
     error = server.request("resources/read", {"uri": f"codeindex://search/a?{parameter}"})["error"]
