@@ -92,12 +92,13 @@ def _candidates(
     defined = _by_definition(store.lookup, narrow, parsed) if mode is not Mode.MEANING else {}
     pairs = list(dict.fromkeys([*by_words, *list(covered)[:COVER_DEPTH], *by_meaning, *defined]))
     places = store.lookup.places(pairs)
+    weight = _meaning_weight(mode)
     return [
         Candidate(
             place,
             words=by_words.get(pair, 0.0),
             covers=covered.get(pair, 0.0),
-            meaning=by_meaning.get(pair, 0.0) * _meaning_weight(mode),
+            meaning=by_meaning.get(pair, 0.0) * weight,
             defines=defined.get(pair, 0.0),
         )
         for pair in pairs
@@ -122,7 +123,7 @@ def _by_coverage(words: Words | None, narrow: Narrow, parsed: Parsed) -> dict[tu
     if words is None:
         return {}
     masses = _masses(words.frequency, len(words), parsed.weights)
-    return {(doc, chunk): share for doc, chunk, share in words.cover(masses, narrow, 2 * DEPTH)}
+    return {(doc, chunk): share for doc, chunk, share in words.cover(masses, narrow, DEPTH + COVER_DEPTH)}
 
 
 def _by_meaning(store: Store, narrow: Narrow, parsed: Parsed, meaning: Meaning) -> dict[tuple[int, int], float]:

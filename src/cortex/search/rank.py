@@ -20,6 +20,7 @@ DEFINITION = 2.0  # the query is a name and this chunk defines it
 EMBEDDED_DEFINITION = 0.8  # a name inside a sentence
 PATH = 0.7  # all keywords stand in the file's name or folder
 COHERENCE = 0.4  # the file's other candidates support its best one
+HEAD = 4  # characters that two words must share to count as forms of one
 REPEAT = 0.65  # each further chunk of a file already shown
 ROLES: Mapping[str, float] = {
     "test": 0.4,
@@ -79,19 +80,20 @@ def _reward_paths(candidates: Iterable[Candidate], parsed: Parsed) -> None:
 
 
 def _path_share(path: str, keywords: Sequence[str]) -> float:
-    parts = _path_parts(path)
-    matched = sum(1 for word in keywords if word in parts or _has_prefix(word, parts))
+    parts, heads = _path_parts(path)
+    matched = sum(1 for word in keywords if word in parts or (word[:HEAD] in heads and _shares_beginning(word, parts)))
     return matched / len(keywords)
 
 
 @lru_cache(maxsize=20_000)
-def _path_parts(path: str) -> frozenset[str]:
-    """The words of a file's stem and of the folder it is in."""
-    return frozenset(words_of("/".join(path.rsplit(".", 1)[0].split("/")[-2:])))
+def _path_parts(path: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The words of a file's stem and of the folder it is in; and how the longer ones begin, to rule most out at once."""
+    parts = frozenset(words_of("/".join(path.rsplit(".", 1)[0].split("/")[-2:])))
+    return parts, frozenset(part[:HEAD] for part in parts if len(part) >= HEAD)
 
 
-def _has_prefix(word: str, parts: frozenset[str]) -> bool:
-    return len(word) > 3 and any(len(part) > 3 and (part.startswith(word) or word.startswith(part)) for part in parts)
+def _shares_beginning(word: str, parts: frozenset[str]) -> bool:
+    return any(len(part) >= HEAD and (part.startswith(word) or word.startswith(part)) for part in parts)
 
 
 def _reward_coherence(candidates: Sequence[Candidate]) -> None:

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from cortex.errors import StoreError
 from cortex.store.connect import Connections
 from cortex.types import Chunk, Doc, Symbol
 
+RECENT_CHARACTERS = 8_000_000  # of texts kept unpacked: unpacking was half of a query
+RECENT_CHUNKS = 10_000
 MAX_TEXT_BYTES = 64 << 20  # no file above limits.processing.max_file_size is read: more is no text of ours
 DOC_COLUMNS = "docs.id, docs.source, docs.path, docs.blob, docs.size, docs.mtime_ns, blobs.language, docs.role"
 CHUNK_COLUMNS = "ordinal, start, end, start_line, end_line, kind, name, qualified, signature, chunks.doc"
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +57,31 @@ class Lookup:
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
+        self._recent_texts: _Recent[str] = _Recent(RECENT_CHARACTERS)
+        self._recent_chunks: _Recent[Chunk] = _Recent(RECENT_CHUNKS)
 
     def places(self, pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Place]:
         """The places for (doc, chunk) pairs."""
         docs = self._docs_by_id(sorted({doc for doc, _ in pairs}))
-        chunks: dict[int, Chunk] = {}
-        ids = sorted({chunk for _, chunk in pairs})
-        with self._connections.read() as connection:
-            for part in _parts(ids):
-                marks = ",".join("?" * len(part))
-                for chunk_id, *rest in connection.execute(
-                    f"SELECT id, {CHUNK_COLUMNS} FROM chunks WHERE id IN ({marks})", part
-                ):
-                    chunks[chunk_id] = Chunk(*rest)
+        chunks = self._chunks_by_id({chunk for _, chunk in pairs})
         return {
             (doc, chunk): Place(docs[doc], chunk, chunks[chunk])
             for doc, chunk in pairs
             if doc in docs and chunk in chunks
         }
+
+    def _chunks_by_id(self, ids: Set[int]) -> dict[int, Chunk]:
+        recent = self._recent_chunks
+        chunks = {number: chunk for number in ids if (chunk := recent.get(number)) is not None}
+        with self._connections.read() as connection:
+            for part in _parts(sorted(ids - chunks.keys())):
+                marks = ",".join("?" * len(part))
+                for number, *rest in connection.execute(
+                    f"SELECT id, {CHUNK_COLUMNS} FROM chunks WHERE id IN ({marks})", part
+                ):
+                    chunks[number] = Chunk(*rest)
+                    recent.keep(number, chunks[number], 1)
+        return chunks
 
     def _docs_by_id(self, ids: Sequence[int]) -> dict[int, Doc]:
         docs: dict[int, Doc] = {}
@@ -136,9 +147,13 @@ class Lookup:
 
     def text(self, blob: int) -> str:
         """The whole text of a blob, "" when it is gone."""
-        with self._connections.read() as connection:
-            row = connection.execute("SELECT text FROM blobs WHERE id = ?", (blob,)).fetchone()
-        return "" if row is None else unpack(row[0])
+        text = self._recent_texts.get(blob)
+        if text is None:
+            with self._connections.read() as connection:
+                row = connection.execute("SELECT text FROM blobs WHERE id = ?", (blob,)).fetchone()
+            text = "" if row is None else unpack(row[0])
+            self._recent_texts.keep(blob, text, len(text))
+        return text
 
     def chunks(self, blob: int) -> tuple[tuple[int, Chunk], ...]:
         """The chunks of a blob with their ids, in order."""
@@ -188,6 +203,24 @@ class Lookup:
                 (small, small, large, large, source),
             ).fetchone()
             return (row[0], row[1], row[2])
+
+
+class _Recent(Generic[Value]):
+    """What was looked up lately, by an id that never means anything else; all of it is dropped when it becomes too much."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._values: dict[int, Value] = {}
+        self._cost = 0
+        self.get = self._values.get
+
+    def keep(self, number: int, value: Value, cost: int) -> None:
+        if self._cost + cost > self._limit:
+            self._values.clear()
+            self._cost = 0
+        if cost <= self._limit:
+            self._values[number] = value
+            self._cost += cost
 
 
 def unpack(packed: bytes) -> str:
