@@ -29,11 +29,12 @@ STRATEGIES: Mapping[Mode, str] = {
 }
 
 Json = dict[str, object]
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def dump(body: object) -> str:
     """Compact JSON: white space costs tokens too."""
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return _COMPACT.encode(body)
 
 
 def check_budget(budget: int | None, default: int) -> int:
