@@ -21,6 +21,7 @@ from cortex.text import identifiers_of, split_identifier
 from cortex.types import Chunk, Doc
 
 FIELDS = ("name", "path", "signature", "doc_text", "body")
+COVER_FIELDS = ("name", "path", "body")  # signature and doc stand in the body too
 WRITER_BYTES = (
     32_000_000  # memory of the one writer thread; more makes fewer segments and costs exactly that much memory
 )
@@ -146,7 +147,7 @@ class Words:
     def cover(self, masses: Mapping[str, float], narrow: Narrow, limit: int) -> list[tuple[int, int, float]]:
         """The rows that hold most of these words, wherever and however often: (doc, chunk, share of the whole mass)."""
         parts = [
-            tantivy.Query.const_score_query(_any([self._term(field, word) for field in FIELDS]), mass)
+            tantivy.Query.const_score_query(_any([self._term(field, word) for field in COVER_FIELDS]), mass)
             for word, mass in masses.items()
         ]
         total = sum(masses.values()) or 1.0
