@@ -183,6 +183,7 @@ class Engine:
         self._need_lease()
         gone = list(docs)
         self.store.truth.forget(gone)
+        self.store.lookup.drop_recent()
         self._catch_up()
         self.store.log.record("delete", {"docs": len(gone)})
 
@@ -436,6 +437,7 @@ class Engine:
         now = int(time.time())
         # A run may be about to use a blob that nothing else does.
         self._runs.between(lambda: self.store.truth.sweep(now - ORPHAN_DAYS * 86_400))
+        self.store.lookup.drop_recent()
         if not self.store.indexes.verify():
             self.store.indexes.tidy()
         self.store.log.purge(now - self.settings.retention.days * 86_400)

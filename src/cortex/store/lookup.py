@@ -145,6 +145,11 @@ class Lookup:
         with self._connections.read() as connection:
             return next(rows_below(connection, "SELECT 1 FROM docs", source, [below]), None) is not None
 
+    def drop_recent(self) -> None:
+        """Keep nothing in memory of what may just have been removed for good."""
+        self._recent_texts.clear()
+        self._recent_chunks.clear()
+
     def text(self, blob: int) -> str:
         """The whole text of a blob, "" when it is gone."""
         text = self._recent_texts.get(blob)
@@ -216,11 +221,14 @@ class _Recent(Generic[Value]):
 
     def keep(self, number: int, value: Value, cost: int) -> None:
         if self._cost + cost > self._limit:
-            self._values.clear()
-            self._cost = 0
+            self.clear()
         if cost <= self._limit:
             self._values[number] = value
             self._cost += cost
+
+    def clear(self) -> None:
+        self._values.clear()
+        self._cost = 0
 
 
 def unpack(packed: bytes) -> str:
