@@ -7,6 +7,7 @@ campaigns in full; a campaign without a sample, one that doesn't ask for `campai
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ SOAK = bool(os.environ.get("CORTEX_SOAK"))
 FOREIGN_PREFIXES = ("CORTEX_", "CODEINDEX_", "CLAUDE_", "GIT_", "XDG_")
 MARK = "PYTEST_PROCESSES_OF"  # in the environment of whatever the tests start, however far it detaches itself
 END_SECONDS = 10.0
+WAIT_SECONDS = 30.0
 GIT_CONFIG = """\
 [user]
     name = Tester
@@ -62,6 +64,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def campaign() -> Callable[[int, int], int]:
     """`campaign(sample, full)`: how many rounds to run here."""
     return lambda sample, full: full if SOAK else sample
+
+
+@pytest.fixture(scope="session")
+def until() -> Callable[..., float]:
+    """`until(condition, seconds)`: wait for the condition; gives how long that took."""
+
+    def wait(condition: Callable[[], object], seconds: float = WAIT_SECONDS) -> float:
+        started = time.monotonic()
+        while not condition():
+            assert time.monotonic() - started < seconds, "it never happened"
+            time.sleep(0.005)
+        return time.monotonic() - started
+
+    return wait
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +16,6 @@ from cortex.engine import Engine
 from cortex.keeper import Keeper
 from cortex.settings import load
 
-DEADLINE = 20.0
 Keep = Callable[..., tuple[Engine, Keeper]]
 
 
@@ -46,19 +44,12 @@ def keep(root: Path, tmp_path: Path) -> Iterator[Keep]:
         yield keep_one
 
 
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.01)
-
-
 def keepers() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("keeper ")]
 
 
 @pytest.mark.parametrize("watching", [True, False])
-def test_a_new_file_is_found_and_a_removed_one_is_not(keep, root, watching):
+def test_a_new_file_is_found_and_a_removed_one_is_not(keep, root, until, watching):
     engine, _ = keep(workspace__watch_files=watching, indexing__update_interval=1)
     until(lambda: engine.knows("pyproject.toml"))
     (root / "lamp.py").write_text("lamp = 1\n", encoding="utf-8")
@@ -67,7 +58,7 @@ def test_a_new_file_is_found_and_a_removed_one_is_not(keep, root, watching):
     until(lambda: not engine.knows("lamp.py"))
 
 
-def test_without_watching_and_comparing_a_look_can_be_asked_for(keep, root):
+def test_without_watching_and_comparing_a_look_can_be_asked_for(keep, root, until):
     engine, keeper = keep(workspace__watch_files=False, indexing__update_interval=3600)
     until(lambda: engine.freshness().state == "ready")
     (root / "lamp.py").write_text("lamp = 1\n", encoding="utf-8")
@@ -75,7 +66,7 @@ def test_without_watching_and_comparing_a_look_can_be_asked_for(keep, root):
     until(lambda: engine.knows("lamp.py"))
 
 
-def test_closing_ends_the_thread_and_gives_nothing_of_the_engine_away(keep):
+def test_closing_ends_the_thread_and_gives_nothing_of_the_engine_away(keep, until):
     engine, keeper = keep()
     until(lambda: engine.freshness().state == "ready")
     assert keepers()
@@ -84,7 +75,7 @@ def test_closing_ends_the_thread_and_gives_nothing_of_the_engine_away(keep):
     assert engine.index().status == "completed"
 
 
-def test_a_run_that_fails_is_tried_again(keep, root, monkeypatch):
+def test_a_run_that_fails_is_tried_again(keep, root, until, monkeypatch):
     monkeypatch.setattr(keeper_module, "RETRY_SECONDS", 0.05)
     (root / "pyproject.toml").rename(root / "lamp.toml")  # no project: the store is elsewhere
     engine, keeper = keep(workspace__watch_files=False)
@@ -98,7 +89,7 @@ def test_a_run_that_fails_is_tried_again(keep, root, monkeypatch):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows doesn't remove a file that is open")
-def test_a_store_that_was_removed_is_filled_again(keep, root):
+def test_a_store_that_was_removed_is_filled_again(keep, root, until):
     engine, _ = keep()
     until(lambda: engine.freshness().state == "ready")
     before = engine.store

@@ -1,7 +1,6 @@
 """A linked worktree is another source in its main worktree's store: content is parsed once, each keeps its own files."""
 
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,13 +23,6 @@ def open_engine(root: Path, home: Path) -> Engine:
 
 def finds(engine: Engine, word: str) -> set[str]:
     return {hit.path for hit in engine.search(Query(word, mode=Mode.WORDS)).hits}
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -72,22 +64,22 @@ def test_each_answers_from_its_own_files(trees: tuple[Path, Path, Path]):
         assert finds(first, "shared1")
 
 
-def test_both_are_kept_fresh_by_whoever_holds_the_lease(trees: tuple[Path, Path, Path]):
+def test_both_are_kept_fresh_by_whoever_holds_the_lease(trees: tuple[Path, Path, Path], until: Callable[..., float]):
     main, linked, home = trees
     first, second = open_engine(main, home), open_engine(linked, home)
     keepers = [Keeper(first)]
     try:
-        wait_until(lambda: "shared1.py" in finds(first, "shared1"))
+        until(lambda: "shared1.py" in finds(first, "shared1"))
         keepers.append(Keeper(second))
-        wait_until(lambda: "shared1.py" in finds(second, "shared1"))
+        until(lambda: "shared1.py" in finds(second, "shared1"))
         (linked / "new.py").write_text("def written_in_the_worktree():\n    pass\n")
-        wait_until(lambda: "new.py" in finds(second, "written_in_the_worktree"))
+        until(lambda: "new.py" in finds(second, "written_in_the_worktree"))
         assert not second.store.lease.held
         keepers[0].close()
         first.close()
-        wait_until(lambda: second.store.lease.held)
+        until(lambda: second.store.lease.held)
         (linked / "newer.py").write_text("def written_after_the_holder_left():\n    pass\n")
-        wait_until(lambda: "newer.py" in finds(second, "written_after_the_holder_left"))
+        until(lambda: "newer.py" in finds(second, "written_after_the_holder_left"))
     finally:
         for keeper in keepers:
             keeper.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -93,17 +92,3 @@ def settings(root: Path, home: Path) -> Settings:
 @pytest.fixture
 def open_engine(root: Path, settings: Settings) -> Callable[..., Engine]:
     return lambda **more: Engine(root, settings, **more)
-
-
-def wait_until(condition: Callable[[], object], seconds: float = DEADLINE) -> float:
-    """Wait for the condition and return how long that took."""
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() - started < seconds, "it never happened"
-        time.sleep(0.005)
-    return time.monotonic() - started
-
-
-@pytest.fixture
-def until() -> Callable[..., float]:
-    return wait_until

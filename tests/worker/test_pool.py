@@ -7,7 +7,6 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -44,13 +43,6 @@ def refused(files: list[tuple[int, str, bytes]], answers: dict[int, Cut | Refuse
         assert isinstance(answer, Refused) or answer.text == raw.decode()
     paths = {key: path for key, path, _ in files}
     return {paths[key]: answer.reason for key, answer in answers.items() if isinstance(answer, Refused)}
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        threading.Event().wait(0.02)
 
 
 def children_of(pid: int) -> list[psutil.Process]:
@@ -191,13 +183,13 @@ def test_nothing_is_left_after_close(pool):
     pool.close()
 
 
-def test_close_while_a_file_hangs_ends_the_run_early(pool):
-    closer = threading.Thread(target=lambda: (wait_until(lambda: bool(children_of(os.getpid()))), pool.close()))
+def test_close_while_a_file_hangs_ends_the_run_early(pool, until):
+    closer = threading.Thread(target=lambda: (until(lambda: bool(children_of(os.getpid()))), pool.close()))
     closer.start()
     answers = list(pool.cut_all([(1, "hangs.txt", b"x")], 250, 0, Cancel()))
     closer.join(10)
     assert answers == []
-    wait_until(lambda: children_of(os.getpid()) == [])
+    until(lambda: children_of(os.getpid()) == [])
 
 
 def test_cancel_ends_the_run_early_and_the_pool_works_again(pool):
@@ -247,7 +239,7 @@ def test_an_error_while_listing_files_reaches_the_caller(pool):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
-def test_a_killed_parent_leaves_no_worker():
+def test_a_killed_parent_leaves_no_worker(until):
     script = textwrap.dedent(
         f"""
         import sys
@@ -268,9 +260,7 @@ def test_a_killed_parent_leaves_no_worker():
         assert workers
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait(10)
-        wait_until(
-            lambda: not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers)
-        )
+        until(lambda: not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers))
 
 
 def test_a_worker_that_hangs_without_a_parent_ends_itself(tmp_path):
