@@ -163,10 +163,9 @@ def test_a_search_without_any_index_says_that_there_is_none(open_engine):
 
 
 def test_a_query_during_the_first_run_is_answered_from_what_is_there_and_says_so(open_engine, root, monkeypatch):
-    monkeypatch.setattr("cortex.indexing.FLUSH_FILES", 20)
     monkeypatch.setattr("cortex.indexing.FIRST_CATCH_UP_SECONDS", 0.0)
     write(root, {f"many/f{number}.py": f"value_{number} = 'lamp'\n" for number in range(200)})
-    engine, reached, go_on = open_engine(), threading.Event(), threading.Event()
+    engine, reached, go_on = open_engine(indexing__batch_size=20), threading.Event(), threading.Event()
 
     def pause(step) -> None:
         if step.done >= 100 and not reached.is_set():
@@ -259,6 +258,19 @@ def test_every_run_and_change_of_settings_and_deletion_is_in_the_operations_log(
     engine.index()
     engine.reconfigure(engine.settings, {"chunkSize": {"old": 250, "new": 250}})
     assert [line.what for line in engine.operations()] == ["config", "delete", "index", "index"]
+    engine.index(paths=["src/lamp.py"])
+    last = engine.operations(1)[0]
+    assert (last.what, last.detail["unchanged"], last.detail["whole"]) == ("index", 1, False)  # though nothing changed
+
+
+def test_the_operations_log_keeps_to_its_limit_on_disk(open_engine):
+    engine = open_engine(limits__disk__logs="1KB")
+    for _ in range(20):
+        engine.index(paths=["src/lamp.py"])
+    engine.clean_up()
+    kept = engine.operations(100)
+    assert 0 < len(kept) < 10
+    assert sum(len(str(dict(line.detail))) for line in kept) <= 1000
 
 
 # -- the cache -------------------------------------------------------------------------------------------------------------
@@ -285,9 +297,9 @@ def test_an_answer_from_before_the_words_caught_up_is_not_kept(open_engine, root
     catch_up = engine.store.indexes.catch_up
     seen: list[list[str]] = []
 
-    def ask_first(stamp, embed) -> None:
+    def ask_first(*how) -> None:
         seen.append(paths(engine, "glow"))  # SQLite has the file, the words haven't
-        catch_up(stamp, embed)
+        catch_up(*how)
 
     monkeypatch.setattr(engine.store.indexes, "catch_up", ask_first)
     engine.index()
@@ -513,6 +525,29 @@ def test_vectors_of_another_model_are_not_used_and_that_is_said(open_engine):
     page = second.search(Query("switch lamp"))
     assert page.mode is Mode.HYBRID
     assert page.notes == ()
+
+
+def test_without_room_for_all_vectors_words_answer_and_say_so(open_engine, root):
+    write(root, {f"many/f{number}.py": f"value_{number} = 'desk'\n" for number in range(300)})
+    engine = open_engine(HashingEmbedder(), limits__memory__embeddings="55KB")
+    assert code_of(engine.index) == "EMBEDDINGS_LIMIT"
+    assert engine.freshness().state == "error"
+    page = engine.search(Query("switch lamp"))
+    assert (page.mode, page.hits[0].path) == (Mode.WORDS, "src/lamp.py")
+    assert any("limits.memory.embeddings" in note for note in page.notes)
+    assert 0 < engine.vitals().embedded_chunks < engine.vitals().chunks
+    (line,) = engine.operations()
+    assert (line.detail["error"], line.detail["added"], line.detail["status"]) == ("EMBEDDINGS_LIMIT", 303, "partial")
+    engine.put([Draft("notes", "a.md", "the cat sleeps\n")])  # what is written is taken all the same
+    engine.close()
+    wider = open_engine(HashingEmbedder())
+    wider.index()
+    assert wider.search(Query("switch lamp")).mode is Mode.HYBRID
+    narrower = open_engine(HashingEmbedder(), limits__memory__embeddings=0)
+    page = narrower.search(Query("switch lamp"))
+    assert (page.mode, page.hits[0].path) == (Mode.WORDS, "src/lamp.py")
+    assert any("limits.memory.embeddings" in note for note in page.notes)
+    assert narrower.vitals().embedded_chunks == 0
 
 
 # -- repair ----------------------------------------------------------------------------------------------------------------

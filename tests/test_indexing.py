@@ -209,6 +209,60 @@ def test_limits_are_looked_at_during_a_run_and_not_only_at_its_start(work, monke
     assert 0 < len(work.texts()) < 600
 
 
+def test_files_are_stored_in_steps_of_the_batch_size(work, monkeypatch):
+    steps: list[int] = []
+    apply = work.store.truth.apply
+    monkeypatch.setattr(
+        work.store.truth, "apply", lambda source, change: (steps.append(len(change)), apply(source, change))
+    )
+    work.many(35)
+    work.run(indexing__batch_size=10)
+    assert steps == [10, 10, 10, 5]
+
+
+def test_vectors_that_need_too_much_memory_stop_the_embedding_and_nothing_else(work):
+    asked: list[int] = []
+
+    def embed(texts: list[str]) -> np.ndarray:
+        asked.append(len(texts))
+        return np.ones((len(texts), 8), dtype=np.float32)
+
+    stamp = Stamp("test", "ones", 8)
+    work.many(600)
+    with pytest.raises(indexing.Stopped) as caught:
+        work.run(embed=embed, limits__memory__embeddings=600 * 24)
+    assert (caught.value.code, caught.value.report.added) == ("EMBEDDINGS_LIMIT", 600)
+    assert caught.value.context["files_remaining"] == 0
+    vectors = work.store.indexes.vectors(stamp)
+    assert 0 < len(vectors) < 600
+    assert (vectors.watermark, vectors.memory <= 600 * 24) == (-1, True)
+    assert work.store.indexes.words().watermark() == work.store.truth.seq()
+    assert work.store.truth.get(f"indexed:{work.source.id}")
+    kept = len(vectors)
+    assert (sum(asked), work.run(embed=embed).unchanged) == (kept, 600)
+    assert (sum(asked), len(work.store.indexes.vectors(stamp))) == (600, 600)
+
+
+def test_vectors_that_were_made_before_a_limit_was_lowered_are_kept_but_not_loaded(work, monkeypatch):
+    def embed(texts: list[str]) -> np.ndarray:
+        return np.ones((len(texts), 8), dtype=np.float32)
+
+    stamp = Stamp("test", "ones", 8)
+    work.many(40)
+    work.run(embed=embed)
+    vectors = work.store.indexes.vectors(stamp)
+    work.write(more_py="lamp = 1\n")
+    with monkeypatch.context() as patch, pytest.raises(LimitError) as caught:
+        patch.setattr(vectors, "ids", lambda: pytest.fail("loaded"))
+        work.run(embed=embed, limits__memory__embeddings=100)
+    assert caught.value.code == "EMBEDDINGS_LIMIT"
+    assert len(vectors) == 40
+    for number in range(39):
+        (work.root / f"f{number:03}.py").unlink()
+    work.run(embed=embed, limits__memory__embeddings=10 * vectors.memory_of(1))  # room for what is left
+    assert len(vectors) == 2
+
+
 def test_the_same_content_is_cut_once_however_often_it_is_there(work):
     work.write(a_py="lamp = 1\n", b_py="lamp = 1\n", c_py="lamp = 1\n", c_txt="lamp = 1\n")
     report = work.run()

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from cortex import keeper as keeper_module
+from cortex.embedders import Embedder
+from cortex.embedders.hashing import HashingEmbedder
 from cortex.engine import Engine
 from cortex.keeper import Keeper
 from cortex.settings import load
@@ -32,11 +34,11 @@ def keep(root: Path, tmp_path: Path) -> Iterator[Keep]:
     """Opens an engine on the test's folder and keeps it fresh until the test ends."""
     with ExitStack() as opened:
 
-        def keep_one(**flags: object) -> tuple[Engine, Keeper]:
+        def keep_one(embedder: Embedder | None = None, **flags: object) -> tuple[Engine, Keeper]:
             named = {name.replace("__", "."): value for name, value in flags.items()}
             environment = {"CORTEX_HOME": str(tmp_path / "home")}
             settings = load(root, environment=environment, flags={"indexing.workers": 1, **named}, user_home=tmp_path)
-            engine = opened.enter_context(Engine(root, settings))
+            engine = opened.enter_context(Engine(root, settings, embedder=embedder))
             keeper = Keeper(engine)
             opened.callback(keeper.close)
             return engine, keeper
@@ -86,6 +88,25 @@ def test_a_run_that_fails_is_tried_again(keep, root, until, monkeypatch):
     root.with_name("away").rename(root)
     until(lambda: not engine.freshness().error)
     assert engine.knows("lamp.toml")
+
+
+def test_without_room_for_vectors_every_save_is_still_taken_once(keep, root, until):
+    engine, _ = keep(HashingEmbedder(), limits__memory__embeddings=0)
+    until(lambda: engine.freshness().error)
+    for number in range(3):
+        (root / f"lamp{number}.py").write_text(f"lamp = {number}\n", encoding="utf-8")
+        until(lambda number=number: engine.knows(f"lamp{number}.py"), keeper_module.RETRY_SECONDS)
+
+
+def test_a_save_that_changes_nothing_is_one_line_of_the_log_and_no_more(keep, root, until):
+    engine, _ = keep()
+    until(lambda: engine.freshness().state == "ready" and not engine.running)
+    (root / "pyproject.toml").touch()
+    until(lambda: len(engine.operations(100)) > 1)
+    until(lambda: not engine.running)
+    (root / "lamp.py").write_text("lamp = 1\n", encoding="utf-8")  # by then, an echo of the line would be there, too
+    until(lambda: engine.operations(1)[0].detail["added"])
+    assert [line.detail["added"] for line in engine.operations(100)] == [1, 0, 1]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows doesn't remove a file that is open")

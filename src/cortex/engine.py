@@ -27,7 +27,7 @@ from cortex.search import MAX_HITS, check_query, search, search_exact
 from cortex.settings import Settings
 from cortex.sources import git
 from cortex.sources.files import scan
-from cortex.store import STORE_NAME, Operation, Store, extension_of, set_aside
+from cortex.store import EMBED_BATCH, STORE_NAME, Operation, Store, extension_of, set_aside
 from cortex.text import hash_bytes, rfc3339
 from cortex.types import (
     Cancel,
@@ -42,6 +42,7 @@ from cortex.types import (
     ProgressCallback,
     Query,
     Source,
+    Stamp,
     Vitals,
 )
 from cortex.views import Views
@@ -193,7 +194,11 @@ class Engine:
 
     def _catch_up(self) -> None:
         embed = self._embed_passages if self._embedder else None
-        self.store.indexes.catch_up(self._embedder.stamp if self._embedder else None, embed)
+        stamp, room = self._embedder.stamp if self._embedder else None, self.settings.limits.memory.embeddings
+        try:
+            self.store.indexes.catch_up(stamp, embed, room)
+        except LimitError as error:  # the words have it, and an answer says that there are words only
+            log.warning("%s", error.message)
 
     # -- search --------------------------------------------------------------------------------------------------------
 
@@ -257,12 +262,18 @@ class Engine:
     def _search_index(self, query: Query, source: Source, cancel: Cancel, deadline: float) -> Page:
         if self._embedder is None:
             return search(self.store, source, query, meaning=None, cancel=cancel, deadline=deadline)
-        stamp = self._embedder.stamp
-        if self.store.indexes.vectors(stamp).watermark >= 0:
-            meaning = (stamp, self._embed_query)
-            return search(self.store, source, query, meaning=meaning, cancel=cancel, deadline=deadline)
-        why = f"nothing is embedded by {stamp.provider} {stamp.model} yet"
-        return search(self.store, source, query, meaning=None, cancel=cancel, deadline=deadline, why_words=why)
+        why = self._why_words(self._embedder.stamp)
+        meaning = None if why else (self._embedder.stamp, self._embed_query)
+        return search(self.store, source, query, meaning=meaning, cancel=cancel, deadline=deadline, why_words=why)
+
+    def _why_words(self, stamp: Stamp) -> str:
+        """Why the vectors can't be searched; empty where they can."""
+        vectors, room = self.store.indexes.vectors(stamp), self.settings.limits.memory.embeddings
+        if vectors.watermark >= 0 and vectors.memory <= room:
+            return ""
+        if vectors.memory + vectors.memory_of(EMBED_BATCH) > room:
+            return f"limits.memory.embeddings leaves no room for all vectors of {stamp.provider} {stamp.model}"
+        return f"{'not everything' if vectors.memory else 'nothing'} is embedded by {stamp.provider} {stamp.model} yet"
 
     def _search_exact(self, query: Query, source: Source, cancel: Cancel, deadline: float) -> Page:
         files = [file for file in self.files(cancel) if _wanted(file.path, query)]
@@ -397,7 +408,6 @@ class Engine:
         waiting = max(int(truth.get(f"files:{source}", "0")), step.total) if state.state != "ready" else 0
         small, medium, large = lookup.sizes(source, SMALL_BYTES, LARGE_BYTES)
         count, seconds = self._searches
-        embedded = len(self.store.indexes.vectors(self._embedder.stamp)) if self._embedder else 0
         return Vitals(
             freshness=state,
             holder=self.store.lease.held,
@@ -406,7 +416,7 @@ class Engine:
             indexed_files=counts.docs,
             skipped=truth.skipped(source),
             chunks=counts.chunks,
-            embedded_chunks=embedded,
+            embedded_chunks=self._embedded(),
             disk_bytes=self.store.disk_bytes(),
             languages=lookup.languages(source),
             sizes={"small": small, "medium": medium, "large": large},
@@ -417,6 +427,13 @@ class Engine:
             cache_hit_rate=self._cache.hit_rate,
             last_cleanup=rfc3339(int(truth.get("cleanup"))) if truth.get("cleanup") else "",
         )
+
+    def _embedded(self) -> int:
+        """How many chunks have a vector; those that are too many to be loaded don't count."""
+        if self._embedder is None:
+            return 0
+        vectors = self.store.indexes.vectors(self._embedder.stamp)
+        return len(vectors) if vectors.memory <= self.settings.limits.memory.embeddings else 0
 
     def operations(self, limit: int = 20) -> list[Operation]:
         """The last lines of the operations log."""
@@ -440,7 +457,7 @@ class Engine:
         self.store.lookup.drop_recent()
         if not self.store.indexes.verify():
             self.store.indexes.tidy()
-        self.store.log.purge(now - self.settings.retention.days * 86_400)
+        self.store.log.purge(now - self.settings.retention.days * 86_400, self.settings.limits.disk.logs)
         self.store.truth.set({"cleanup": str(now)})
         self.store.checkpoint()
 

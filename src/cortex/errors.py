@@ -5,7 +5,7 @@
     ├── InputError         processing      QUERY_EMPTY, QUERY_INVALID, REGEX_INVALID, ARGUMENT_INVALID, CURSOR_INVALID, BUDGET_TOO_SMALL
     ├── FileError          filesystem      PATH_OUTSIDE, FILE_NOT_FOUND, FILE_UNREADABLE, PERMISSION_DENIED, DISK_FULL
     ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_NEWER, STORE_UNWRITABLE, STORE_IO
-    ├── LimitError         resource        INDEX_TIMEOUT, SEARCH_TIMEOUT, REGEX_TIMEOUT, MEMORY_LIMIT, DISK_LIMIT, INDEX_BUSY, RATE_LIMITED
+    ├── LimitError         resource        INDEX_TIMEOUT, SEARCH_TIMEOUT, REGEX_TIMEOUT, MEMORY_LIMIT, DISK_LIMIT, EMBEDDINGS_LIMIT, INDEX_BUSY, RATE_LIMITED
     ├── NetworkError       network         EMBEDDER_UNAVAILABLE, ADDRESS_REFUSED
     └── Cancelled          processing      CANCELLED
 
@@ -77,6 +77,9 @@ CODES: Mapping[str, Code] = {
     "SEARCH_TIMEOUT": Code("processing", True, "Ask for fewer results or a narrower path, or raise search.timeout."),
     "MEMORY_LIMIT": Code("resource", True, "Raise limits.memory.heap, reduce maxFiles or exclude large folders."),
     "DISK_LIMIT": Code("resource", False, "Raise limits.disk.database or exclude large folders."),
+    "EMBEDDINGS_LIMIT": Code(
+        "resource", False, "Raise limits.memory.embeddings or exclude large folders; until then search goes by words."
+    ),
     "INDEX_BUSY": Code("resource", True, "Indexing is under way; search works meanwhile. Try again when it is done."),
     "RATE_LIMITED": Code("resource", True, "Wait a minute before the next forced reindexing."),
     "EMBEDDER_UNAVAILABLE": Code("network", True, "Check that the embedder runs, or use strategy `tfidf`."),
@@ -149,7 +152,7 @@ _CLASSES: Mapping[type[CortexError], str] = {
     InputError: "QUERY_EMPTY QUERY_INVALID REGEX_INVALID ARGUMENT_INVALID CURSOR_INVALID BUDGET_TOO_SMALL",
     FileError: "PATH_OUTSIDE FILE_NOT_FOUND FILE_UNREADABLE PERMISSION_DENIED DISK_FULL",
     StoreError: "STORE_LOCKED STORE_CORRUPT STORE_NEWER STORE_UNWRITABLE STORE_IO",
-    LimitError: "INDEX_TIMEOUT SEARCH_TIMEOUT REGEX_TIMEOUT MEMORY_LIMIT DISK_LIMIT INDEX_BUSY RATE_LIMITED",
+    LimitError: "INDEX_TIMEOUT SEARCH_TIMEOUT REGEX_TIMEOUT MEMORY_LIMIT DISK_LIMIT EMBEDDINGS_LIMIT INDEX_BUSY RATE_LIMITED",
     NetworkError: "EMBEDDER_UNAVAILABLE ADDRESS_REFUSED",
 }
 _BY_CODE = {code: kind for kind, codes in _CLASSES.items() for code in codes.split()}

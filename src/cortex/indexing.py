@@ -27,7 +27,7 @@ from cortex.worker import Pool
 if TYPE_CHECKING:
     import numpy as np
 
-FLUSH_FILES = 250
+CHECK_FILES = 250  # between two looks at how much memory and disk is used
 FLUSH_CHARACTERS = 16_000_000  # of text that waits in memory; `limits.memory.buffer` may lower it
 FLUSH_SECONDS = 2.0  # of work that a kill can cost
 FIRST_CATCH_UP_SECONDS = 1.0  # so that a query during the first run finds something soon
@@ -36,6 +36,14 @@ RETRY_SECONDS = 3_600  # until a file that took too long or too much is tried ag
 RACY_NS = 2_000_000_000  # a file changed this shortly before it was read may change again within the clock's grain
 
 log = logging.getLogger(__name__)
+
+
+class Stopped(LimitError):
+    """A limit ended the run; `report` is what was done until then."""
+
+    def __init__(self, code: str, message: str, report: IndexReport, context: Mapping[str, object]) -> None:
+        super().__init__(code, message, context=context)
+        self.report = report
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +75,8 @@ def rules_of(settings: Settings) -> Rules:
 def run(task: Task) -> IndexReport:
     """Bring the task's source up to date.
 
-    Raises: LimitError INDEX_TIMEOUT, MEMORY_LIMIT or DISK_LIMIT; what was done until then is kept.
+    Raises: Stopped INDEX_TIMEOUT, MEMORY_LIMIT or DISK_LIMIT; what was done until then is kept. EMBEDDINGS_LIMIT; all but vectors
+    is done.
     """
     return _Run(task).go()
 
@@ -87,6 +96,7 @@ class _Run:
         self.flushed = self.caught_up = self.started
         self.interval = FIRST_CATCH_UP_SECONDS
         self.retry = False
+        self.full: LimitError | None = None  # why there are no more vectors
         self.added = self.changed = self.same = self.deleted = self.skipped = self.done = self.total = 0
 
     def go(self) -> IndexReport:
@@ -100,6 +110,24 @@ class _Run:
         whole = paths is None
         known, skips = truth.known(task.source.id, paths), truth.skips(task.source.id, paths)
         found = self._scan(paths)
+        self._read(self._due(found, known, skips, whole), known)
+        cancelled = bool(task.cancel) or self.done < self.total  # the pool was closed
+        gone = [] if cancelled else sorted({*known, *skips}.difference(file.path for file in found.files))
+        self.deleted += sum(1 for path in gone if path in known)
+        self.change.removed.extend(gone)
+        self._flush()
+        self._catch_up()
+        if whole and not cancelled:
+            self._finish(len(found.files), [(one.path, one.reason) for one in found.skipped])
+        if self.full is not None and not cancelled:
+            self._stop(self.full.code, self.full.message)
+        return self._report("cancelled" if cancelled else "completed")
+
+    def _due(
+        self, found: Scan, known: Mapping[str, Known], skips: Mapping[str, tuple[int, int, str]], whole: bool
+    ) -> list[Found]:
+        """The files to read; the others are counted."""
+        task, truth = self.task, self.task.store.truth
         again = task.force or (whole and truth.get(f"stamp:{task.source.id}") not in ("", self.stamp))
         if task.force:
             truth.set({"epoch": str(int(truth.get("epoch", "0")) + 1)})
@@ -110,24 +138,20 @@ class _Run:
             for file in found.files
             if again or _changed(file, known.get(file.path), skips.get(file.path), self.retry)
         ]
-        self.total = len(waiting)
-        self._read(waiting, known)
-        cancelled = bool(task.cancel) or self.done < self.total  # the pool was closed
         quiet = {file.path for file in found.files} - {file.path for file in waiting}
-        gone = [] if cancelled else sorted({*known, *skips}.difference(file.path for file in found.files))
-        self.deleted += sum(1 for path in gone if path in known)
-        self.change.removed.extend(gone)
-        self._flush()
-        self._catch_up()
-        if whole and not cancelled:
-            self._finish(len(found.files), [(one.path, one.reason) for one in found.skipped])
+        self.total = len(waiting)
+        self.same = len(quiet - skips.keys())
+        self.skipped = len(found.skipped) + len(quiet & skips.keys())
+        return waiting
+
+    def _report(self, status: str) -> IndexReport:
         return IndexReport(
-            status="cancelled" if cancelled else "completed",
+            status=status,
             added=self.added,
             changed=self.changed,
             deleted=self.deleted,
-            unchanged=self.same + len(quiet - skips.keys()),
-            skipped=self.skipped + len(found.skipped) + len(quiet & skips.keys()),
+            unchanged=self.same,
+            skipped=self.skipped,
             seconds=round(time.monotonic() - self.started, 3),
         )
 
@@ -214,7 +238,10 @@ class _Run:
     def _step(self) -> None:
         now = time.monotonic()
         self.task.progress(Progress("reading", self.done, self.total))
-        full = len(self.change) >= FLUSH_FILES or self.waiting_characters >= self.flush_characters
+        full = (
+            len(self.change) >= self.task.settings.indexing.batch_size
+            or self.waiting_characters >= self.flush_characters
+        )
         if full or now - self.flushed > FLUSH_SECONDS:
             self._flush()
             if now - self.caught_up > self.interval:
@@ -229,14 +256,20 @@ class _Run:
         self.flushed = time.monotonic()
 
     def _catch_up(self) -> None:
-        embed = self.task.embed
+        embed = None if self.full else self.task.embed
 
         def embed_in_time(texts: list[str]) -> np.ndarray:
             assert embed is not None
             self._check_time()
             return embed(texts)
 
-        self.task.store.indexes.catch_up(self.task.stamp, embed_in_time if embed else None)
+        room = self.task.settings.limits.memory.embeddings
+        try:
+            self.task.store.indexes.catch_up(self.task.stamp, embed_in_time if embed else None, room)
+        except LimitError as error:
+            if error.code != "EMBEDDINGS_LIMIT":
+                raise
+            self.full = error  # all else goes on
         self.caught_up = time.monotonic()
 
     def _finish(self, files: int, skipped: list[tuple[str, str]]) -> None:
@@ -253,7 +286,7 @@ class _Run:
     def _check_limits(self, number: int) -> None:
         limits = self.task.settings.limits
         self._check_time()
-        if number % FLUSH_FILES == 0:
+        if number % CHECK_FILES == 0:
             if memory_bytes() > limits.memory.heap:
                 self._stop(
                     "MEMORY_LIMIT", f"indexing stopped: the process uses more than {limits.memory.heap >> 20} MB"
@@ -269,10 +302,11 @@ class _Run:
     def _stop(self, code: str, message: str) -> None:
         self._flush()
         self.task.store.indexes.catch_up(None, None)  # the words of what was read; vectors would take their time
-        raise LimitError(
+        raise Stopped(
             code,
             message,
-            context={
+            self._report("partial"),
+            {
                 "operation": "indexing",
                 "workspace": self.task.source.root,
                 "files_processed": self.done,

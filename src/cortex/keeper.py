@@ -139,6 +139,7 @@ class Keeper:
             self._engine.index(paths=None if pending.everything else pending.paths, cancel=self._cancel)
         except CortexError as error:
             log.warning("indexing %s stopped: %s", self._engine.root, error.message)
-            self._note({""} if pending.everything else pending.paths)
-            self._closing.wait(RETRY_SECONDS)
+            if error.code != "EMBEDDINGS_LIMIT":  # there, all is done that can be
+                self._note({""} if pending.everything else pending.paths)
+                self._closing.wait(RETRY_SECONDS)
         return pending.everything

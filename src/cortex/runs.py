@@ -125,7 +125,8 @@ class Runs:
             error = explained(failure, "indexing")
             if self.running.is_set():
                 self.error = "" if isinstance(error, Cancelled) else error.message
-                self._record(wish, IndexReport("partial"), error.code)
+                done = failure.report if isinstance(failure, indexing.Stopped) else IndexReport("partial")
+                self._record(wish, done, error.code)
             if error is failure:
                 raise
             log.error("indexing %s failed", wish.source.root, exc_info=failure)
@@ -134,8 +135,7 @@ class Runs:
             self.step = Progress("idle", 0, 0)
             self.running.clear()
             self._turn.release()
-        if report.added or report.changed or report.deleted or wish.paths is None:
-            self._record(wish, report)
+        self._record(wish, report)
         self._store.indexes.tidy()
         if wish.paths is None:
             self._store.checkpoint()

@@ -2,6 +2,9 @@
 
 import time
 
+import pytest
+
+from cortex.store.log import LINE_BYTES
 from cortex.types import Progress
 
 
@@ -16,6 +19,16 @@ def test_the_last_lines_come_first_and_old_ones_go(folder):
     assert len(log.recent(1)) == 1
     assert log.purge(int(time.time()) - 10) == 0
     assert log.purge(int(time.time()) + 1) == 2
+
+
+@pytest.mark.parametrize(("lines", "left"), [(100, 10), (10, 10), (3.5, 3), (0.9, 0), (0, 0)])
+def test_the_oldest_lines_go_where_all_take_too_much(folder, lines, left):
+    log = folder.store.log
+    for number in range(10):
+        log.record("index", {"number": number})
+    line = len('{"number": 0}') + LINE_BYTES
+    assert log.purge(0, int(lines * line)) == 10 - left
+    assert [line.detail["number"] for line in log.recent()] == list(range(9, 9 - left, -1))
 
 
 def test_a_request_is_seen_until_it_is_answered_or_withdrawn(folder):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cortex.errors import StoreError
 from cortex.store.connect import Connections, translated
-from cortex.store.indexes import Embed, Indexes
+from cortex.store.indexes import EMBED_BATCH, Embed, Indexes
 from cortex.store.lease import Lease
 from cortex.store.log import Log, Operation, Request
 from cortex.store.lookup import Counts, Definition, Lookup, Place
@@ -21,6 +21,7 @@ from cortex.store.truth import Change, Known, Truth
 from cortex.store.words import FIELDS, Narrow, Term, Words, extension_of
 
 __all__ = [
+    "EMBED_BATCH",
     "FIELDS",
     "STORE_NAME",
     "Change",

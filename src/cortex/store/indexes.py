@@ -8,13 +8,14 @@ own; which one counts is a fact in SQLite, so a swap is one transaction and read
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Generator, Set
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cortex.errors import StoreError
+from cortex.errors import LimitError, StoreError
 from cortex.store.connect import Connections
 from cortex.store.lookup import CHUNK_COLUMNS, DOC_COLUMNS, unpack
 from cortex.store.truth import Truth
@@ -94,8 +95,12 @@ class Indexes:
                 self._vectors.reload_if_moved()
             return self._vectors
 
-    def catch_up(self, stamp: Stamp | None, embed: Embed | None) -> None:
-        """Replay into every index what SQLite has and it hasn't. Only the lease holder may call this."""
+    def catch_up(self, stamp: Stamp | None, embed: Embed | None, room: int = sys.maxsize) -> None:
+        """Replay into every index what SQLite has and it hasn't. Only the lease holder may call this.
+
+        Raises: LimitError EMBEDDINGS_LIMIT where the vectors would take more than `room` bytes; the words are complete then, and
+        what vectors there are is kept.
+        """
         with self._writing:
             words = self._usable_words()
             seq, mark = self._truth.seq(), words.watermark()
@@ -108,7 +113,7 @@ class Indexes:
                     self._mark = seq
         if stamp is not None and embed is not None:
             with self._embedding:
-                self._embed(stamp, embed)
+                self._embed(stamp, embed, room)
 
     def tidy(self) -> bool:
         """Rebuild the words when too many of their rows are dead; true if that happened."""
@@ -253,16 +258,22 @@ class Indexes:
                 "SELECT doc, first_chunk, last_chunk FROM gone WHERE seq > ?", (after,)
             ).fetchall()
 
-    def _embed(self, stamp: Stamp, embed: Embed) -> None:
+    def _embed(self, stamp: Stamp, embed: Embed, room: int) -> None:
         """Make the vectors' ids those of the chunks in use, by difference: it doesn't matter how they came apart."""
         import numpy as np
 
         vectors, seq = self.vectors(stamp), self._truth.seq()
         if vectors.watermark >= seq:
             return
-        live, have = self._live_chunks(), vectors.ids()
+        live = self._live_chunks()
+        fits = vectors.memory_of(len(live)) <= room
+        if not fits and vectors.memory > room:  # even what is there would have to be loaded first
+            raise _no_room(vectors, room)
+        have = vectors.ids()
         vectors.remove(np.setdiff1d(have, live))
         missing = set(np.setdiff1d(live, have).tolist())
+        if fits and vectors.memory + vectors.memory_of(len(missing)) > room:
+            vectors.compact()  # dead rows are all that is too much
         batch: dict[int, str] = {}
         with closing(self._rows(vectors.watermark if len(have) else NO_WATERMARK)) as rows:
             while missing and (row := next(rows, None)) is not None:
@@ -270,9 +281,9 @@ class Indexes:
                     missing.discard(row.chunk_id)
                     batch[row.chunk_id] = row.body
                 if len(batch) >= EMBED_BATCH:
-                    _add(vectors, embed, batch)
+                    _add(vectors, embed, batch, room)
                     batch = {}
-        _add(vectors, embed, batch)
+        _add(vectors, embed, batch, room)
         vectors.sync(seq if not missing else NO_WATERMARK)
         if (current := self._vectors_directory) is not None:
             for other in current.parent.glob("vectors*"):
@@ -296,8 +307,19 @@ def _difference(name: str, expected: Set[object], found: Set[object]) -> list[st
     return [f"{name}: {len(expected - found)} rows missing, {len(found - expected)} too many"]
 
 
-def _add(vectors: Vectors, embed: Embed, batch: dict[int, str]) -> None:
+def _add(vectors: Vectors, embed: Embed, batch: dict[int, str], room: int) -> None:
     import numpy as np
 
     if batch:
+        if vectors.memory + vectors.memory_of(len(batch)) > room:
+            vectors.sync(NO_WATERMARK)  # kept, but not searched: chunks without a vector would always come last
+            raise _no_room(vectors, room)
         vectors.add(np.fromiter(batch, dtype=np.int64, count=len(batch)), embed(list(batch.values())))
+
+
+def _no_room(vectors: Vectors, room: int) -> LimitError:
+    stamp = vectors.stamp
+    return LimitError(
+        "EMBEDDINGS_LIMIT",
+        f"embedding by {stamp.provider} {stamp.model} stopped: the vectors would take more than {room >> 20} MB of memory",
+    )

@@ -1,18 +1,27 @@
 """What happened to a store, and what others ask of its lease holder: two small tables.
 
-The operations log is a line per index run, configuration change and deletion, kept for `retention.days`; it holds no content.
-A request is how a process without the lease asks the holder to index; the holder answers in the same row.
+The operations log is a line per index run, configuration change and deletion, kept for `retention.days` and
+within `limits.disk.logs`; it holds no content. A request is how a process without the lease asks the holder to index; the holder answers in the same row.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cortex.store.connect import Connections
 from cortex.types import Progress
+
+LINE_BYTES = 24  # that a line takes beside its detail
+_DROP_OLDEST = """
+DELETE FROM operations WHERE id <= (
+  SELECT max(id) FROM (
+    SELECT id, sum(length(CAST(detail AS BLOB)) + ?1) OVER (ORDER BY id DESC) AS bytes FROM operations)
+  WHERE bytes > ?2)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +64,12 @@ class Log:
             rows = connection.execute("SELECT at, what, detail FROM operations ORDER BY id DESC LIMIT ?", (limit,))
             return [Operation(at, what, json.loads(detail)) for at, what, detail in rows]
 
-    def purge(self, before: int) -> int:
-        """Drop lines and requests older than that second."""
+    def purge(self, before: int, most_bytes: int = sys.maxsize) -> int:
+        """Drop lines and requests older than that second, and the oldest lines where all take more; returns how many lines."""
         with self._connections.write() as connection:
             connection.execute("DELETE FROM requests WHERE at < ?", (before,))
-            return connection.execute("DELETE FROM operations WHERE at < ?", (before,)).rowcount
+            old = connection.execute("DELETE FROM operations WHERE at < ?", (before,)).rowcount
+            return old + connection.execute(_DROP_OLDEST, (LINE_BYTES, most_bytes)).rowcount
 
     def ask(self, source: int, force: bool, limited: bool, paths: Sequence[str] | None) -> int:
         """Leave a request for the lease holder; returns its id."""

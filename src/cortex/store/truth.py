@@ -238,6 +238,12 @@ def _put_blob(connection: sqlite3.Connection, content_hash: bytes, cut: Cut) -> 
         ),
     ).lastrowid
     assert blob is not None
+    _put_parts(connection, blob, first, cut)
+    return blob
+
+
+def _put_parts(connection: sqlite3.Connection, blob: int, first: int, cut: Cut) -> None:
+    """Write a new blob's chunks, numbered from `first`, and its symbols."""
     connection.executemany(
         "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
@@ -262,7 +268,6 @@ def _put_blob(connection: sqlite3.Connection, content_hash: bytes, cut: Cut) -> 
         "INSERT INTO symbols VALUES (?, ?, ?, ?, ?, ?)",
         [(blob, s.name, s.qualified, s.kind, s.start_line, s.end_line) for s in cut.symbols],
     )
-    return blob
 
 
 def _put_doc(connection: sqlite3.Connection, source: int, file: Found, blob: int, seq: int, now: int) -> int:

@@ -72,6 +72,8 @@ class Vectors:
         # turbovec takes multiples of 8 only; other dimensions are scanned by numpy.
         self._turbovec = engine == "turbovec" and stamp.dimensions % 8 == 0 and turbovec_works()
         self._dtype = np.dtype([("id", "<i8"), ("vector", "<f2", (stamp.dimensions,))])
+        # Ids and positions beside the row itself, and what turbovec makes of it.
+        self._row_bytes = self._dtype.itemsize + 16 + (stamp.dimensions // 2 + 8 if self._turbovec else 0)
         self._lock = threading.RLock()
         self._clear()
 
@@ -81,6 +83,16 @@ class Vectors:
         vectors = cls(directory, stamp, engine)
         vectors.reload_if_moved()
         return vectors
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes of memory a search in these rows takes; dead rows count until the log is written anew."""
+        with self._lock:
+            return self.memory_of(self._log.records if self._log else 0)
+
+    def memory_of(self, rows: int) -> int:
+        """About how many bytes of memory so many rows take."""
+        return rows * self._row_bytes
 
     def add(self, ids: Ids, vectors: Floats) -> None:
         """Put rows in; an id that is there is replaced.
@@ -124,6 +136,14 @@ class Vectors:
                 self._save_scan(self._directory)
                 sweep(self._directory, keep=(log_path(self._directory, self._generation).name, self._snapshot))
             self.watermark = watermark
+
+    def compact(self) -> None:
+        """Write the log anew without its dead rows; durable with the next `sync`."""
+        with self._lock:
+            self._become_writer()
+            view = self._refresh()
+            if view.folded > len(view.ids):
+                self._compact(view)
 
     def search(self, vector: Floats, k: int, allowed: Ids | None = None) -> list[tuple[int, float]]:
         """The `k` nearest ids, of `allowed` only where that is given, as (id, cosine): best first, ties by id."""
