@@ -53,6 +53,7 @@ UNTRUSTED = [
     ("search.cacheSize", "501MB"),
     ("indexing.workers", 2),
     ("retention.days", 31),
+    ("server.transport", "http"),
     ("agent_tier", "T2"),
     ("plugins", {"coldstart": {"enabled": True}}),
     ("server.chunks_dir", "/etc"),
@@ -186,6 +187,19 @@ def test_a_project_may_turn_local_only_on_but_not_off(root: Path) -> None:
     assert settings.server.local_only
     assert "not off" in settings.warnings[0]
     assert not load_with(root, {"server": {"localOnly": True}}, CORTEX_SERVER_LOCAL_ONLY="false").server.local_only
+
+
+def test_a_project_that_says_what_holds_anyway_is_no_warning(root: Path) -> None:
+    assert load_with(root, {"server": {"transport": "stdio"}}).warnings == ()
+    settings = load_with(root, {"server": {"transport": "stdio"}}, {"server": {"transport": "http"}})
+    assert (settings.server.transport, len(settings.warnings)) == ("http", 1)
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[2J", "", "x" * 101])
+def test_a_server_is_called_by_one_line(root: Path, name: str) -> None:
+    settings = load_with(root, {"server": {"name": name}})
+    assert (settings.server.name, len(settings.warnings)) == ("cortex", 1)
+    assert load_with(root, {"server": {"name": "Häuser ⌂"}}).server.name == "Häuser ⌂"
 
 
 def test_the_http_token_counts_from_its_variable_only(root: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,11 @@ from cortex.errors import InputError, NetworkError
 from cortex.settings import Workspace
 from cortex.tools import Family
 
+if TYPE_CHECKING:  # the SDK is loaded once stdout is claimed
+    from cortex.surfaces.mcp import Identity
+
 FAMILIES = ("code",)
+DEFAULT_ADDRESS = ("127.0.0.1", 8765)  # where server.transport is http and no flag says where
 
 
 def mcp(
@@ -38,24 +42,28 @@ def mcp(
         if name not in FAMILIES:
             raise InputError("ARGUMENT_INVALID", f"unknown family {name!r}; known: {', '.join(FAMILIES)}")
     if http:
-        return _serve_http(*_address(http), workspaces or [], read_only)
-    return _serve_stdio(workspaces or [], read_only)
+        host, port = _address(http)
+        return _serve_http(host, port, workspace.find(workspaces or []), read_only)
+    return _serve_as_set(workspaces or [], read_only)
 
 
-def _serve_stdio(paths: list[Path], read_only: bool) -> int:
+def _serve_as_set(paths: list[Path], read_only: bool) -> int:
+    """Serve as `server.transport` says."""
     from cortex.surfaces.stdio import claim
 
     stdio = claim()  # before anything can write to stdout
-    opened = _open(workspace.find(paths), read_only)
+    found = workspace.find(paths)
+    if found[0].settings.server.transport == "http":
+        return _serve_http(*DEFAULT_ADDRESS, found, read_only)
+    opened = _open(found, read_only)
     from cortex.surfaces.mcp_stdio import serve_stdio
 
-    return serve_stdio(opened, stdio)
+    return serve_stdio(opened, stdio, _identity(found))
 
 
-def _serve_http(host: str, port: int, paths: list[Path], read_only: bool) -> int:
+def _serve_http(host: str, port: int, found: Sequence[Workspace], read_only: bool) -> int:
     from cortex.surfaces.mcp_http import is_loopback, serve_http
 
-    found = workspace.find(paths)
     local = [one for one in found if one.settings.server.local_only]
     if local and not is_loopback(host):
         raise NetworkError(
@@ -64,7 +72,14 @@ def _serve_http(host: str, port: int, paths: list[Path], read_only: bool) -> int
             suggestions=(f"Use 127.0.0.1, or turn it off in: {local[0].settings.origin('server.localOnly')}.",),
         )
     token = found[0].settings.server.http_token or None
-    return serve_http(_open(found, read_only), host, port, token, ready=_say)
+    return serve_http(_open(found, read_only), host, port, token, ready=_say, identity=_identity(found))
+
+
+def _identity(found: Sequence[Workspace]) -> Identity:
+    from cortex.surfaces.mcp import Identity
+
+    server = found[0].settings.server
+    return Identity(server.name, server.version)
 
 
 def _open(found: Sequence[Workspace], read_only: bool) -> list[Family]:

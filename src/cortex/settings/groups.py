@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
 from cortex.settings.values import parse_duration, parse_list, parse_paths, parse_size, parse_url, refuse_boolean
@@ -53,6 +53,7 @@ Size = Annotated[int, BeforeValidator(parse_size), Kind("size")]
 Duration = Annotated[float, BeforeValidator(parse_duration), Kind("duration")]
 Texts = Annotated[tuple[str, ...], BeforeValidator(parse_list), Kind("list")]
 Paths = Annotated[tuple[str, ...], BeforeValidator(parse_paths), Kind("list of paths")]
+Line = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"), Kind("line of text")]
 Url = Annotated[str, BeforeValidator(parse_url), Kind("address")]
 
 _STRATEGIES = {"meaning": "embeddings", "semantic": "embeddings", "words": "tfidf", "fts5": "tfidf"}
@@ -135,7 +136,9 @@ class Indexing(CamelGroup):
     update_interval: Annotated[Duration, Mark(variables=("CODEINDEX_UPDATE_INTERVAL",))] = Field(
         60.0, ge=1, description="Time between two comparing scans where watching is off or impossible."
     )
-    batch_size: Whole = Field(100, ge=1, le=10_000, description="Files that are stored in one step. No effect yet.")
+    batch_size: Whole = Field(
+        100, ge=1, le=10_000, description="Files that are stored in one step; earlier where they are large or slow."
+    )
     workers: Annotated[Whole, Mark(Trust.LOWER)] = Field(
         0, ge=0, le=64, description="Processes that read and cut files; 0: by the number of cores."
     )
@@ -181,12 +184,10 @@ class Providers(CamelGroup):
 
 
 class Server(CamelGroup):
-    name: str = Field("cortex", min_length=1, max_length=100, description="Name told to clients. No effect yet.")
-    version: str = Field(
-        "", max_length=100, description="Version told to clients; empty: the installed one. No effect yet."
-    )
-    transport: Literal["stdio", "http"] = Field(
-        "stdio", description="How `cortex mcp` speaks where no flag says. No effect yet."
+    name: Line = Field("cortex", min_length=1, max_length=100, description="Name told to MCP clients.")
+    version: Line = Field("", max_length=100, description="Version told to MCP clients; empty: the installed one.")
+    transport: Annotated[Literal["stdio", "http"], Mark(Trust.NEVER)] = Field(
+        "stdio", description="How `cortex mcp` speaks without --http; http: at 127.0.0.1:8765, path /mcp."
     )
     log_level: Annotated[
         Literal["debug", "info", "warn", "error"],
@@ -215,7 +216,7 @@ class MemoryLimits(Group):
     heap: Annotated[Size, Mark(Trust.LOWER)] = Field(1_000_000_000, ge=1, description="Memory that indexing may take.")
     cache: Annotated[Size, Mark(Trust.LOWER)] = Field(500_000_000, ge=0, description="Memory for remembered answers.")
     embeddings: Annotated[Size, Mark(Trust.LOWER)] = Field(
-        300_000_000, ge=0, description="Memory for vectors. No effect yet."
+        300_000_000, ge=0, description="Memory for vectors; beyond it EMBEDDINGS_LIMIT, and search goes by words."
     )
     buffer: Annotated[Size, Mark(Trust.LOWER)] = Field(
         200_000_000, ge=1, description="Memory for files that wait to be stored."
@@ -227,9 +228,15 @@ class DiskLimits(Group):
         10_000_000_000, ge=1, description="Disk that a store may take."
     )
     cache: Annotated[Size, Mark(Trust.LOWER)] = Field(
-        5_000_000_000, ge=0, description="Disk for remembered answers. No effect yet."
+        5_000_000_000,
+        ge=0,
+        description="Disk for remembered answers; they are kept in memory only, so this is never reached.",
     )
-    logs: Annotated[Size, Mark(Trust.LOWER)] = Field(1_000_000_000, ge=0, description="Disk for logs. No effect yet.")
+    logs: Annotated[Size, Mark(Trust.LOWER)] = Field(
+        1_000_000_000,
+        ge=0,
+        description="Disk for the operations log, whose oldest lines go first; all other logs go to stderr.",
+    )
 
 
 class NetworkLimits(Group):

@@ -26,6 +26,7 @@ _ALLOWED = {
     "list": "a list of texts",
     "list of paths": "a list of paths",
     "address": "an address that starts with http:// or https://",
+    "line of text": "a line of text",
     "whole number": "a whole number",
     "number": "a number",
     "text": "a text",

@@ -128,7 +128,7 @@ def _admit(
     if isinstance(key, FamilyKey) and key.trust is not Trust.NEVER and not _is_flat(value):
         return None, "give a single value or a list"
     match key.trust:
-        case Trust.NEVER:
+        case Trust.NEVER if value != held.get(key.name):
             return None, "counts only from your own configuration, the environment or a flag"
         case Trust.LOOPBACK if value and not stays_here(str(value)):
             return (

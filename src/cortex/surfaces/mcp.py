@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -29,14 +30,24 @@ from cortex.tools import Call, Family, Prompt, Resource, Tool, bind, find_tool, 
 
 log = logging.getLogger(__name__)
 
-SERVER_NAME = "cortex"
 DISTRIBUTION = "cortex-context"
 RESOURCE_NOT_FOUND = -32002  # of the revisions with a handshake; later ones say INVALID_PARAMS
 
 Context = ServerRequestContext[Any, Any]
 
 
-def make_server(families: Sequence[Family], threads: Threads) -> Server[Any]:
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """How a server calls itself; an empty version is the installed one."""
+
+    name: str = "cortex"
+    version: str = ""
+
+
+CORTEX = Identity()
+
+
+def make_server(families: Sequence[Family], threads: Threads, identity: Identity = CORTEX) -> Server[Any]:
     """An SDK server that offers what the families hold, in their order."""
     # The SDK warns of every odd message; a client that doesn't read our stderr would block us with a full pipe.
     logging.getLogger("mcp").setLevel(logging.ERROR)
@@ -44,8 +55,8 @@ def make_server(families: Sequence[Family], threads: Threads) -> Server[Any]:
     resources = any(family.resources for family in families)
     prompts = any(family.prompts for family in families)
     server: Server[Any] = Server(
-        SERVER_NAME,
-        version=_version(),
+        well_formed(identity.name),
+        version=well_formed(identity.version) or _version(),
         title="Cortex",
         instructions=guide.instructions([family.instructions for family in families]),
         get_tool_input_schema=surface.schema,

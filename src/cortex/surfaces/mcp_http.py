@@ -14,10 +14,12 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 from types import FrameType
+from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
 import uvicorn
+from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
@@ -32,7 +34,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cortex.errors import NetworkError
 from cortex.surfaces.lines import INVALID_REQUEST, Refusal, parse, without_surrogates
-from cortex.surfaces.mcp import make_server
+from cortex.surfaces.mcp import CORTEX, Identity, make_server
 from cortex.surfaces.threads import Threads, end, leave_soon
 from cortex.tools import Family
 
@@ -55,6 +57,7 @@ def serve_http(
     token: str | None,
     *,
     ready: Callable[[int], None] | None = None,
+    identity: Identity = CORTEX,
 ) -> int:
     """Serve the families at http://host:port/mcp until a signal, and close them; gives the exit code.
 
@@ -65,7 +68,7 @@ def serve_http(
         raise NetworkError("ADDRESS_REFUSED", f"{host} is reachable from other machines and no token is set")
     threads = Threads()
     with _listen(host, port) as listener:
-        server = _Uvicorn(_config(_app(families, threads, token, is_loopback(host))))
+        server = _Uvicorn(_config(_app(make_server(families, threads, identity), token, is_loopback(host))))
         if ready is not None:
             ready(listener.getsockname()[1])
         anyio.run(server.serve, [listener])
@@ -172,9 +175,9 @@ def _refuse(status: int, message: str, headers: dict[str, str] | None = None) ->
     return JSONResponse(error, status, headers=headers)
 
 
-def _app(families: Sequence[Family], threads: Threads, token: str | None, local: bool) -> ASGIApp:
+def _app(server: Server[Any], token: str | None, local: bool) -> ASGIApp:
     sessions = StreamableHTTPSessionManager(
-        make_server(families, threads),
+        server,
         session_idle_timeout=IDLE_SECONDS,
         max_sessions=MAX_SESSIONS,
         max_request_body_size=MAX_BODY_BYTES,

@@ -8,28 +8,30 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from types import FrameType
+from typing import Any
 
 import anyio
+from mcp.server.lowlevel.server import Server
 
 from cortex.surfaces.lines import split_lines
-from cortex.surfaces.mcp import make_server
+from cortex.surfaces.mcp import CORTEX, Identity, make_server
 from cortex.surfaces.mcp_lines import serve_lines
 from cortex.surfaces.stdio import Stdio, chunks, claim, write_line
 from cortex.surfaces.threads import Threads, end, leave_soon
 from cortex.tools import Family
 
 
-def serve_stdio(families: Sequence[Family], stdio: Stdio | None = None) -> int:
+def serve_stdio(families: Sequence[Family], stdio: Stdio | None = None, identity: Identity = CORTEX) -> int:
     """Serve the families to the client at stdin and stdout and close them; gives the exit code.
 
     `stdio` is what `stdio.claim()` gave, for a caller that claimed early so that opening the families could not print.
     """
     threads = Threads()
-    anyio.run(_serve, families, threads, stdio or claim())
+    anyio.run(_serve, make_server(families, threads, identity), stdio or claim())
     return end(families, threads)
 
 
-async def _serve(families: Sequence[Family], threads: Threads, stdio: Stdio) -> None:
+async def _serve(server: Server[Any], stdio: Stdio) -> None:
     loop = asyncio.get_running_loop()
     with anyio.CancelScope() as scope:
 
@@ -40,5 +42,5 @@ async def _serve(families: Sequence[Family], threads: Threads, stdio: Stdio) -> 
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
-        await serve_lines(make_server(families, threads), split_lines(chunks(stdio)), partial(write_line, stdio))
+        await serve_lines(server, split_lines(chunks(stdio)), partial(write_line, stdio))
         leave_soon()  # a line that nobody reads still holds its thread
