@@ -159,10 +159,12 @@ def unforeseen(error: Exception, where: str) -> CortexError:
 
 def find_tool(families: Sequence[Family], name: str) -> tuple[Family, Tool]:
     """The tool of that name and its family. Raises: InputError ARGUMENT_INVALID, naming the nearest known."""
-    known = {tool.name: (family, tool) for family in families for tool in family.tools}
-    if name not in known:
-        raise InputError("ARGUMENT_INVALID", f"unknown tool {_echo(name)}{_nearest(name, known)}")
-    return known[name]
+    for family in families:
+        for tool in family.tools:
+            if tool.name == name:
+                return family, tool
+    known = [tool.name for family in families for tool in family.tools]
+    raise InputError("ARGUMENT_INVALID", f"unknown tool {_echo(name)}{_nearest(name, known)}")
 
 
 def bind(tool: Tool, arguments: Mapping[str, object] | None) -> BaseModel:

@@ -37,7 +37,7 @@ class Client:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._stdin, self._stdout = self.process.stdin, self.process.stdout
-        self._lines: queue.SimpleQueue[dict | None] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[dict | list[dict] | None] = queue.SimpleQueue()
         self.garbage: list[bytes] = []
         self.aside: list[dict] = []  # what came while waiting for something else
         self._next = 0
@@ -47,10 +47,12 @@ class Client:
     def _pump(self) -> None:
         for line in self._stdout:
             try:
-                message = json.loads(line)
-                assert message["jsonrpc"] == "2.0"
-                assert ("method" in message) != ("id" in message)
-                self._lines.put(message)
+                said = json.loads(line)
+                assert said != []
+                for message in said if isinstance(said, list) else [said]:
+                    assert message["jsonrpc"] == "2.0"
+                    assert ("method" in message) != ("id" in message)
+                self._lines.put(said)
             except (ValueError, AssertionError, TypeError, KeyError):
                 self.garbage.append(line)
         self._lines.put(None)
@@ -70,8 +72,17 @@ class Client:
         self.send(json.dumps({"jsonrpc": "2.0", "method": method, "params": params or {}}).encode())
 
     def take(self, seconds: float = WAIT_SECONDS) -> dict | None:
-        """The next message; None at the end."""
-        return self._lines.get(timeout=seconds)
+        """The next message; None at the end. The answers to a batch go aside."""
+        while isinstance(said := self._lines.get(timeout=seconds), list):
+            self.aside.extend(said)
+        return said
+
+    def take_batch(self) -> list[dict]:
+        """The next answers to a batch, by their ids as text; the messages before go aside."""
+        while not isinstance(said := self._lines.get(timeout=WAIT_SECONDS), list):
+            assert said is not None, "the server ended"
+            self.aside.append(said)
+        return sorted(said, key=lambda answer: str(answer["id"]))
 
     def answer(self, id: int | str, seconds: float = WAIT_SECONDS) -> dict:
         """The message that answers a request; the others go aside."""

@@ -55,7 +55,7 @@ STRAYS = ("text", "query", "path", "to", "howOften", "x")  # which most tools do
 def hostile_lines(seed: int, count: int, tools: Sequence[str] = ("echo", "count"), large: int = 0) -> Iterator[bytes]:
     """`count` lines without newlines in them; `large` of them are longer than 10 MB."""
     dice = random.Random(seed)
-    makers = (_garbage, _bytes, _json, _envelope, _envelope, _request, _request, _call, _call, _cut, _deep)
+    makers = (_garbage, _bytes, _json, _envelope, _envelope, _request, _request, _call, _call, _batch, _cut, _deep)
     oversized = set(dice.sample(range(count), min(large, count)))
     for number in range(count):
         if number in oversized:
@@ -126,7 +126,10 @@ def _request(dice: random.Random, tools: Sequence[str]) -> bytes:
             {"cursor": dice.choice(WORDS)},
             {"name": dice.choice(WORDS), "arguments": _value(dice)},
             {"requestId": dice.choice(IDS), "reason": _value(dice)},
-            {"protocolVersion": dice.choice((*WORDS, "2024-11-05", 5)), "capabilities": _value(dice)},
+            {
+                "protocolVersion": dice.choice((*WORDS, "2024-11-05", "2025-03-26", "2025-03-26", 5)),
+                "capabilities": _value(dice),
+            },
             {"_meta": {"io.modelcontextprotocol/protocolVersion": dice.choice((*WORDS, "2026-07-28", 7, None))}},
             {"_meta": {"progressToken": _value(dice)}},
         )
@@ -145,6 +148,13 @@ def _call(dice: random.Random, tools: Sequence[str]) -> bytes:
     if dice.random() < 0.3:
         params["_meta"] = _value(dice)
     return _dump({"jsonrpc": "2.0", "id": dice.randrange(50), "method": "tools/call", "params": params})
+
+
+def _batch(dice: random.Random, tools: Sequence[str]) -> bytes:
+    """An array of messages, good and bad; now and then of far too many."""
+    count = dice.choice((1, 2, 3, 5)) if dice.random() < 0.97 else 101
+    makers = (_json, _envelope, _request, _call, _call)
+    return b"[" + b",".join(dice.choice(makers)(dice, tools) for _ in range(count)) + b"]"
 
 
 def _cut(dice: random.Random, tools: Sequence[str]) -> bytes:

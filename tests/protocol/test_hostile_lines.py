@@ -23,6 +23,7 @@ def feed(client: Client, lines) -> threading.Thread:
 @pytest.mark.timeout(900)
 def test_a_server_survives_hostile_lines_and_still_answers(campaign):
     with Client() as client:
+        client.initialize("2025-03-26")  # the revision with batches
         writer = feed(client, hostile_lines(20261115, campaign(2_000, 100_000), large=2))
         assert "result" in client.answer("the end", seconds=600)
         writer.join(5)

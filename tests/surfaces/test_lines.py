@@ -1,12 +1,13 @@
 """Cutting bytes into lines and judging their envelope."""
 
 import itertools
+import json
 
 import anyio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.surfaces.lines import Notification, Refusal, Request, parse, split_lines
+from cortex.surfaces.lines import MAX_MEMBERS, Batch, Notification, Refusal, Request, parse, split_lines
 
 
 def lines_of(chunks: list[bytes], limit: int = 100) -> list[bytes | None]:
@@ -36,7 +37,7 @@ def test_a_line_that_is_too_long_is_marked_and_the_next_is_whole():
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_judged(line):
-    assert parse(line) is None or isinstance(parse(line), Request | Notification | Refusal)
+    assert parse(line) is None or isinstance(parse(line), Request | Notification | Refusal | Batch)
 
 
 def test_requests_and_notifications_are_told_apart():
@@ -51,3 +52,35 @@ def test_nesting_is_allowed_up_to_a_hundred_levels():
     assert isinstance(parse(nested(98)), Request)
     assert isinstance(parse(nested(99)), Refusal)
     assert isinstance(parse(b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":[' + b"[]," * 500 + b"1]}}"), Request)
+
+
+def ping(id: object) -> dict:
+    return {"jsonrpc": "2.0", "id": id, "method": "ping"}
+
+
+def batch(*messages: object) -> Batch | Refusal:
+    judged = parse(json.dumps(messages).encode())
+    assert isinstance(judged, Batch | Refusal)
+    return judged
+
+
+def test_a_batch_is_judged_member_by_member():
+    judged = batch(
+        ping(1), {"jsonrpc": "2.0", "method": "m"}, {"jsonrpc": "2.0", "id": 9, "result": {}}, 5, [], ping(None)
+    )
+    assert isinstance(judged, Batch)
+    assert judged.members[:2] == (Request(1, "ping", None), Notification("m", None))
+    assert [json.loads(line)["error"]["code"] for line in judged.refusals] == [-32600] * 3
+    assert judged.requests == 1
+
+
+def test_an_empty_batch_and_one_of_too_many_are_refused_whole():
+    assert isinstance(batch(), Refusal)
+    assert isinstance(batch(*[ping(number) for number in range(MAX_MEMBERS + 1)]), Refusal)
+    assert isinstance(batch(*[ping(number) for number in range(MAX_MEMBERS)]), Batch)
+
+
+def test_a_handshake_and_a_repeated_id_are_refused_inside_a_batch():
+    judged = batch({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}, ping(2), ping("2"))
+    assert isinstance(judged, Batch)
+    assert [json.loads(line)["id"] for line in judged.refusals] == [1, "2"]

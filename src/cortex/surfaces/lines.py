@@ -1,7 +1,7 @@
 """Bytes in, JSON-RPC messages out: cuts a byte stream into bounded lines and judges each line's envelope.
 
-Whatever a peer writes ends here as a message of known shape, a refusal to send back, or nothing. It doesn't know methods, MCP
-or where the bytes come from. Road not taken: the SDK's own reader, which holds a line of any length in memory and drops a bad
+Whatever a peer writes ends here as a message of known shape, several of them, a refusal to send back, or nothing. It doesn't know
+where the bytes come from, and of MCP only that `initialize` stands alone. Road not taken: the SDK's own reader, which holds a line of any length in memory and drops a bad
 one without an answer.
 """
 
@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 MAX_LINE_BYTES = 10 * 1024 * 1024
 MAX_DEPTH = 100  # of nested arrays and objects
 MAX_METHOD_CHARS = 200
+MAX_MEMBERS = 100  # of a batch
 
 _SURROGATE = re.compile(rb"\\u[dD]")  # perhaps: an escape that may be half of a pair
 
@@ -49,7 +50,27 @@ class Refusal:
     line: bytes
 
 
-Incoming = Request | Notification | Refusal | None  # None: nothing to do (blank, an answer nobody waits for)
+Message = Request | Notification | Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Several messages in one array, without those that want nothing (answers that nobody waits for)."""
+
+    members: tuple[Message, ...]
+
+    @property
+    def requests(self) -> int:
+        """How many answers it wants."""
+        return sum(isinstance(member, Request) for member in self.members)
+
+    @property
+    def refusals(self) -> list[bytes]:
+        """What to answer to the members that can't be taken."""
+        return [member.line for member in self.members if isinstance(member, Refusal)]
+
+
+Incoming = Message | Batch | None  # None: nothing to do (blank, an answer nobody waits for)
 
 
 async def split_lines(chunks: AsyncIterable[bytes], limit: int = MAX_LINE_BYTES) -> AsyncIterator[bytes | None]:
@@ -80,11 +101,12 @@ def parse(line: bytes | None) -> Incoming:
         return _refuse(None, PARSE_ERROR, f"not a line of JSON: {_brief(error)}")
     if _too_deep(line, message):
         return _refuse(None, INVALID_REQUEST, f"nested deeper than {MAX_DEPTH} levels")
-    if isinstance(message, list):
-        return _refuse(None, INVALID_REQUEST, "batches are not supported: send one message per line")
-    if not isinstance(message, dict):
-        return _refuse(None, INVALID_REQUEST, "a message is a JSON object")
-    return _envelope(message)
+    return _batch(message) if isinstance(message, list) else _envelope(message)
+
+
+def array(answers: Sequence[bytes]) -> bytes:
+    """The answers to a batch as one."""
+    return b"[" + b",".join(answers) + b"]"
 
 
 def without_surrogates(body: bytes) -> bytes:
@@ -92,7 +114,30 @@ def without_surrogates(body: bytes) -> bytes:
     return json.dumps(_decode(body)).encode() if _SURROGATE.search(body) else body
 
 
-def _envelope(message: dict[str, Any]) -> Incoming:
+def _batch(messages: list[Any]) -> Batch | Refusal:
+    if not messages:
+        return _refuse(None, INVALID_REQUEST, "the batch is empty")
+    if len(messages) > MAX_MEMBERS:
+        return _refuse(None, INVALID_REQUEST, f"a batch holds {MAX_MEMBERS} messages at most, not {len(messages)}")
+    members: list[Message] = []
+    ids: set[str] = set()  # as text, because 1 and "1" are the same to some
+    for message in messages:
+        member = _envelope(message)
+        if isinstance(member, Request):
+            if member.method == "initialize":
+                member = _refuse(member.id, INVALID_REQUEST, "`initialize` must not be part of a batch")
+            elif str(member.id) in ids:
+                member = _refuse(member.id, INVALID_REQUEST, "another request of the batch has the same `id`")
+            else:
+                ids.add(str(member.id))
+        if member is not None:
+            members.append(member)
+    return Batch(tuple(members))
+
+
+def _envelope(message: object) -> Message | None:
+    if not isinstance(message, dict):
+        return _refuse(None, INVALID_REQUEST, "a message is a JSON object")
     id = message.get("id")
     known = id if isinstance(id, int | str) and not isinstance(id, bool) else None
     if message.get("jsonrpc") != "2.0":
@@ -153,6 +198,11 @@ def _too_deep(line: bytes, message: object) -> bool:
 def _refuse(id: int | str | None, code: int, message: str) -> Refusal:
     body = {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}
     return Refusal(json.dumps(body).encode())
+
+
+NO_BATCH = _refuse(
+    None, INVALID_REQUEST, "batches are for sessions of revision 2025-03-26 alone: send one message at a time"
+)
 
 
 def _brief(error: Exception) -> str:

@@ -31,6 +31,7 @@ from cortex.tools import Call, Family, Prompt, Resource, Tool, bind, find_tool, 
 log = logging.getLogger(__name__)
 
 DISTRIBUTION = "cortex-context"
+BATCH_VERSION = "2025-03-26"  # the one revision with batches
 RESOURCE_NOT_FOUND = -32002  # of the revisions with a handshake; later ones say INVALID_PARAMS
 
 Context = ServerRequestContext[Any, Any]

@@ -33,7 +33,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cortex.errors import NetworkError
-from cortex.surfaces.lines import INVALID_REQUEST, Refusal, parse, without_surrogates
+from cortex.surfaces.lines import INVALID_REQUEST, NO_BATCH, Batch, Refusal, parse, without_surrogates
 from cortex.surfaces.mcp import CORTEX, Identity, make_server
 from cortex.surfaces.threads import Threads, end, leave_soon
 from cortex.tools import Family
@@ -140,6 +140,8 @@ async def _body(request: Request) -> tuple[bytes, Response | None]:
     match parse(body):
         case Refusal(line):
             return b"", Response(line, 400, media_type="application/json")
+        case Batch():
+            return b"", Response(NO_BATCH.line, 400, media_type="application/json")
     return without_surrogates(body), None
 
 

@@ -2,19 +2,22 @@
 
 The SDK's dispatcher does correlation, cancellation and revisions; here each request is led to the era that it speaks: the
 handshake's session, the stateless envelope of 2026-07-28, or (without either, as a shell pipe sends it) the latest handshake
-revision. At the end of the source, what was asked is answered first. It knows neither stdin nor sockets. Road not taken: the
-SDK's own loop, which cancels what runs when the source ends and refuses requests without a handshake.
+revision. The answers to a batch are sent together. At the end of the source, what was asked is answered first. It knows neither
+stdin nor sockets. Roads not taken: the SDK's own loop, which cancels what runs when the source ends and refuses requests without
+a handshake; memory streams between lines and dispatcher, which cost a change of tasks for each message.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import anyio
 import mcp_types as wire
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.server.connection import Connection, NotifyOnlyOutbound
 from mcp.server.lowlevel.server import Server
 from mcp.server.runner import ServerRunner, aclose_shielded, serve_one
@@ -26,7 +29,8 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp.shared.transport_context import TransportContext
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
-from cortex.surfaces.lines import Notification, Refusal, Request, parse
+from cortex.surfaces.lines import NO_BATCH, Batch, Notification, Refusal, Request, array, parse
+from cortex.surfaces.mcp import BATCH_VERSION
 from cortex.tools import unforeseen
 
 log = logging.getLogger(__name__)
@@ -34,103 +38,140 @@ log = logging.getLogger(__name__)
 MAX_WAITING = 1000  # requests of one connection that are not answered yet; reading pauses above
 DRAIN_SECONDS = 60.0  # for answers still owed when the source has ended
 
-Sink = Callable[[bytes], Awaitable[None]]  # one line without its newline; raises OSError once the peer is gone
+# Takes one line without its newline, in the order of the calls; raises OSError once the peer is gone. Where the wait for it is
+# cancelled, the line is written all the same.
+Sink = Callable[[bytes], Awaitable[None]]
 Params = Mapping[str, Any] | None
 
 
 async def serve_lines(server: Server[Any], source: AsyncIterable[bytes | None], sink: Sink) -> None:
     """Serve one connection until the source ends or the sink breaks; None in the source is a line that was too long."""
-    to_session, session_in = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    session_out, from_session = anyio.create_memory_object_stream[SessionMessage](0)
-    owed, one_at_a_time = _Owed(), anyio.Lock()
+    with anyio.CancelScope() as connection:
 
-    async def send(line: bytes) -> None:
-        async with one_at_a_time:
+        async def say(line: bytes) -> None:
             try:
                 await sink(line)
             except OSError:
                 log.debug("the peer is gone")
-                tasks.cancel_scope.cancel()
+                connection.cancel()
 
-    with to_session, session_in, session_out, from_session:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_write, from_session, send, owed)
-            tasks.start_soon(_converse, server, session_in, session_out)
-            await _read(source, to_session, send, owed)
-            with anyio.move_on_after(DRAIN_SECONDS) as drain:
-                await owed.settled()
-            if drain.cancelled_caught:  # perhaps the peer doesn't read: nothing that waits for it may go on waiting
-                tasks.cancel_scope.cancel()
-            to_session.close()
+        await _converse(server, source, _Owed(say))
 
 
-class _Owed:
-    """Counts the requests that went in and have not come out."""
+@dataclass(slots=True, eq=False)
+class _Reply:
+    """What a line is answered with, once none of its requests waits any more."""
 
-    def __init__(self) -> None:
+    waiting: int
+    answers: list[bytes]
+    batch: bool
+
+    def line(self) -> bytes:
+        return array(self.answers) if self.batch else self.answers[0]
+
+
+class _Owed(ObjectSendStream[SessionMessage]):
+    """What the session says, on its way to the peer: answers when the line that asked is answered whole, all else at once."""
+
+    def __init__(self, say: Sink) -> None:
+        self.say = say
+        self._replies: dict[int | str, list[_Reply]] = {}  # by the id of a request; a peer may use one several times
         self._count = 0
-        self._changed = anyio.Condition()
+        self._fewer = anyio.Event()
 
-    async def add(self) -> None:
-        async with self._changed:
-            while self._count >= MAX_WAITING:
-                await self._changed.wait()
-            self._count += 1
-
-    async def remove(self) -> None:
-        async with self._changed:
-            self._count -= 1
-            self._changed.notify_all()
+    async def add(self, id: int | str, reply: _Reply) -> None:
+        """Note a request; waits while there are too many."""
+        await self._below(MAX_WAITING)
+        self._count += 1
+        self._replies.setdefault(id, []).append(reply)
 
     async def settled(self) -> None:
-        async with self._changed:
-            while self._count > 0:
-                await self._changed.wait()
+        """Wait until nothing is owed."""
+        await self._below(1)
+
+    async def settle(self, id: int | str, reply: _Reply, answer: bytes = b"") -> None:
+        """Note that a request has its answer, or none since the peer cancelled it."""
+        self._replies[id].remove(reply)
+        if not self._replies[id]:
+            del self._replies[id]
+        reply.waiting -= 1
+        if answer:
+            reply.answers.append(answer)
+        try:
+            if not reply.waiting and reply.answers:
+                await self.say(reply.line())
+        finally:
+            self._count -= 1
+            self._fewer.set()
+
+    async def send(self, item: SessionMessage) -> None:
+        message = item.message
+        line = _line(message)
+        if isinstance(message, wire.JSONRPCResponse | wire.JSONRPCError) and message.id in self._replies:
+            await self.settle(message.id, self._replies[message.id][0], line)
+        elif line:
+            await self.say(line)
+
+    async def aclose(self) -> None:
+        pass
+
+    async def _below(self, limit: int) -> None:
+        while self._count >= limit:
+            self._fewer = anyio.Event()
+            await self._fewer.wait()
 
 
-async def _read(
-    source: AsyncIterable[bytes | None],
-    session: MemoryObjectSendStream[SessionMessage | Exception],
-    send: Sink,
-    owed: _Owed,
-) -> None:
-    """Judge every line: hand on what is a message, answer what is none."""
+class _Incoming(ObjectReceiveStream[SessionMessage | Exception]):
+    """Messages as the dispatcher wants them."""
+
+    def __init__(self, messages: AsyncGenerator[SessionMessage, None]) -> None:
+        self._messages = messages
+
+    async def receive(self) -> SessionMessage:
+        try:
+            return await anext(self._messages)
+        except StopAsyncIteration:
+            raise anyio.EndOfStream from None
+
+    async def aclose(self) -> None:
+        await self._messages.aclose()
+
+
+async def _messages(
+    source: AsyncIterable[bytes | None], owed: _Owed, batches: Callable[[], bool]
+) -> AsyncGenerator[SessionMessage, None]:
+    """Judge every line: hand on what is a message, answer what is none; ends when all is answered."""
     async for line in source:
-        match parse(line):
-            case Request(id, method, params):
-                await owed.add()
-                request = wire.JSONRPCRequest(jsonrpc="2.0", id=id, method=method, params=_dict(params))
-                await session.send(SessionMessage(request, ServerMessageMetadata(on_request_unanswered=owed.remove)))
-            case Notification(method, params):
-                notification = wire.JSONRPCNotification(jsonrpc="2.0", method=method, params=_dict(params))
-                await session.send(SessionMessage(notification))
-            case Refusal(refusal):
-                await send(refusal)
-            case None:
-                pass
+        message = parse(line)
+        if isinstance(message, Batch) and not batches():
+            message = NO_BATCH
+        whole = message if isinstance(message, Batch) else Batch(() if message is None else (message,))
+        reply = _Reply(whole.requests, whole.refusals, whole is message)
+        if not reply.waiting and reply.answers:
+            await owed.say(reply.line())
+        for member in whole.members:
+            match member:
+                case Request(id, method, params):
+                    await owed.add(id, reply)
+                    request = wire.JSONRPCRequest(jsonrpc="2.0", id=id, method=method, params=_dict(params))
+                    unanswered = partial(owed.settle, id, reply)
+                    yield SessionMessage(request, ServerMessageMetadata(on_request_unanswered=unanswered))
+                case Notification(method, params):
+                    yield SessionMessage(wire.JSONRPCNotification(jsonrpc="2.0", method=method, params=_dict(params)))
+                case Refusal():
+                    pass
+    with anyio.move_on_after(DRAIN_SECONDS):  # perhaps the peer doesn't read
+        await owed.settled()
 
 
-async def _write(session: MemoryObjectReceiveStream[SessionMessage], send: Sink, owed: _Owed) -> None:
-    """Send what the session says and note which request is answered by it."""
-    with session:  # closed with this task: nobody shall wait to hand over what can't be sent any more
-        async for message in session:
-            if line := _line(message.message):
-                await send(line)
-            if isinstance(message.message, wire.JSONRPCResponse | wire.JSONRPCError):
-                await owed.remove()
-
-
-async def _converse(
-    server: Server[Any],
-    incoming: MemoryObjectReceiveStream[SessionMessage | Exception],
-    outgoing: MemoryObjectSendStream[SessionMessage],
-) -> None:
+async def _converse(server: Server[Any], source: AsyncIterable[bytes | None], owed: _Owed) -> None:
     """Run the SDK's dispatcher, leading each request to the era that it speaks."""
-    # `initialize` in line: a client may send its next request without waiting for the answer.
-    dispatcher: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(
-        incoming, outgoing, inline_methods=frozenset({"initialize"})
-    )
     async with server.lifespan(server) as state:
+        messages = _messages(source, owed, lambda: session.protocol_version == BATCH_VERSION)
+        # `initialize` in line: a client may send its next request without waiting for the answer.
+        dispatcher: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(
+            _Incoming(messages), owed, inline_methods=frozenset({"initialize"})
+        )
         session = Connection.for_loop(dispatcher, session_id=None)
         runner = ServerRunner(server, session, state)
 

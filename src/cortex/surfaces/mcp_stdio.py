@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
-from contextlib import suppress
-from functools import partial
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -16,7 +16,7 @@ from mcp.server.lowlevel.server import Server
 from cortex.surfaces.lines import split_lines
 from cortex.surfaces.mcp import CORTEX, Identity, make_server
 from cortex.surfaces.mcp_lines import serve_lines
-from cortex.surfaces.stdio import Stdio, chunks, claim, write_line
+from cortex.surfaces.stdio import Stdio, chunks, claim, writing
 from cortex.surfaces.threads import Threads, end, leave_soon
 from cortex.tools import Family
 
@@ -33,7 +33,7 @@ def serve_stdio(families: Sequence[Family], stdio: Stdio | None = None, identity
 
 async def _serve(server: Server[Any], stdio: Stdio) -> None:
     loop = asyncio.get_running_loop()
-    with anyio.CancelScope() as scope:
+    with anyio.CancelScope() as scope, _woken_by_signals(loop):
 
         def stop(number: int, frame: FrameType | None) -> None:
             leave_soon()
@@ -42,5 +42,25 @@ async def _serve(server: Server[Any], stdio: Stdio) -> None:
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
-        await serve_lines(server, split_lines(chunks(stdio)), partial(write_line, stdio))
+        await serve_lines(server, split_lines(chunks(stdio)), writing(stdio))
         leave_soon()  # a line that nobody reads still holds its thread
+
+
+@contextmanager
+def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Let every signal wake the loop: one that comes just before the loop goes to sleep would wait until something else does."""
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        far.setblocking(False)
+        try:
+            loop.add_reader(near, near.recv, 64)
+        except NotImplementedError:  # Windows, where the loop sees to it
+            yield
+            return
+        before = signal.set_wakeup_fd(far.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(near)

@@ -1,27 +1,26 @@
 """The process's own stdin and stdout as lines, out of reach of any stray print.
 
-Reading is a daemon thread, because a blocked read of stdin can't be cancelled; writing is a thread per line, because a client
-that doesn't read must not stop the loop. It knows nothing of what the lines say and works the same on Windows.
+Reading and writing are a daemon thread each, because a blocked read of stdin can't be cancelled and a client that doesn't read must
+not stop the loop. Threads and loop hand over through plain queues: what the async libraries offer for it takes twice the time. It knows nothing of what the lines say and works the same on Windows.
 """
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import logging
 import os
+import queue
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
-import anyio
-import anyio.to_thread
-from anyio.streams.memory import MemoryObjectSendStream
+from cortex.surfaces.threads import soon
 
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 65_536
+CHUNKS_AHEAD = 2  # read before the loop has taken them
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,35 +48,70 @@ def claim() -> Stdio:
 
 async def chunks(stdio: Stdio) -> AsyncIterator[bytes]:
     """What arrives on stdin, as it arrives, until its end."""
-    send, receive = anyio.create_memory_object_stream[bytes](0)
-    loop = asyncio.get_running_loop()
-    threading.Thread(target=_pump, args=(stdio.read, send, loop), name="stdin", daemon=True).start()
-    with send, receive:
-        async for chunk in receive:
-            if not chunk:
-                return
-            yield chunk
+    arrived: asyncio.Queue[bytes] = asyncio.Queue()
+    room = threading.Semaphore(CHUNKS_AHEAD)
+    pump = (stdio.read, room, asyncio.get_running_loop(), arrived.put_nowait)
+    threading.Thread(target=_pump, args=pump, name="stdin", daemon=True).start()
+    while chunk := await arrived.get():
+        room.release()
+        yield chunk
 
 
-def _pump(descriptor: int, send: MemoryObjectSendStream[bytes], loop: asyncio.AbstractEventLoop) -> None:
+def _pump(
+    descriptor: int, room: threading.Semaphore, loop: asyncio.AbstractEventLoop, put: Callable[[bytes], None]
+) -> None:
     """Read and hand over one chunk after the other; an empty one is the end."""
-    while True:
+    chunk = b"more"
+    while chunk:
+        room.acquire()
         try:
             chunk = os.read(descriptor, CHUNK_BYTES)
         except OSError as error:
             log.debug("reading stdin ended: %s", error)
             chunk = b""
-        try:
-            asyncio.run_coroutine_threadsafe(send.send(chunk), loop).result()
-        except (RuntimeError, anyio.BrokenResourceError, anyio.ClosedResourceError, concurrent.futures.CancelledError):
-            return  # nobody reads any more
-        if not chunk:
+        if not soon(loop, put, chunk):
             return
 
 
-async def write_line(stdio: Stdio, line: bytes) -> None:
-    """Write one line. Raises: OSError once nobody reads it."""
-    await anyio.to_thread.run_sync(_write_all, stdio.write, line + b"\n", abandon_on_cancel=True)
+def writing(stdio: Stdio) -> Callable[[bytes], Awaitable[None]]:
+    """A function that writes a line to stdout, whole and after those before, even if nobody waits for it to be written.
+
+    It raises OSError once nobody reads.
+    """
+    loop = asyncio.get_running_loop()
+    lines: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] = queue.SimpleQueue()
+    threading.Thread(target=_write, args=(stdio.write, lines, loop), name="stdout", daemon=True).start()
+
+    async def write_line(line: bytes) -> None:
+        written = loop.create_future()
+        lines.put((line, written))
+        await written
+
+    return write_line
+
+
+def _write(
+    descriptor: int, lines: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]], loop: asyncio.AbstractEventLoop
+) -> None:
+    """Write one line after the other for as long as there is a loop that has some."""
+    alive = True
+    while alive:
+        line, written = lines.get()
+        failed: OSError | None = None
+        try:
+            _write_all(descriptor, line + b"\n")
+        except OSError as error:
+            failed = error
+        alive = soon(loop, _settle, written, failed)
+
+
+def _settle(written: asyncio.Future[None], failed: OSError | None) -> None:
+    if written.cancelled():
+        return
+    if failed is None:
+        written.set_result(None)
+    else:
+        written.set_exception(failed)
 
 
 def _write_all(descriptor: int, rest: bytes) -> None:

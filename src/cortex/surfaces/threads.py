@@ -1,7 +1,8 @@
 """Blocking work behind an event loop: bounded threads, progress that doesn't flood, and an end that waits for nobody.
 
 Tools block (SQLite, files, regular expressions), the loop must not. A cancelled request is let go at once; its thread keeps its
-place among the bounded ones until it notices `Call.cancel`, so that cancelling in a loop can't pile up threads.
+place among the bounded ones until it notices `Call.cancel`, so that cancelling in a loop can't pile up threads. Road not taken:
+anyio's worker threads, whose way there and back takes twice the time, and those of concurrent.futures, which take turns.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ import asyncio
 import concurrent.futures
 import logging
 import os
+import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
-
-import anyio
-import anyio.from_thread
-import anyio.to_thread
 
 from cortex.tools import Call, Family
 
@@ -32,45 +32,84 @@ Result = TypeVar("Result")
 Send = Callable[[float, float | None, str | None], Coroutine[Any, Any, None]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    work: Callable[[], Any]
+    done: asyncio.Future[tuple[Any, BaseException | None]]
+
+
 class Threads:
-    """Runs blocking calls, at most THREADS at a time, and knows how many are still at it."""
+    """Runs blocking calls, at most THREADS at a time, in the thread that rested last: what it has open is still warm.
+
+    All but the work itself happens on the loop, so that nothing here needs a lock.
+    """
 
     def __init__(self) -> None:
-        self._limiter: anyio.CapacityLimiter | None = None
         self.running = 0
+        self._resting: list[queue.SimpleQueue[_Job]] = []
+        self._waiting: deque[_Job] = deque()
 
     async def run(self, work: Callable[[], Result], call: Call) -> Result:
         """Await `work()` done in a thread; being cancelled raises `call.cancel` and waits no longer."""
-        limiter = self._limiter = self._limiter or anyio.CapacityLimiter(THREADS)
-        loop, borrower, begun = asyncio.get_running_loop(), object(), threading.Lock()
-
-        def leave() -> None:
-            self.running -= 1
-            limiter.release_on_behalf_of(borrower)
-
-        def in_thread() -> Result:
-            if not begun.acquire(blocking=False):
-                raise RuntimeError("cancelled before it began")  # nobody hears it
-            try:
-                return work()
-            finally:
-                _soon(loop, leave)
-
-        await limiter.acquire_on_behalf_of(borrower)
-        self.running += 1
+        loop = asyncio.get_running_loop()
+        job = _Job(work, loop.create_future())
+        self._waiting.append(job)
+        if self.running < THREADS:
+            self._begin(self._resting.pop() if self._resting else self._start(loop))
         try:
-            return await anyio.to_thread.run_sync(in_thread, abandon_on_cancel=True, limiter=_unlimited())
-        except anyio.get_cancelled_exc_class():
+            result, error = await job.done
+        except asyncio.CancelledError:
             call.cancel.cancel()
             raise
-        finally:
-            if begun.acquire(blocking=False):  # the thread didn't come to it, and now it won't
-                leave()
+        if error is not None:
+            raise error
+        return result
+
+    def _begin(self, jobs: queue.SimpleQueue[_Job]) -> None:
+        """Give a thread the next job that somebody still waits for, or let it rest."""
+        while self._waiting:
+            job = self._waiting.popleft()
+            if not job.done.cancelled():
+                self.running += 1
+                jobs.put(job)
+                return
+        self._resting.append(jobs)
+
+    def _finish(self, jobs: queue.SimpleQueue[_Job], job: _Job, result: Any, error: BaseException | None) -> None:
+        self.running -= 1
+        if not job.done.cancelled():
+            job.done.set_result((result, error))
+        self._begin(jobs)
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> queue.SimpleQueue[_Job]:
+        jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+
+        def work() -> None:
+            alive = True
+            while alive:
+                job, result, error = jobs.get(), None, None
+                try:
+                    result = job.work()
+                except BaseException as raised:  # whatever it is, somebody waits for it
+                    error = raised
+                alive = soon(loop, self._finish, jobs, job, result, error)
+
+        threading.Thread(target=work, name="tool", daemon=True).start()
+        return jobs
+
+
+def soon(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: object) -> bool:
+    """Have the loop call something, from any thread; False where the loop has ended."""
+    try:
+        loop.call_soon_threadsafe(callback, *arguments)
+    except RuntimeError:
+        return False
+    return True
 
 
 def progress_report(send: Send) -> Callable[[float, float | None, str], None]:
     """A `Call.report` that passes on growing progress, ten times a second at most, and always the last step."""
-    lock = threading.Lock()
+    loop, lock = asyncio.get_running_loop(), threading.Lock()
     last, due = -1.0, 0.0
 
     def report(done: float, total: float | None, message: str) -> None:
@@ -81,9 +120,11 @@ def progress_report(send: Send) -> Callable[[float, float | None, str], None]:
             if done <= last or (now < due and not complete):
                 return
             last, due = done, now + PROGRESS_SECONDS
+        sending = send(float(done), None if total is None else float(total), message or None)
         try:
-            anyio.from_thread.run(send, float(done), None if total is None else float(total), message or None)
-        except (RuntimeError, asyncio.CancelledError, concurrent.futures.CancelledError):
+            asyncio.run_coroutine_threadsafe(sending, loop).result()
+        except (RuntimeError, concurrent.futures.CancelledError):
+            sending.close()
             log.debug("progress nobody waits for")  # the request or the loop is gone
 
     return report
@@ -124,15 +165,3 @@ def leave_soon() -> None:
     timer = threading.Timer(END_SECONDS, os._exit, (0,))
     timer.daemon = True
     timer.start()
-
-
-def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    try:
-        loop.call_soon_threadsafe(callback)
-    except RuntimeError:
-        log.debug("the loop ended before the thread")
-
-
-def _unlimited() -> anyio.CapacityLimiter:
-    # Threads.run has its own limiter, held until the thread ends and not only until the request does.
-    return anyio.CapacityLimiter(1)
