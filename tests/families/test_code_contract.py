@@ -167,7 +167,7 @@ def test_resources_and_templates_have_the_addresses_of_the_contract(server):
         one["uriTemplate"] for one in server.request("resources/templates/list")["result"]["resourceTemplates"]
     }
     assert templates == {
-        "codeindex://workspace/status{?workspace}",
+        "codeindex://workspace/status{?workspace,cursor}",
         "codeindex://workspace/stats{?workspace}",
         "codeindex://search/{query}{?maxResults,strategy,threshold,workspace}",
         "codeindex://file/{+path}/chunks{?workspace}",

@@ -9,7 +9,8 @@ from contextlib import closing, contextmanager
 import pytest
 
 from cortex.engine import Engine
-from cortex.families.code import open_family
+from cortex.errors import InputError
+from cortex.families.code import answers, open_family
 from cortex.settings import Workspace, load
 from cortex.store import connect
 from cortex.tools import Call, bind, find_tool, perform
@@ -42,9 +43,9 @@ class InProcess:
         assert answer.failed, answer.text
         return check_envelope(json.loads(answer.text))
 
-    def status(self, part="status"):
+    def status(self, part="status", **variables):
         (resource,) = (one for one in self.family.resources if one.name == f"workspace-{part}")
-        return json.loads(resource.read(self.family.context, {}, Call()))
+        return json.loads(resource.read(self.family.context, variables, Call()))
 
     @property
     def engine(self) -> Engine:
@@ -251,6 +252,33 @@ def test_a_status_that_does_not_name_every_skipped_file_says_where_to_see_them(m
         status = code.tool("reindex_workspace")["index"]
         assert (status["skipped"]["total"], len(status["skipped"]["files"])) == (60, 50)
         assert "cortex doctor --json" in status["notes"][0]
+
+
+def test_the_status_resource_names_every_file_that_is_over_a_limit(many, monkeypatch):
+    for number in range(60):
+        (many / "src" / f"a{number:02}.png").write_bytes(b"\0")
+        (many / "src" / f"z{number:02}.py").write_text(f"x = {number}\n" * 2_000, encoding="utf-8")
+    with opened(many, workspace__maxFiles=10, workspace__maxFileSize="5KB") as code:
+        assert len(code.tool("reindex_workspace")["index"]["skipped"]["files"]) == 50
+        skipped = code.status()["skipped"]
+        over = {f"src/m{number:03}.py" for number in range(10, 30)} | {f"src/z{number:02}.py" for number in range(60)}
+        assert {one["file"] for one in skipped["files"]} == over
+        assert (skipped["total"], skipped["cursor"]) == (140, "80")
+        rest = code.status(cursor="80")["skipped"]
+        assert [one["reason"] for one in rest["files"]] == ["binary"] * 50
+        assert code.status(cursor="9999")["skipped"]["files"] == []
+        for wrong in ("-1", "x", "١", "9" * 30):
+            with pytest.raises(InputError) as caught:
+                code.status(cursor=wrong)
+            assert caught.value.code == "CURSOR_INVALID"
+        monkeypatch.setattr(answers, "SKIPPED_PAGE", 30)
+        named, cursor = [], "0"
+        while cursor:
+            status = code.status(cursor=cursor)
+            named += [one["file"] for one in status["skipped"]["files"]]
+            cursor = status["skipped"].get("cursor")
+            assert ("notes" in status) is bool(cursor)
+        assert (len(named), len(set(named)), set(named[:80])) == (140, 140, over)
 
 
 def test_an_index_run_that_takes_too_long_keeps_what_it_has(many):

@@ -19,6 +19,8 @@ MIN_BUDGET = 200
 SKELETON_SHARE = 0.3  # of the budget that hits without text may take
 MIN_TEXT_TOKENS = 40  # less text than this of a hit isn't worth its place
 SKIPPED_NAMED = 50
+SKIPPED_PAGE = 1_000  # of files over a limit that one status names
+OVER_LIMITS = ("over maxFiles", "too large")
 ERROR_CHARACTERS = 200  # of what went wrong with the index, in every answer
 STRATEGIES: Mapping[Mode, str] = {
     Mode.MEANING: "embeddings",
@@ -312,8 +314,11 @@ def _within(parts: Sequence[Json], characters: int) -> list[Json]:
     return kept
 
 
-def status_answer(name: str, path: str, vitals: Vitals, *, meaning: bool, warnings: Sequence[str]) -> Json:
-    """The status of one workspace."""
+def status_answer(
+    name: str, path: str, vitals: Vitals, *, meaning: bool, warnings: Sequence[str], start: int | None = None
+) -> Json:
+    """The status of one workspace; `start` is as in `_skipped`."""
+    skipped = _skipped([({}, skip) for skip in vitals.skipped], start)
     out: Json = {
         "workspace": {"path": path, "name": name, "lastIndexed": vitals.freshness.last_indexed or None},
         "indexing": {
@@ -331,15 +336,13 @@ def status_answer(name: str, path: str, vitals: Vitals, *, meaning: bool, warnin
             "fallback": ["tfidf"] if meaning else ["fullworkspace"],
         },
         "cache": _cache([vitals]),
-        "skipped": _skipped([({}, skip) for skip in vitals.skipped]),
+        "skipped": skipped,
         "lease": {"held": vitals.holder, "pid": vitals.holder_pid},
     }
     if vitals.freshness.error:
         out["error"] = vitals.freshness.error
-    if len(vitals.skipped) > SKIPPED_NAMED:
-        out["notes"] = [
-            f"{SKIPPED_NAMED} of {len(vitals.skipped)} skipped files are named; `cortex doctor --json` lists all"
-        ]
+    if notes := _notes(skipped):
+        out["notes"] = notes
     if warnings:
         out["warnings"] = list(warnings)
     return out
@@ -355,16 +358,32 @@ def _cache(states: Sequence[Vitals]) -> Json:
     }
 
 
-def _skipped(skips: Sequence[tuple[Json, Skipped]]) -> Json:
-    """How many files are left out and why, and the first of them, each with what else is to be said of it."""
+def _skipped(skips: Sequence[tuple[Json, Skipped]], start: int | None) -> Json:
+    """How many files are left out and why, and names, those over a limit first, each with what else is to be said of it.
+
+    Without `start` a few; from 0 on all that are over a limit, in pages where there are too many for one answer.
+    """
     reasons: dict[str, int] = {}
     for _, skip in skips:
         reasons[skip.reason] = reasons.get(skip.reason, 0) + 1
-    return {
+    over = sum(reasons.get(reason, 0) for reason in OVER_LIMITS)
+    first = start or 0
+    end = first + (SKIPPED_NAMED if start is None else min(max(over - first, SKIPPED_NAMED), SKIPPED_PAGE))
+    ordered = sorted(skips, key=lambda pair: pair[1].reason not in OVER_LIMITS)
+    out: Json = {
         "total": len(skips),
         "byReason": dict(sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))),
-        "files": [{"file": skip.path, "reason": skip.reason, **more} for more, skip in skips[:SKIPPED_NAMED]],
+        "files": [{"file": skip.path, "reason": skip.reason, **more} for more, skip in ordered[first:end]],
     }
+    return out if end >= len(skips) else {**out, "cursor": str(end)}
+
+
+def _notes(skipped: Json) -> list[str]:
+    """Where the names are that `_skipped` left out."""
+    if "cursor" not in skipped:
+        return []
+    more = "`cortex doctor --json` lists all, the status resource with this `cursor` the next"
+    return [f"not all of the {skipped['total']} skipped files are named: {more}"]
 
 
 def _searched(states: Sequence[Vitals]) -> list[Vitals]:
@@ -376,7 +395,7 @@ def _mean(numbers: Sequence[float]) -> float:
     return sum(numbers) / max(1, len(numbers))
 
 
-def sum_status(parts: Sequence[Json], states: Sequence[tuple[str, Vitals]]) -> Json:
+def sum_status(parts: Sequence[Json], states: Sequence[tuple[str, Vitals]], start: int | None = None) -> Json:
     """Several statuses as one: counts added up, the worst state, everything else from the first."""
     indexing = [part["indexing"] for part in parts]
     total: Json = {}
@@ -392,7 +411,9 @@ def sum_status(parts: Sequence[Json], states: Sequence[tuple[str, Vitals]]) -> J
         ({"workspace": name}, skip) for name, state in states for skip in state.skipped
     ]
     cache = _cache([state for _, state in states])
-    return {**parts[0], "indexing": total, "cache": cache, "skipped": _skipped(skips)}
+    skipped = _skipped(skips, start)
+    out: Json = {**parts[0], "indexing": total, "cache": cache, "skipped": skipped, "notes": _notes(skipped)}
+    return out if out["notes"] else {key: value for key, value in out.items() if key != "notes"}
 
 
 def stats_answer(states: Sequence[Vitals], memory_bytes: int) -> Json:

@@ -17,8 +17,11 @@ from cortex.tools import Call, Prompt, PromptArgument, Resource
 
 
 def read_status(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
-    """How far the index is."""
-    return dump(status(context, variables.get("workspace")))
+    """How far the index is, and which files it leaves out."""
+    cursor = variables.get("cursor", "0")
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
+        raise InputError("CURSOR_INVALID", f"{cursor[:80]!r} is no cursor of a status")
+    return dump(status(context, variables.get("workspace"), int(cursor)))
 
 
 def read_stats(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
@@ -95,7 +98,7 @@ def read_chunks(context: Workspaces, variables: Mapping[str, str], call: Call) -
 
 RESOURCES = (
     Resource(
-        "codeindex://workspace/status{?workspace}",
+        "codeindex://workspace/status{?workspace,cursor}",
         "workspace-status",
         "Workspace status",
         "Current workspace indexing status and statistics",

@@ -177,14 +177,21 @@ def _sum(reports: list[Json]) -> Json:
     return {**first, "workspaces": reports}
 
 
-def status(context: Workspaces, workspace: str | None) -> Json:
-    """The status of the named workspace, or of all: sums in the same shape, and each one by itself."""
+def status(context: Workspaces, workspace: str | None, start: int | None = None) -> Json:
+    """The status of the named workspace, or of all: sums in the same shape, and each one by itself.
+
+    From `start` on, skipped files are named in full; without it the first few.
+    """
+    engines = context.open(workspace)
     parts, states = [], []
-    for name, engine in context.open(workspace):
+    for name, engine in engines:
         vitals, warnings = engine.vitals(), engine.settings.warnings
         states.append((name, vitals))
-        parts.append(answers.status_answer(name, str(engine.root), vitals, meaning=engine.meaning, warnings=warnings))
-    return parts[0] if len(parts) == 1 else {**answers.sum_status(parts, states), "workspaces": parts}
+        own = start if len(engines) == 1 else None
+        parts.append(
+            answers.status_answer(name, str(engine.root), vitals, meaning=engine.meaning, warnings=warnings, start=own)
+        )
+    return parts[0] if len(parts) == 1 else {**answers.sum_status(parts, states, start), "workspaces": parts}
 
 
 def stats(context: Workspaces, workspace: str | None) -> Json:
