@@ -124,11 +124,87 @@ def test_a_bad_body_is_refused_with_its_status(server, body, status):
 
 @pytest.mark.soak
 def test_hostile_bodies_are_refused_and_never_an_error_of_the_server(server, campaign):
+    sessions: list[dict[str, str]] = [
+        {},
+        {"mcp_protocol_version": MODERN},
+        {"mcp_session_id": batching_session(server)},
+    ]
     for number, body in enumerate(hostile_lines(7, campaign(300, 5_000))):
-        headers = {"mcp_protocol_version": MODERN} if number % 2 else {}
-        response, _ = server.send("POST", body, **headers)
+        response, _ = server.send("POST", body, **sessions[number % 3])
         assert response.status < 500, body[:300]
     assert server.modern("tools/list", {})[0] == 200
+
+
+def batching_session(server) -> str:
+    """A session of the one revision that has batches."""
+    hello = HELLO | {"params": HELLO["params"] | {"protocolVersion": "2025-03-26"}}
+    return server.send("POST", json.dumps(hello).encode())[0].getheader("mcp-session-id")
+
+
+def call(id: int | str, tool: str, **rest: object) -> dict:
+    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": {}, **rest}}
+
+
+NOTE = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+def test_the_answers_to_a_batch_are_one_array(server):
+    batch = [PING, NOTE, 5, call("a", "echo", arguments={"text": "cut \ud83e"}), call(2, "nothing")]
+    response, text = server.send("POST", json.dumps(batch).encode(), mcp_session_id=batching_session(server))
+    assert (response.status, response.getheader("content-type")) == (200, "application/json")
+    bad, ping, unknown, echo = sorted(json.loads(text), key=lambda answer: str(answer["id"] or ""))
+    assert (bad["id"], bad["error"]["code"]) == (None, -32600)
+    assert (ping["id"], ping["result"]) == (1, {})
+    assert (unknown["id"], unknown["error"]["code"]) == (2, -32602)
+    assert (echo["id"], echo["result"]["content"][0]["text"]) == ("a", "cut ?")
+
+
+def test_progress_of_a_batch_is_streamed_before_the_array(server):
+    batch = [PING, call(2, "count", arguments={"to": 10}, _meta={"progressToken": "p"})]
+    response, text = server.send("POST", json.dumps(batch).encode(), mcp_session_id=batching_session(server))
+    assert (response.status, response.getheader("content-type")) == (200, "text/event-stream")
+    *progress, answers = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
+    assert progress
+    assert {message["params"]["progressToken"] for message in progress} == {"p"}
+    assert sorted(answer["id"] for answer in answers) == [1, 2]
+
+
+def test_a_member_of_a_batch_can_be_cancelled(server):
+    session = batching_session(server)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    batch = [PING, call(2, "wait", _meta={"progressToken": "p"})]
+    connection.request("POST", "/mcp", json.dumps(batch).encode(), HEADERS | {"mcp-session-id": session})
+    response = connection.getresponse()  # begins with the progress
+    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}}
+    assert server.send("POST", json.dumps([cancel]).encode(), mcp_session_id=session)[0].status == 202
+    answers = [json.loads(line[6:]) for line in response.read().splitlines() if line.startswith(b"data: ")][-1]
+    assert {answer["id"]: "result" in answer for answer in answers} == {1: True, 2: False}
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("batch", "status"),
+    [
+        ([NOTE, {"jsonrpc": "2.0", "id": 5, "result": {}}], 202),
+        ([], 400),
+        ([5], 400),
+        ([PING] * 101, 400),
+        ([HELLO], 400),
+        ([HELLO, PING | {"id": 2}], 200),
+    ],
+)
+def test_a_batch_has_the_status_of_what_is_in_it(server, batch, status):
+    response, _ = server.send("POST", json.dumps(batch).encode(), mcp_session_id=batching_session(server))
+    assert response.status == status
+
+
+def test_a_batch_is_refused_without_a_session_of_its_revision(server):
+    body = json.dumps([PING]).encode()
+    assert server.post(body)[0] == 400
+    assert server.post(body, mcp_session_id=open_session(server))[1]["error"]["code"] == -32600
+    assert server.post(body, mcp_session_id="unknown")[0] == 404
+    assert server.post(body, mcp_protocol_version=MODERN, mcp_session_id=batching_session(server))[0] == 400
+    assert server.post(body, Accept="text/plain", mcp_session_id=batching_session(server))[0] == 406
 
 
 def test_a_chunked_body_is_bounded_too(server):

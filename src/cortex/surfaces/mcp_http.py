@@ -20,21 +20,20 @@ from urllib.parse import urlsplit
 import anyio
 import uvicorn
 from mcp.server.lowlevel.server import Server
-from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cortex.errors import NetworkError
-from cortex.surfaces.lines import INVALID_REQUEST, NO_BATCH, Batch, Refusal, parse, without_surrogates
+from cortex.surfaces.lines import INVALID_REQUEST, Refusal, parse, without_surrogates
 from cortex.surfaces.mcp import CORTEX, Identity, make_server
+from cortex.surfaces.mcp_batches import replay
+from cortex.surfaces.mcp_sessions import MESSAGE, Sessions
 from cortex.surfaces.threads import Threads, end, leave_soon
 from cortex.tools import Family
 
@@ -96,16 +95,17 @@ class Door:
             await self._app(scope, receive, send)
             return
         refusal = self._refusal(Headers(scope=scope), scope["path"])
-        body = b""
         if refusal is None and scope["method"] == "POST":
             try:
                 body, refusal = await _body(Request(scope, receive))
             except ClientDisconnect:
                 return
-        if refusal is not None:
-            await refusal(scope, receive, send)
-            return
-        await self._app(scope, _replay(body, receive) if scope["method"] == "POST" else receive, send)
+            message = parse(body)
+            if isinstance(message, Refusal):
+                refusal = Response(message.line, 400, media_type="application/json")
+            if refusal is None:
+                scope, receive = {**scope, MESSAGE: message}, replay(without_surrogates(body), receive)
+        await (refusal or self._app)(scope, receive, send)
 
     def _refusal(self, headers: Headers, path: str) -> Response | None:
         host = headers.get("host", "")
@@ -137,26 +137,7 @@ async def _body(request: Request) -> tuple[bytes, Response | None]:
     body = b"".join(parts)
     if not body.strip():
         return b"", _refuse(400, "the body is empty")
-    match parse(body):
-        case Refusal(line):
-            return b"", Response(line, 400, media_type="application/json")
-        case Batch():
-            return b"", Response(NO_BATCH.line, 400, media_type="application/json")
-    return without_surrogates(body), None
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives the body once more, then what really comes."""
-    given = False
-
-    async def again() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return again
+    return body, None
 
 
 def _bearer(header: str, token: str) -> bool:
@@ -184,63 +165,10 @@ def _app(server: Server[Any], token: str | None, local: bool) -> ASGIApp:
         max_sessions=MAX_SESSIONS,
         max_request_body_size=MAX_BODY_BYTES,
     )
-    inner = Starlette(routes=[Mount("/", app=_Sessions(sessions.handle_request))], lifespan=lambda app: sessions.run())
+    inner = Starlette(
+        routes=[Mount("/", app=Sessions(sessions.handle_request, MAX_SESSIONS))], lifespan=lambda app: sessions.run()
+    )
     return Door(inner, token, local)
-
-
-class _Sessions:
-    """ASGI: at the limit of sessions, the one that has been without a request for longest ends before a new one begins.
-
-    Otherwise clients that shake hands and go away would lock out everybody until their sessions expire.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self._under_way: dict[str, int] = {}  # session -> requests; longest unused first
-        self._opening = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope)
-        session = headers.get(MCP_SESSION_ID_HEADER, "")
-        stateless = headers.get(MCP_PROTOCOL_VERSION_HEADER) in MODERN_PROTOCOL_VERSIONS
-        opens = not session and not stateless  # for the SDK, which counts it as a session until it is refused
-
-        async def watch(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                opened = Headers(raw=message["headers"]).get(MCP_SESSION_ID_HEADER)
-                if opens and opened and message["status"] < 400:
-                    self._under_way[opened] = 0
-                elif scope["method"] == "DELETE" or message["status"] == 404:
-                    self._under_way.pop(session, None)
-            await send(message)
-
-        self._opening += opens
-        self._use(session, 1)
-        try:
-            if opens:
-                await self._make_room(scope, receive)
-            await self._app(scope, receive, watch)
-        finally:
-            self._opening -= opens
-            self._use(session, -1)
-
-    def _use(self, session: str, requests: int) -> None:
-        if session in self._under_way:
-            self._under_way[session] = self._under_way.pop(session) + requests
-
-    async def _make_room(self, scope: Scope, receive: Receive) -> None:
-        if len(self._under_way) + self._opening <= MAX_SESSIONS:
-            return
-        oldest = next((session for session, requests in self._under_way.items() if not requests), None)
-        if oldest is None:
-            return  # all are at work: the new one is refused
-        del self._under_way[oldest]
-        ending = {**scope, "method": "DELETE", "headers": [(MCP_SESSION_ID_HEADER.encode(), oldest.encode())]}
-        await self._app(ending, _replay(b"", receive), _into_nowhere)
-
-
-async def _into_nowhere(message: Message) -> None:
-    pass
 
 
 def _config(app: ASGIApp) -> uvicorn.Config:
