@@ -173,3 +173,14 @@ def test_every_file_can_be_read_in_one_sitting():
 )
 def test_a_statement_is_told_from_prose(text: str, expected: bool):
     assert bool(STATEMENT.match(text)) is expected
+
+
+def test_the_command_is_reached_before_anything_heavy_is_loaded():
+    """From its first line on a server ends well when it is told to go, so that line must come soon."""
+    loaded = "import sys; before = set(sys.modules); import cortex.__main__; print(*sorted(set(sys.modules) - before))"
+    ended = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, encoding="utf-8", timeout=60, check=True
+    )
+    names = set(ended.stdout.split())
+    assert {name for name in names if name.startswith("cortex")} == {"cortex", "cortex.__main__"}
+    assert not names & {"asyncio", "logging", "pathlib", "pydantic", "typer", "typing"}

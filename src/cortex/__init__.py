@@ -12,10 +12,10 @@ Importing the package loads nothing heavy; names are looked up when they are use
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as checkers know it: loading `typing` takes longer than all else here
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cortex.engine import Engine
     from cortex.errors import CortexError
     from cortex.types import Draft, Hit, IndexReport, Mode, Page, Query
@@ -27,6 +27,8 @@ _HOMES = {"Engine": "cortex.engine", "CortexError": "cortex.errors"}
 
 def open_engine(root: str | Path) -> Engine:
     """The engine of a folder, with the settings that count there."""
+    from pathlib import Path
+
     from cortex.engine import Engine
     from cortex.settings import environment, load
 
@@ -34,7 +36,7 @@ def open_engine(root: str | Path) -> Engine:
     return Engine(folder, load(folder, environment=environment()))
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'cortex' has no attribute {name!r}")
     import importlib

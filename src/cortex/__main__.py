@@ -10,13 +10,12 @@ import sys
 
 def main() -> int:
     """Run the command line; returns the exit code."""
-    gc.set_threshold(
-        50_000
-    )  # loading modules makes objects that stay: looking for garbage among them takes a tenth of it
     if sys.argv[1:2] == ["mcp"]:
-        # Before anything heavy is loaded: a server that is told to go while it starts has nothing to close and ends well.
+        # Before anything else: a server that is told to go while it starts has nothing to close and ends well.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: os._exit(0))
+    # Loading modules makes objects that stay: looking for garbage among them takes a tenth of it.
+    gc.set_threshold(50_000)
     from cortex.cli import run
 
     return run(sys.argv[1:])
