@@ -173,6 +173,10 @@ class Query:
     regex: bool = False  # exact mode: `text` is a regular expression
     code: bool = False  # `text` is a code snippet: find what is similar
     characters: int = 0  # hits get their text until this many characters are given out; 0 is no limit
+    snippets: tuple[
+        int, ...
+    ] = ()  # characters of text for the first hit, the second, ..., all others; () is the whole text
+    explain: bool = False  # hits carry their evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +197,11 @@ class Hit:
     name: str = ""
     qualified: str = ""
     signature: str = ""
-    why: str = ""
+    why: str = ""  # the strongest evidence in a short phrase
+    lines: tuple[int, ...] = ()  # the numbers of the lines in `text`, where it leaves some out
+    evidence: tuple[
+        tuple[str, float], ...
+    ] = ()  # what each part of the evidence adds to the score, where it was asked for
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from cortex.families.code.answers import context_of, search_metadata
 from cortex.families.code.tools import language_called
 from cortex.families.code.workspaces import Located, Workspaces, search_all
 from cortex.search import NO_EMBEDDER
-from cortex.types import Cancel, Mode, Page, Query
+from cortex.search.snippet import MORE
+from cortex.types import Cancel, Hit, Mode, Page, Query
 
 MODES = {
     "auto": Mode.HYBRID,
@@ -32,7 +33,7 @@ MODES = {
     "exact": Mode.EXACT,
     "fullworkspace": Mode.FULL,
 }
-SNIPPET_LINES = 5  # enough to judge a hit; programs get the whole text
+SNIPPET = (400,)  # characters, enough to judge a hit; programs get the whole text
 DEFAULT_MODE = "hybrid"
 
 
@@ -52,6 +53,7 @@ def search(
     threshold: Annotated[
         float, typer.Option("--threshold", min=0.0, max=1.0, metavar="X", help="Least relevance.")
     ] = 0.0,
+    explain: Annotated[bool, typer.Option("--explain", help="Show why each result is where it is.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
 ) -> None:
     """Search a folder; what isn't indexed yet is indexed first."""
@@ -62,6 +64,8 @@ def search(
         threshold=threshold,
         languages=tuple(language_called(name) for name in lang or ()),
         regex=regex,
+        snippets=() if as_json else SNIPPET,
+        explain=explain,
     )
     workspaces = Workspaces(workspace.find(path or []), keep=False)
     try:
@@ -128,6 +132,8 @@ def _row(one: Located, several: bool) -> dict[str, object]:
         "text": hit.text,
         "context": context_of(hit),
     }
+    if hit.evidence:
+        row["evidence"] = dict(hit.evidence)
     return {**row, "workspace": one.workspace} if several else row
 
 
@@ -146,8 +152,22 @@ def _print_hits(located: list[Located], page: Page, late: list[str], *, several:
         return
     for one in located:
         say(f"{_place(one, several)}  {one.hit.relevance:.2f}  {one.hit.qualified}".rstrip())
-        for line in one.hit.text.split("\n")[:SNIPPET_LINES]:
-            say(f"    {line}", lines=True)
+        for number, line in _lines(one.hit):
+            say(f"{number:>6}  {line}", lines=True)
+        if one.hit.evidence:
+            say(f"        {_because(one.hit)}")
+
+
+def _lines(hit: Hit) -> list[tuple[int, str]]:
+    """The lines of a hit's text with their numbers."""
+    lines = [line for line in hit.text.split("\n") if not (hit.lines and MORE.fullmatch(line))]
+    return list(zip(hit.lines or range(hit.start_line, hit.start_line + len(lines)), lines, strict=False))
+
+
+def _because(hit: Hit) -> str:
+    """The evidence of a hit in one line: what is added, then the factors."""
+    parts = [f"{name} {value:g}" if name.startswith("x ") else f"{name} +{value:g}" for name, value in hit.evidence]
+    return f"{hit.score:g} = {', '.join(parts)}"
 
 
 def _place(one: Located, several: bool) -> str:
@@ -167,8 +187,9 @@ def _print_rich(located: list[Located], several: bool) -> None:
         title.append(f"  {hit.relevance:.2f}", style="green")
         title.append(f"  {printable(hit.qualified)}" if hit.qualified else "", style="dim")
         console.print(title)
-        code = "\n".join(hit.text.split("\n")[:SNIPPET_LINES])
-        lexer = hit.language or "text"
-        console.print(
-            Syntax(printable(code, lines=True), lexer, line_numbers=True, start_line=hit.start_line, theme="ansi_dark")
-        )
+        for number, line in _lines(hit):
+            code = Syntax("", hit.language or "text", theme="ansi_dark").highlight(printable(line, lines=True))
+            code.rstrip()
+            console.print(Text(f"{number:>6}  ", style="dim").append(code))
+        if hit.evidence:
+            console.print(Text(f"        {printable(_because(hit))}", style="dim"))

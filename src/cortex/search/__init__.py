@@ -1,39 +1,33 @@
-"""Query -> Hits. Candidates come from the words (and, with an embedder, from the vectors), definitions from the symbol table;
-`rank` orders them, and only those that are shown get their text.
+"""Query -> Hits: parse, find candidates, rank them, say how relevant each is, and show of each what matters.
 
 `search` answers from a store; `search_exact` from the files themselves.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from cortex.errors import Cancelled, InputError, LimitError
+from cortex.search.candidates import Meaning, Pair, find_by_meaning, find_by_words, masses_of
+from cortex.search.evidence import Candidate
 from cortex.search.exact import MAX_HITS, search_exact
 from cortex.search.parse import Parsed, parse
-from cortex.search.rank import Candidate, rank
-from cortex.store import Lookup, Narrow, Place, Store, Term, Words, extension_of
-from cortex.types import Cancel, Doc, Hit, Mode, Page, Query, Source, Stamp
-
-if TYPE_CHECKING:
-    import numpy as np
+from cortex.search.rank import explain, rank, why
+from cortex.search.relevance import relate
+from cortex.search.snippet import Group, cut_snippet, merge, opening_of
+from cortex.store import Lookup, Narrow, Place, Store, Words, stem_of
+from cortex.text import words_of
+from cortex.types import Cancel, Hit, Mode, Page, Query, Source
 
 __all__ = ["MAX_HITS", "NO_EMBEDDER", "Meaning", "check_query", "search", "search_exact"]
 
-DEPTH = 200  # candidates, however many hits are asked for
-COVER_DEPTH = 50  # candidates that only hold many of the words
-# Short fields score high by themselves: a word in a name of two words counts for more than one in a body of a hundred.
-FIELD_WEIGHTS = (("name", 0.2), ("path", 0.4), ("signature", 0.2), ("doc_text", 0.3), ("body", 1.0))
 MAX_QUERY_CHARACTERS = 20_000
 MEANING_WEIGHT = 0.5  # of a cosine beside a word score of 0..1
 
 NO_EMBEDDER = "no embedder is configured"
-
-Meaning = tuple[Stamp, Callable[[str], "np.ndarray"]]
 
 
 def search(
@@ -61,16 +55,23 @@ def search(
     with store.reading():
         docs = frozenset(doc.id for doc in store.lookup.docs(source.id, query.path)) if query.path else None
         narrow = Narrow(source.id, query.extensions, query.languages, docs)
-        candidates = _candidates(store, words, narrow, parsed, mode, meaning)
-        _check_time(cancel, deadline)
-        ranked = rank(candidates, parsed)
+        masses = masses_of(words, parsed)
+        candidates = _candidates(store, words, narrow, parsed, masses, mode, meaning)
         _check_time(cancel, deadline)
         texts = _Texts(store.lookup)
-        relevances = _relevances(ranked, _meaning_weight(mode))
-        above = [pair for pair in zip(ranked, relevances, strict=True) if pair[1] >= query.threshold]
-        hits = _hits(above[query.offset : query.offset + query.limit], texts, query.characters)
+        ranked = rank(candidates, parsed, lambda place: words_of(texts.of(place)))
+        _check_time(cancel, deadline)
+        relate(ranked, parsed)
+        above = [one for one in ranked if one.relevance >= query.threshold]
+        if ranked and not above:
+            notes.append(
+                f"nothing reaches the threshold {query.threshold:g}, the best of {len(ranked)} has {ranked[0].relevance:g}"
+            )
+        groups = merge(above)
+        stems = {stem_of(word): mass for word, mass in masses.items()}
+        hits = _show(groups[query.offset : query.offset + query.limit], parsed, query, texts, stems)
         counts = store.counts(source.id)
-    return Page(hits, len(above), mode, tuple(notes), docs=counts.docs, chunks=counts.chunks)
+    return Page(tuple(hits), len(groups), mode, tuple(notes), docs=counts.docs, chunks=counts.chunks)
 
 
 def check_query(query: Query) -> None:
@@ -84,111 +85,51 @@ def check_query(query: Query) -> None:
 
 
 def _candidates(
-    store: Store, words: Words | None, narrow: Narrow, parsed: Parsed, mode: Mode, meaning: Meaning | None
+    store: Store,
+    words: Words | None,
+    narrow: Narrow,
+    parsed: Parsed,
+    masses: Mapping[str, float],
+    mode: Mode,
+    meaning: Meaning | None,
 ) -> list[Candidate]:
-    by_words = _by_words(words, narrow, parsed) if mode is not Mode.MEANING else {}
-    covered = _by_coverage(words, narrow, parsed) if mode is not Mode.MEANING else {}
-    by_meaning = _by_meaning(store, narrow, parsed, meaning) if meaning and mode is not Mode.WORDS else {}
-    defined = _by_definition(store.lookup, narrow, parsed) if mode is not Mode.MEANING else {}
-    pairs = list(dict.fromkeys([*by_words, *list(covered)[:COVER_DEPTH], *by_meaning, *defined]))
-    places = store.lookup.places(pairs)
-    weight = _meaning_weight(mode)
-    return [
-        Candidate(
-            place,
-            words=by_words.get(pair, 0.0),
-            covers=covered.get(pair, 0.0),
-            meaning=by_meaning.get(pair, 0.0) * weight,
-            defines=defined.get(pair, 0.0),
-        )
-        for pair in pairs
-        if (place := places.get(pair)) is not None and _allowed(place.doc, narrow)
-    ]
+    found: dict[Pair, Candidate] = {}
+    if mode is not Mode.MEANING:
+        found = find_by_words(store, words, narrow, parsed, masses)
+    if meaning is not None and mode is not Mode.WORDS:
+        weight = 1.0 if mode is Mode.MEANING else MEANING_WEIGHT
+        for pair, candidate in find_by_meaning(store, narrow, parsed.text, meaning).items():
+            found.setdefault(pair, candidate).meaning = candidate.meaning * weight
+    return list(found.values())
 
 
-def _by_words(words: Words | None, narrow: Narrow, parsed: Parsed) -> dict[tuple[int, int], float]:
-    if words is None:
-        return {}
-    terms = [
-        Term(word, tuple((field, weight * field_weight) for field, field_weight in FIELD_WEIGHTS))
-        for word, weight in parsed.weights.items()
-    ]
-    rows = words.search(terms, narrow, DEPTH)
-    best = rows[0][2] if rows else 1.0
-    return {(doc, chunk): score / best for doc, chunk, score in rows}
-
-
-def _by_coverage(words: Words | None, narrow: Narrow, parsed: Parsed) -> dict[tuple[int, int], float]:
-    """How much of the query a chunk holds, rare words counting more: 1 is all of it."""
-    if words is None:
-        return {}
-    masses = _masses(words.frequency, len(words), parsed.weights)
-    return {(doc, chunk): share for doc, chunk, share in words.cover(masses, narrow, DEPTH + COVER_DEPTH)}
-
-
-def _by_meaning(store: Store, narrow: Narrow, parsed: Parsed, meaning: Meaning) -> dict[tuple[int, int], float]:
-    import numpy as np  # here, because without an embedder nobody needs it
-
-    stamp, embed = meaning
-    allowed = None
-    if narrow.extensions or narrow.languages or narrow.docs is not None:
-        docs = [doc for doc in store.lookup.docs(narrow.source) if _allowed(doc, narrow)]
-        allowed = np.array([chunk for doc in docs for chunk, _ in store.lookup.chunks(doc.blob)], dtype=np.int64)
-    found = dict(store.indexes.vectors(stamp).search(embed(parsed.text), DEPTH, allowed))
-    pairs = store.lookup.places_of_chunks(narrow.source, list(found))
-    return {(doc, chunk): max(0.0, found[chunk]) for doc, chunk in pairs}
-
-
-def _by_definition(lookup: Lookup, narrow: Narrow, parsed: Parsed) -> dict[tuple[int, int], float]:
-    """Chunks that define a name of the query: 1 where the case and the qualified name agree, less where they don't."""
-    found: dict[tuple[int, int], float] = {}
-    for definition in lookup.definitions(narrow.source, parsed.names):
-        exact = 1.0 if definition.name in parsed.names else 0.6
-        if parsed.qualified:
-            exact *= 1.0 if any(_ends(definition.qualified, name) for name in parsed.qualified) else 0.5
-        pair = (definition.doc, definition.chunk)
-        found[pair] = max(exact, found.get(pair, 0.0))
-    return found
-
-
-def _ends(qualified: str, wanted: str) -> bool:
-    return ("." + qualified.lower()).endswith("." + wanted.lower())
-
-
-def _allowed(doc: Doc, narrow: Narrow) -> bool:
-    if narrow.extensions and extension_of(doc.path) not in narrow.extensions:
-        return False
-    if narrow.languages and doc.language not in narrow.languages:
-        return False
-    return narrow.docs is None or doc.id in narrow.docs
-
-
-def _meaning_weight(mode: Mode) -> float:
-    return 1.0 if mode is Mode.MEANING else MEANING_WEIGHT
-
-
-def _relevances(ranked: Sequence[Candidate], meaning_weight: float) -> list[float]:
-    """The part of the query that the best hits cover, times a hit's share of the best score: falls with the rank."""
-    if not ranked:
-        return []
-    best = max(ranked[0].score, 1e-9)
-    covered = max(max(one.covers, one.defines, one.meaning / meaning_weight) for one in ranked[:3])
-    return [round(min(1.0, covered * max(0.0, candidate.score) / best), 4) for candidate in ranked]
-
-
-def _masses(frequency: Callable[[str], int], rows: int, weights: Mapping[str, float]) -> dict[str, float]:
-    return {word: weight * math.log(1 + rows / (1 + frequency(word))) for word, weight in weights.items()}
-
-
-def _hits(shown: Sequence[tuple[Candidate, float]], texts: _Texts, characters: int) -> tuple[Hit, ...]:
-    """The hits, with text until there are `characters` of it (0 is no limit)."""
+def _show(
+    groups: Sequence[Group], parsed: Parsed, query: Query, texts: _Texts, masses: Mapping[str, float]
+) -> list[Hit]:
+    """The hits, with text until there are `query.characters` of it (0 is no limit)."""
     hits: list[Hit] = []
-    left = characters or sys.maxsize
-    for candidate, relevance in shown:
-        text = texts.of(candidate.place) if left > 0 else ""
+    left = query.characters or sys.maxsize
+    for number, group in enumerate(groups):
+        size = query.snippets[min(number, len(query.snippets) - 1)] if query.snippets else sys.maxsize
+        wanted = {} if parsed.is_name and group.best.named else masses  # a definition is shown from its beginning
+        text, lines = _text_of(group, texts, size, wanted) if min(left, size) > 0 else ("", ())
         left -= len(text)
-        hits.append(_hit(candidate, relevance, text))
-    return tuple(hits)
+        hit = _hit(group, text, lines, why(group.best, parsed))
+        hits.append(replace(hit, evidence=explain(group.best, parsed)) if query.explain else hit)
+    return hits
+
+
+def _text_of(group: Group, texts: _Texts, size: int, masses: Mapping[str, float]) -> tuple[str, tuple[int, ...]]:
+    """The group's text, or where it is longer than `size`, the lines that matter and their numbers."""
+    first = min(one.place.chunk.start for one in group.chunks)
+    last = max(one.place.chunk.end for one in group.chunks)
+    text = texts.whole(group.best.place)[first:last]
+    if len(text) <= size:
+        return text, ()
+    lines = text.split("\n")
+    chunk = group.best.place.chunk
+    opening = opening_of(lines, group.start_line, chunk.start_line, chunk.signature)
+    return cut_snippet(lines, group.start_line, masses, opening, size)
 
 
 class _Texts:
@@ -198,31 +139,36 @@ class _Texts:
         self._lookup = lookup
         self._blobs: dict[int, str] = {}
 
-    def of(self, place: Place) -> str:
+    def whole(self, place: Place) -> str:
         blob = place.doc.blob
         if blob not in self._blobs:
             self._blobs[blob] = self._lookup.text(blob)
-        return self._blobs[blob][place.chunk.start : place.chunk.end]
+        return self._blobs[blob]
+
+    def of(self, place: Place) -> str:
+        return self.whole(place)[place.chunk.start : place.chunk.end]
 
 
-def _hit(candidate: Candidate, relevance: float, text: str) -> Hit:
-    doc, chunk = candidate.place.doc, candidate.place.chunk
+def _hit(group: Group, text: str, lines: tuple[int, ...], reason: str) -> Hit:
+    place = group.best.place
+    doc, chunk = place.doc, place.chunk
     return Hit(
         source=doc.source,
         doc=doc.id,
-        chunk=candidate.place.chunk_id,
+        chunk=place.chunk_id,
         path=doc.path,
-        start_line=chunk.start_line,
-        end_line=chunk.end_line,
+        start_line=group.start_line,
+        end_line=group.end_line,
         text=text,
-        score=round(candidate.score, 4),
-        relevance=relevance,
+        score=round(group.best.score, 4),
+        relevance=group.best.relevance,
         language=doc.language,
         kind=chunk.kind,
         name=chunk.name,
         qualified=chunk.qualified,
         signature=chunk.signature,
-        why=candidate.why,
+        why=reason,
+        lines=lines,
     )
 
 

@@ -1,27 +1,47 @@
-"""Query text -> what to look for: words with weights, names that may be defined somewhere, roles that were asked for.
+"""Query text -> what to look for: words with weights, names that may be defined somewhere, places, quoted texts, wanted roles.
 
-Pure functions. Classes of queries and their own weights come from here; nothing here knows the store.
+Pure functions; nothing here knows the store. Names are looked up in the symbol table, so a wrong guess costs a lookup and no
+wrong answer: words that only look like names ("the Display struct") are taken for names too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
+from cortex.chunkers import language_of
+from cortex.search.classes import QueryClass, classes_of
 from cortex.text import split_identifier, words_of
 
 MAX_TERMS = 64  # a pasted file as a query is cut to its first words; more terms cost time and add nothing
+MAX_NAMES = 40  # looked up as definitions
+MAX_PLACES = 20  # frames of a stack trace
+MAX_PHRASE_WORDS = 40
 PART_WEIGHT = 0.5  # a part of an identifier says half of what the whole says
 
 STOP_WORDS = frozenset(
     "a an and any are as at be been but by can could do does done for from had has have how i if in into is it its me my not of on "
     "or our should so some such than that the their them then there these they this those to us was we were what when where which "
-    "who why will with would you your code find show get gets happen happens work works".split()
+    "who why will with would you your code find show get gets happen happens work works "
+    # What questions are made of, whatever they are about.
+    "did doing following given implement implementation implemented perform provided purpose specific use used uses using way".split()
+)
+_KIND_WORDS = frozenset(
+    "class struct interface trait enum type object record protocol module method function macro constructor decorator property "
+    "attribute field variable constant parameter".split()
 )
 _TOKEN = re.compile(r"[^\W\d][\w$]*(?:(?:::|->|[.#\\])[^\W\d][\w$]*)*[!?]?", re.UNICODE)
 _SEPARATOR = re.compile(r"::|->|[.#\\]")
 _CAMEL = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2,}[a-z]|^[A-Z][a-z]+[A-Z0-9]")
+_CODE_SPAN = re.compile(r"`([^`\n]+)`")
+_CALLED = re.compile(r"\b([^\W\d]\w*)\(")
+_QUOTED = re.compile(r"\"([^\"\n]{3,200})\"|“([^”\n]{3,200})”|(?<!\w)'([^'\n]{3,200})'(?!\w)")
+_MESSAGE = re.compile(r"(?:\w*(?:Error|Exception|Warning|Panic|Fault)|error|fatal|panic|exception)\s*:\s*(.{3,300})")
+_PLACE = re.compile(
+    r"((?:[\w.@+~-]+[/\\])*[\w@+~-]+(?:\.[\w@+~-]+)*\.[A-Za-z]\w{0,7})(?:\",\s*line\s+|:|\()?(\d{1,7})?"
+)
 _ROLE_WORDS: Mapping[str, str] = {
     "test": "test", "tests": "test", "testing": "test", "tested": "test", "spec": "test", "specs": "test", "unittest": "test",
     "fixture": "test", "fixtures": "test", "benchmark": "example", "example": "example", "examples": "example", "sample": "example",
@@ -36,10 +56,14 @@ class Parsed:
     """A query, understood."""
 
     text: str
+    is_name: bool  # the whole query is one name
+    classes: tuple[QueryClass, ...]
     weights: Mapping[str, float]  # word -> weight
     names: tuple[str, ...]  # identifiers in the query, last parts of qualified ones
+    joined: tuple[str, ...]  # names that neighbouring words would make, lower case
     qualified: tuple[str, ...]  # qualified names as they were written, separators made "."
-    symbol: bool  # the whole query is one name
+    places: tuple[tuple[str, int], ...]  # files that the query names, with the line or 0
+    phrases: tuple[tuple[str, ...], ...]  # texts whose words should stand together
     roles: frozenset[str]  # roles of files that the query asks for
     keywords: tuple[str, ...]  # plain words worth matching against paths
 
@@ -47,36 +71,94 @@ class Parsed:
 def parse(text: str, code: bool = False) -> Parsed:
     """Understand a query; `code` says that it is a snippet of code, whose every identifier counts alike."""
     tokens = _TOKEN.findall(text)
-    symbol = not code and len(text.split()) == 1 and len(tokens) == 1
+    name = not code and len(text.split()) == 1 and len(tokens) == 1
+    names, qualified = ([], []) if code else _names(text, tokens, name)
+    weights = _weigh(text, tokens)
+    lowered = {word.lower() for word in tokens}
+    roles = frozenset(role for word, role in _ROLE_WORDS.items() if word in lowered) if not code else frozenset[str]()
+    places = () if code else _places(text)
+    phrases = _phrases(text, code)
+    classes = classes_of(
+        text, code=code, name=name, qualified=bool(qualified), places=bool(places), quoted=bool(phrases), roles=roles
+    )
+    return Parsed(
+        text=text,
+        is_name=name,
+        classes=classes,
+        weights=dict(list(weights.items())[:MAX_TERMS]),
+        names=tuple(dict.fromkeys(names))[:MAX_NAMES],
+        joined=() if name or code else _joined(text)[:MAX_NAMES],
+        qualified=tuple(dict.fromkeys(qualified)),
+        places=places,
+        phrases=phrases,
+        roles=roles,
+        keywords=tuple(word for word in weights if len(word) > 2),
+    )
+
+
+def _weigh(text: str, tokens: Sequence[str]) -> dict[str, float]:
+    """The words to look for: whole identifiers, their parts at half the weight, no stop words unless there is nothing else."""
     weights: dict[str, float] = {}
+    for token in tokens:
+        for identifier in _SEPARATOR.split(token.rstrip("!?")):
+            for number, piece in enumerate(split_identifier(identifier)):
+                weights[piece] = max(1.0 if number == 0 else PART_WEIGHT, weights.get(piece, 0.0))
+    for word in words_of(text):  # digits, and letters of languages without spaces
+        weights.setdefault(word, PART_WEIGHT if len(word) == 1 and word.isascii() else 1.0)
+    return {word: weight for word, weight in weights.items() if word not in STOP_WORDS} or weights
+
+
+def _names(text: str, tokens: Sequence[str], whole: bool) -> tuple[list[str], list[str]]:
+    """Names that the query says, and those of them that are qualified: whatever is written or spoken of like code."""
     names: list[str] = []
     qualified: list[str] = []
     for token in tokens:
         parts = [part for part in _SEPARATOR.split(token.rstrip("!?")) if part]
-        for part in parts:
-            _weigh(part, weights)
-        if symbol or len(parts) > 1 or _CAMEL.search(token) or ("_" in token.strip("_")):
+        if whole or len(parts) > 1 or _CAMEL.search(token) or "_" in token.strip("_"):
             names.extend(parts[-1:])
             if len(parts) > 1:
                 qualified.append(".".join(parts))
                 names.extend(parts[:-1])
-    for word in words_of(text):  # digits, and letters of languages without spaces
-        weights.setdefault(word, PART_WEIGHT if len(word) == 1 and word.isascii() else 1.0)
-    kept = {word: weight for word, weight in weights.items() if word not in STOP_WORDS} or weights
-    lowered = {word.lower() for word in tokens}
-    return Parsed(
-        text=text,
-        weights=dict(list(kept.items())[:MAX_TERMS]),
-        names=tuple(dict.fromkeys(names)) if not code else (),
-        qualified=tuple(dict.fromkeys(qualified)),
-        symbol=symbol,
-        roles=frozenset(role for word, role in _ROLE_WORDS.items() if word in lowered),
-        keywords=tuple(word for word in kept if len(word) > 2),
-    )
+    for span in _CODE_SPAN.findall(text):
+        names.extend(re.findall(r"[^\W\d]\w*", span))
+    names.extend(_CALLED.findall(text))
+    for before, after in pairwise(tokens):
+        if after.lower() in _KIND_WORDS and before.lower() not in STOP_WORDS | _KIND_WORDS:  # the Display struct
+            names.append(before)
+        if before.lower() in _KIND_WORDS and after[:1].isupper():  # class Display
+            names.append(after)
+    return names, qualified
 
 
-def _weigh(identifier: str, weights: dict[str, float]) -> None:
-    pieces = split_identifier(identifier)
-    for number, piece in enumerate(pieces):
-        weight = 1.0 if number == 0 else PART_WEIGHT
-        weights[piece] = max(weight, weights.get(piece, 0.0))
+def _joined(text: str) -> tuple[str, ...]:
+    """Two or three neighbouring words as one name: "type adapter factory" may be TypeAdapter or adapter_factory."""
+    words = [word.lower() for word in re.findall(r"\w+", text)]
+    runs = [
+        words[start : start + length]
+        for length in (2, 3)
+        for start in range(len(words) - length + 1)
+        if all(len(word) > 1 and word not in STOP_WORDS for word in words[start : start + length])
+    ]
+    return tuple(dict.fromkeys(joiner.join(run) for run in runs for joiner in ("", "_")))
+
+
+def _places(text: str) -> tuple[tuple[str, int], ...]:
+    """Files with lines as errors, stack traces and people write them: a/b.py, a/b.py:12, File "a/b.py", line 12."""
+    found = [
+        (path.replace("\\", "/").removeprefix("./"), int(line or 0))
+        for path, line in _PLACE.findall(text)
+        if path.endswith(".txt") or language_of(path) != "text"
+    ]
+    return tuple(dict.fromkeys(found))[:MAX_PLACES]
+
+
+def _phrases(text: str, code: bool) -> tuple[tuple[str, ...], ...]:
+    """Texts in quotes, and what an error says behind its name, as words."""
+    if code:
+        return tuple(filter(None, (_words_in_order(line) for line in text.splitlines()[:MAX_PLACES])))
+    texts = ["".join(groups) for groups in _QUOTED.findall(text)] + _MESSAGE.findall(text)
+    return tuple(words for words in map(_words_in_order, texts) if len(words) > 1)
+
+
+def _words_in_order(text: str) -> tuple[str, ...]:
+    return tuple(word.lower() for word in re.findall(r"\w+", text))[:MAX_PHRASE_WORDS]

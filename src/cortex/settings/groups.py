@@ -146,7 +146,7 @@ class Indexing(CamelGroup):
 
 class Search(CamelGroup):
     default_max_results: Whole = Field(50, ge=1, le=200, description="Results where a question doesn't say how many.")
-    relevance_threshold: Number = Field(0.0, ge=0, le=1, description="Results below this relevance are left out.")
+    relevance_threshold: Number = Field(0.65, ge=0, le=1, description="Results below this relevance are left out.")
     timeout: Annotated[Duration, Mark(Trust.LOWER)] = Field(
         30.0, gt=0, description="A search that takes longer ends with SEARCH_TIMEOUT."
     )

@@ -18,7 +18,7 @@ from cortex.store.log import Log, Operation, Request
 from cortex.store.lookup import Counts, Definition, Lookup, Place
 from cortex.store.schema import is_current, migrate
 from cortex.store.truth import Change, Known, Truth
-from cortex.store.words import FIELDS, Narrow, Term, Words, extension_of
+from cortex.store.words import FIELDS, Narrow, Term, Words, extension_of, stem_of
 
 __all__ = [
     "EMBED_BATCH",
@@ -39,6 +39,7 @@ __all__ = [
     "Words",
     "extension_of",
     "set_aside",
+    "stem_of",
 ]
 
 STORE_NAME = "cortex.db"

@@ -113,14 +113,33 @@ class Lookup:
         if not names:
             return []
         marks = ",".join("?" * len(names))
+        return self._definitions(
+            f"symbols.name IN ({marks})",
+            names,
+            source,
+            f"symbols.name COLLATE BINARY IN ({marks}) DESC, ",
+            names,
+            limit,
+        )
+
+    def definitions_beginning(self, source: int, prefix: str, limit: int = 50) -> list[Definition]:
+        """Where names that begin with this (any case) are defined, shorter names first."""
+        after = f"{prefix}\U0010ffff"  # comes after whatever begins with the prefix
+        return self._definitions(
+            "symbols.name >= ? AND symbols.name < ?", (prefix, after), source, "length(symbols.name), ", (), limit
+        )
+
+    def _definitions(
+        self, where: str, values: Sequence[str], source: int, order: str, ordered: Sequence[str], limit: int
+    ) -> list[Definition]:
         with self._connections.read() as connection:
             rows = connection.execute(
                 # CROSS JOIN keeps the order: with two names SQLite would begin with every doc (38 ms instead of 0.3 ms on 10,000).
                 f"SELECT docs.id, chunks.id, symbols.name, symbols.qualified FROM symbols CROSS JOIN docs ON docs.blob = symbols.blob "
                 f"CROSS JOIN chunks ON chunks.blob = symbols.blob AND symbols.start_line BETWEEN chunks.start_line AND chunks.end_line "
-                f"WHERE symbols.name IN ({marks}) AND source = ? "
-                f"ORDER BY symbols.name COLLATE BINARY IN ({marks}) DESC, docs.role <> '', docs.path, chunks.ordinal, symbols.start_line LIMIT ?",
-                [*names, source, *names, limit],
+                f"WHERE {where} AND source = ? "
+                f"ORDER BY {order}docs.role <> '', docs.path, chunks.ordinal, symbols.start_line LIMIT ?",
+                [*values, source, *ordered, limit],
             )
             return [Definition(*row) for row in rows]
 
@@ -132,6 +151,23 @@ class Lookup:
                 (source, path),
             ).fetchone()
             return None if row is None else Doc(*row)
+
+    def docs_called(self, source: int, name: str, limit: int = 20) -> list[Doc]:
+        """Docs whose path is `name` or ends with it; where there are none, those whose path `name` ends with (an absolute one does)."""
+        select = f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob WHERE source = ?"
+        parts = name.strip("/").split("/")
+        endings = ["/".join(parts[start:]) for start in range(len(parts))]
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                f"{select} AND (path = ? OR substr(path, -length(?)) = ?) ORDER BY length(path), path LIMIT ?",
+                (source, endings[0], f"/{endings[0]}", f"/{endings[0]}", limit),
+            ).fetchall()
+            if not rows:
+                marks = ",".join("?" * len(endings))
+                rows = connection.execute(
+                    f"{select} AND path IN ({marks}) ORDER BY length(path) DESC LIMIT ?", (source, *endings, limit)
+                ).fetchall()
+        return [Doc(*row) for row in rows]
 
     def docs(self, source: int, below: str = "") -> Iterator[Doc]:
         """The docs of a source at or below a path, by path."""

@@ -1,6 +1,6 @@
 """The word index of a store (tantivy): a disposable copy of what SQLite knows, made to be searched.
 
-One row is one chunk of one doc, with five fields of the stems of `text.words_of`; no text is stored. What the engine's traps
+One row is one chunk of one doc, with four fields of the stems of `text.words_of`; no text is stored. What the engine's traps
 ask for: ids are signed integers (delete-by-term on unsigned fields deletes nothing), one writer thread (two make ties random), the
 watermark is a row of its own in the same commit (there is no commit payload), fast fields give ids back without stored rows.
 SQLite FTS5 was the other candidate: forty times slower on OR queries at 200,000 chunks, twice the size.
@@ -20,12 +20,17 @@ from cortex.errors import FileError, StoreError
 from cortex.text import identifiers_of, split_identifier
 from cortex.types import Chunk, Doc
 
-FIELDS = ("name", "path", "signature", "doc_text", "body")
-COVER_FIELDS = ("name", "path", "body")  # signature and doc stand in the body too
+FIELDS = (
+    "name",
+    "path",
+    "doc_text",
+    "body",
+)  # a signature stands in the body: as a field of its own it made answers worse
+COVER_FIELDS = ("name", "path", "body")  # the doc stands in the body too
 WRITER_BYTES = (
     32_000_000  # memory of the one writer thread; more makes fewer segments and costs exactly that much memory
 )
-FORMAT = "4"  # part of the directory's name: another layout is another directory
+FORMAT = "5"  # part of the directory's name: another layout is another directory
 NO_WATERMARK = -1
 MAX_REMEMBERED = 100_000  # identifiers whose stems are kept; Django has 67,000
 # tantivy tells of a thread that could not write only that it "was killed": a full disk or quota, since what it reads is ours
@@ -243,6 +248,11 @@ class _Stems(dict[str, str]):
 _STEMS = _Stems()
 
 
+def stem_of(word: str) -> str:
+    """The stem of one word, as the index has it."""
+    return _STEMS.of(word)
+
+
 def _any(queries: Sequence[tantivy.Query]) -> tantivy.Query:
     return tantivy.Query.boolean_query([(tantivy.Occur.Should, query) for query in queries])
 
@@ -268,7 +278,6 @@ def _document(row: Row) -> tantivy.Document:
         language=row.doc.language,
         name=_STEMS.spaced(row.chunk.qualified or row.chunk.name),
         path=_STEMS.spaced(path),
-        signature=_STEMS.spaced(row.chunk.signature),
         doc_text=_STEMS.spaced(row.chunk.doc),
         body=_STEMS.spaced(row.body),
     )

@@ -27,7 +27,7 @@ class SearchCode(Arguments):
     strategy: Literal["auto", "embeddings", "tfidf", "fullworkspace"] = Field(
         default="auto", description="Search strategy preference"
     )
-    threshold: float = Field(default=0.0, description="Relevance threshold (0.0-1.0)", ge=0.0, le=1.0)
+    threshold: float = Field(default=0.65, description="Relevance threshold (0.0-1.0)", ge=0.0, le=1.0)
     fileTypes: list[str] | None = Field(
         default=None, description="Filter by file extensions", examples=[["ts", "js"], ["py"], ["*"]]
     )

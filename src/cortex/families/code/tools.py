@@ -33,6 +33,9 @@ MODES: Mapping[str, Mode] = {
 }
 LEAST_TELLING: Mapping[str, int] = {"FILE_NOT_FOUND": 1, "PATH_OUTSIDE": 2}
 MAX_FILE_TYPES = 100
+# Characters of text for the first hits of an answer; the rest are named only. The first is right four times of five, and what
+# is worth reading is then read whole with get_file_context.
+SNIPPETS = (480, 320, 240, 160, 160, 160, 0)
 NEEDS_INDEXING = ("indexing.chunkSize", "indexing.embeddingProvider", "workspace.maxFiles")
 
 
@@ -82,7 +85,9 @@ def _search(
     offset = answers.read_cursor(key, cursor)
     started = time.perf_counter()
     engines = context.open(workspace)
-    asked = replace(query, offset=offset, characters=tokens * TOKEN_CHARACTERS)  # more text could not be shown
+    asked = replace(
+        query, offset=offset, characters=tokens * TOKEN_CHARACTERS, snippets=SNIPPETS
+    )  # more text could not be shown
     located, page = search_all(engines, asked, call.cancel)
     milliseconds = 1000 * (time.perf_counter() - started)
     if workspace is None and context.left_out:

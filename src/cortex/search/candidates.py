@@ -1,0 +1,160 @@
+"""Which places of a store may answer a query at all: by words, coverage, definitions, named files and meaning.
+
+The number of candidates doesn't depend on how many hits are asked for, so the first hits of a short answer are those of a long one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from cortex.search import evidence
+from cortex.search.classes import weights_of
+from cortex.search.evidence import Candidate
+from cortex.search.parse import Parsed
+from cortex.store import Lookup, Narrow, Store, Term, Words, extension_of
+from cortex.text import split_identifier
+from cortex.types import Doc, Stamp
+
+if TYPE_CHECKING:
+    import numpy as np
+
+DEPTH = 200  # by words, and by meaning
+COVER_DEPTH = 50  # of those that only hold many of the words
+MIN_PREFIX = 3  # characters of a name that others may begin with
+# Short fields score high by themselves: a word in a name of two words counts for more than one in a body of a hundred.
+FIELD_WEIGHTS = (("name", 0.3), ("path", 0.4), ("doc_text", 0.5), ("body", 1.0))
+
+Meaning = tuple[Stamp, Callable[[str], "np.ndarray"]]
+Pair = tuple[int, int]  # doc, chunk
+Strengths = dict[Pair, tuple[float, str]]  # with the name that it is about
+NOTHING = (0.0, "")
+
+
+def masses_of(words: Words | None, parsed: Parsed) -> dict[str, float]:
+    """What each word of the query is worth: its weight, more for rare words."""
+    if words is None:
+        return {}
+    rows = len(words)
+    return {word: weight * math.log(1 + rows / (1 + words.frequency(word))) for word, weight in parsed.weights.items()}
+
+
+def find_by_words(
+    store: Store, words: Words | None, narrow: Narrow, parsed: Parsed, masses: Mapping[str, float]
+) -> dict[Pair, Candidate]:
+    """Candidates whose words, names or paths answer to the query's."""
+    if words is None:
+        return {}
+    matched = _by_words(words, narrow, parsed)
+    covered, rest = _by_coverage(words, narrow, masses)
+    weights = weights_of(parsed.classes)
+    defined = _by_definition(store.lookup, words, narrow, parsed) if weights.definition else {}
+    joined = _by_joined_words(store.lookup, narrow, parsed) if weights.joined else {}
+    located = _by_place(store.lookup, narrow, parsed)
+    pairs = list(dict.fromkeys([*matched, *list(covered)[:COVER_DEPTH], *defined, *joined, *located]))
+    places = store.lookup.places(pairs)
+    found: dict[Pair, Candidate] = {}
+    for pair in pairs:
+        place = places.get(pair)
+        if place is None or not allowed(place.doc, narrow):
+            continue
+        one = found[pair] = Candidate(place, matched.get(pair, 0.0))
+        one.covers = covered.get(pair, rest if pair in matched else 0.0)
+        one.joins, one.named = joined.get(pair, NOTHING)
+        if pair in defined:
+            one.defines, one.named = defined[pair]
+        elif parsed.is_name:
+            one.defines = evidence.reexport(one)
+        one.located = located.get(pair, NOTHING)[0]
+    return found
+
+
+def find_by_meaning(store: Store, narrow: Narrow, text: str, meaning: Meaning) -> dict[Pair, Candidate]:
+    """Candidates whose vectors are near the query's."""
+    import numpy as np  # here, because without an embedder nobody needs it
+
+    stamp, embed = meaning
+    chosen = None
+    if narrow.extensions or narrow.languages or narrow.docs is not None:
+        docs = [doc for doc in store.lookup.docs(narrow.source) if allowed(doc, narrow)]
+        chosen = np.array([chunk for doc in docs for chunk, _ in store.lookup.chunks(doc.blob)], dtype=np.int64)
+    found = dict(store.indexes.vectors(stamp).search(embed(text), DEPTH, chosen))
+    pairs = store.lookup.places_of_chunks(narrow.source, list(found))
+    places = store.lookup.places(pairs)
+    return {
+        pair: Candidate(places[pair], words=0.0, meaning=max(0.0, found[pair[1]])) for pair in pairs if pair in places
+    }
+
+
+def allowed(doc: Doc, narrow: Narrow) -> bool:
+    """Whether a doc is among those that were asked for."""
+    if narrow.extensions and extension_of(doc.path) not in narrow.extensions:
+        return False
+    if narrow.languages and doc.language not in narrow.languages:
+        return False
+    return narrow.docs is None or doc.id in narrow.docs
+
+
+def _by_words(words: Words, narrow: Narrow, parsed: Parsed) -> dict[Pair, float]:
+    terms = [
+        Term(word, tuple((field, weight * field_weight) for field, field_weight in FIELD_WEIGHTS))
+        for word, weight in parsed.weights.items()
+    ]
+    rows = words.search(terms, narrow, DEPTH)
+    best = rows[0][2] if rows else 1.0
+    return {(doc, chunk): score / best for doc, chunk, score in rows}
+
+
+def _by_coverage(words: Words, narrow: Narrow, masses: Mapping[str, float]) -> tuple[dict[Pair, float], float]:
+    """How much of the query a chunk holds, rare words counting more: 1 is all of it; and what those hold at most that aren't named."""
+    rows = words.cover(masses, narrow, DEPTH + COVER_DEPTH)
+    rest = rows[-1][2] if len(rows) == DEPTH + COVER_DEPTH else 0.0
+    return {(doc, chunk): share for doc, chunk, share in rows}, rest
+
+
+def _by_definition(lookup: Lookup, words: Words, narrow: Narrow, parsed: Parsed) -> Strengths:
+    """Chunks that define a name of the query; for a query that is one unknown name, those whose name begins so."""
+    found = lookup.definitions(narrow.source, parsed.names)
+    if found or not parsed.is_name:
+        return _strongest(
+            (
+                (one.doc, one.chunk),
+                evidence.definition(one.name, one.qualified, parsed.names, parsed.qualified),
+                one.name,
+            )
+            for one in found
+        )
+    prefix = parsed.names[0]
+    longer = lookup.definitions_beginning(narrow.source, prefix) if len(prefix) >= MIN_PREFIX else []
+    references = {one.name: words.frequency(split_identifier(one.name)[0]) for one in longer}
+    most = max(references.values(), default=0)
+    return _strongest(
+        ((one.doc, one.chunk), evidence.beginning(one.name, prefix, references[one.name], most), one.name)
+        for one in longer
+    )
+
+
+def _by_joined_words(lookup: Lookup, narrow: Narrow, parsed: Parsed) -> Strengths:
+    return _strongest(((one.doc, one.chunk), 1.0, one.name) for one in lookup.definitions(narrow.source, parsed.joined))
+
+
+def _by_place(lookup: Lookup, narrow: Narrow, parsed: Parsed) -> Strengths:
+    """The chunks at the files and lines that the query names; the first chunk where it names no line."""
+    found: list[tuple[Pair, float, str]] = []
+    for path, line in parsed.places:
+        for doc in lookup.docs_called(narrow.source, path):
+            chunks = lookup.chunks(doc.blob)
+            here = [number for number, chunk in chunks if chunk.start_line <= line <= chunk.end_line]
+            found.extend(((doc.id, number), 1.0, path) for number in here)
+            if not here:
+                found.extend(((doc.id, number), 0.8, path) for number, _ in chunks[:1])
+    return _strongest(found)
+
+
+def _strongest(found: Iterable[tuple[Pair, float, str]]) -> Strengths:
+    out: Strengths = {}
+    for pair, strength, name in found:
+        if strength > out.get(pair, NOTHING)[0]:
+            out[pair] = (strength, name)
+    return out

@@ -1,0 +1,113 @@
+"""What kind of question a query is, and what each kind of evidence weighs for it.
+
+A query may be of several classes: "why does `Store.apply` raise LockBusy in the tests" is a question, names a symbol and asks for
+tests. Its weights are then the mean of theirs. Weights are shares of the best word match, which is 1. Every number was found on the
+development sets of `bench/` leaving one repository out at a time; where a class repeats the number of PHRASE, no other one was better.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, replace
+from enum import StrEnum
+from functools import lru_cache
+
+
+class QueryClass(StrEnum):
+    """What somebody who asks so is looking for."""
+
+    PHRASE = "phrase"  # some words about a topic: the file that is about it
+    SYMBOL = "symbol"  # one name: where it is defined
+    QUALIFIED = "qualified symbol"
+    PATH = "path"  # a file, perhaps with a line
+    QUOTED = "quoted string"
+    ERROR = "error message"  # or a stack trace
+    QUESTION = "question"  # a fact that stands in one place, perhaps deep in a file
+    ARCHITECTURE = "architecture question"  # how parts play together
+    TESTS = "test-seeking"
+    DOCS = "doc-seeking"
+    SNIPPET = "code snippet"
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How much each kind of evidence counts; `repeat` is a factor, all others are added."""
+
+    coverage: float = 0.3  # the whole query stands in the chunk
+    definition: float = 0.8  # the chunk defines a name that the query says
+    joined: float = 0.4  # the chunk defines a name that words of the query make: "json array", JsonArray
+    path: float = 0.7  # all keywords stand in the file's name or folder
+    stem: float = 0.3  # the file's name says nothing but keywords
+    coherence: float = 0.4  # the file's other candidates support its best one
+    repeat: float = 0.65  # each further chunk of a file that is already shown
+    phrase: float = 0.0  # the words stand there in this order
+    place: float = 2.0  # the file, and the line, that the query names
+    entry: float = 0.0  # where a program or a package begins
+
+
+_PHRASE = Weights()
+_QUESTION = replace(_PHRASE, coherence=0.1, repeat=1.0)
+WEIGHTS: dict[QueryClass, Weights] = {
+    QueryClass.PHRASE: _PHRASE,
+    QueryClass.SYMBOL: replace(_PHRASE, definition=2.0),
+    QueryClass.QUALIFIED: replace(_PHRASE, definition=2.0),
+    QueryClass.PATH: replace(_PHRASE, path=1.0, repeat=1.0),
+    QueryClass.QUOTED: replace(_PHRASE, phrase=1.0, repeat=1.0, coherence=0.1),
+    QueryClass.ERROR: replace(_PHRASE, phrase=1.0, repeat=1.0, coherence=0.1, definition=0.2, path=0.2),
+    QueryClass.QUESTION: _QUESTION,
+    QueryClass.ARCHITECTURE: replace(_PHRASE, entry=0.1),
+    QueryClass.TESTS: _PHRASE,
+    QueryClass.DOCS: _PHRASE,
+    QueryClass.SNIPPET: Weights(definition=0.0, joined=0.0, path=0.0, stem=0.0, coherence=0.0, repeat=1.0, phrase=0.5),
+}
+
+# A direct question turns verb and subject around ("how does it ..."); "how it does ..." is the name of a topic.
+_DIRECT = re.compile(
+    r"\s*(?:(?:what|how|why|where|which|when|who)\s+(?:[\w`.]+\s+)?"
+    r"(?:is|are|was|were|does|do|did|can|could|should|would|will|has|have)\b|(?:is|are|does|do|can)\s)",
+    re.IGNORECASE,
+)
+_ARCHITECTURE = re.compile(
+    r"\b(?:architecture|overview|entry\s*points?|(?:high|top)[- ]level|lifecycle|(?:control|data)\s*flow|"
+    r"(?:organi[sz]ed|structured|fit together|wired)\b)",
+    re.IGNORECASE,
+)
+_ERROR = re.compile(
+    r"\bTraceback \(most|\b[A-Z]\w*(?:Error|Exception|Warning|Panic|Fault)\b\s*:|\bpanic(?:ked)?\b.*:|\b(?:error|fatal|exception)\s*:|"
+    r"^\s*at [\w.$<>]+\s*\(|\", line \d+, in ",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def classes_of(
+    text: str, *, code: bool, name: bool, qualified: bool, places: bool, quoted: bool, roles: Iterable[str]
+) -> tuple[QueryClass, ...]:
+    """The classes of a query, judged by its text and by what was found in it."""
+    if code:
+        return (QueryClass.SNIPPET,)
+    roles = set(roles)
+    found = [
+        one
+        for one, is_one in (
+            (QueryClass.QUALIFIED, name and qualified),
+            (QueryClass.SYMBOL, name and not qualified),
+            (QueryClass.PATH, places and len(text.split()) <= 2),
+            (QueryClass.ERROR, _ERROR.search(text) is not None),
+            (QueryClass.QUOTED, quoted),
+            (QueryClass.ARCHITECTURE, _ARCHITECTURE.search(text) is not None),
+            (QueryClass.TESTS, "test" in roles),
+            (QueryClass.DOCS, "docs" in roles),
+        )
+        if is_one
+    ]
+    if not name and ("?" in text or _DIRECT.match(text)) and QueryClass.ERROR not in found:
+        found.append(QueryClass.QUESTION)
+    return tuple(found) or (QueryClass.PHRASE,)
+
+
+@lru_cache(maxsize=1_000)
+def weights_of(classes: tuple[QueryClass, ...]) -> Weights:
+    """The mean of the classes' weights."""
+    rows = [astuple(WEIGHTS[one]) for one in classes]
+    return Weights(*(sum(column) / len(rows) for column in zip(*rows, strict=True)))

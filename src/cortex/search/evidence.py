@@ -1,0 +1,149 @@
+"""The rules of the ranker: each looks at a candidate and says how strong one kind of evidence is, 0 to 1.
+
+Pure functions; what a kind of evidence weighs is in classes.py, how they come together in rank.py. Each docstring says what the rule
+is worth: the change of nDCG@10 without it on the development sets semble, semble-full, cookbook-files and cookbook-chunks
+(bench/RESULTS.md has the intervals).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from cortex.store import Place
+from cortex.text import split_identifier, words_of
+
+HEAD = 4  # characters that two words must share to count as forms of one
+ENTRY_STEMS = frozenset("__init__ __main__ app application cli core index init lib main mod program server".split())
+ROLES: Mapping[str, float] = {
+    "test": 0.4,
+    "example": 0.5,
+    "vendored": 0.4,
+    "generated": 0.4,
+    "locale": 0.2,
+    "docs": 0.7,
+}
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A place under consideration, with the evidence for it."""
+
+    place: Place
+    words: float  # 0..1, share of the best word match
+    covers: float = 0.0  # 0..1, share of the query's weight that stands in it, rare words counting more
+    meaning: float = 0.0  # 0..1, cosine
+    defines: float = 0.0  # 0..1, how exactly it defines a name of the query
+    joins: float = 0.0  # the same for a name that words of the query make
+    named: str = ""  # what it defines of that
+    located: float = 0.0  # the query names this file; 1 with the line
+    path: float = 0.0
+    stem: float = 0.0
+    entry: float = 0.0
+    phrase: float = 0.0
+    coherence: float = 0.0
+    role: float = 1.0  # factors
+    repeat: float = 1.0
+    score: float = 0.0
+    relevance: float = 0.0
+
+
+def definition(name: str, qualified: str, names: Sequence[str], wanted: Sequence[str]) -> float:
+    """How well a definition answers to the names of a query: less where the case or the qualification differs."""
+    strength = 1.0 if name in names else 0.6
+    return strength if not wanted or any(_ends(qualified, one) for one in wanted) else 0.5 * strength
+
+
+def beginning(name: str, prefix: str, references: int, most: int) -> float:
+    """A definition whose name only begins with the query's: better the less is missing, and the more others speak of it."""
+    spoken = math.log(1 + references) / math.log(2 + most)
+    return 0.5 * (0.5 * len(prefix) / max(1, len(name)) + 0.5 * spoken)
+
+
+def reexport(candidate: Candidate) -> float:
+    """The list of names in a package's first file that passes a name on, where a query is nothing but that name."""
+    chunk = candidate.place.chunk
+    return 0.3 if chunk.kind == "block" and candidate.covers > 0.99 and entry(candidate.place.doc.path) else 0.0
+
+
+def path_share(path: str, keywords: Sequence[str]) -> float:
+    """The share of the keywords that stand in the file's name or folder, other forms of a word included."""
+    if not keywords:
+        return 0.0
+    parts, heads = _path_words(path)
+    matched = sum(1 for word in keywords if word in parts or (word[:HEAD] in heads and _shares_beginning(word, parts)))
+    return matched / len(keywords)
+
+
+def stem_share(path: str, keywords: Sequence[str]) -> float:
+    """1 where every word of the file's own name is a keyword: the file says that it is about that."""
+    words = stem_words(path)
+    known = frozenset(keywords)
+    heads = frozenset(word for word in known if len(word) >= HEAD)
+    return float(bool(words) and all(word in known or _shares_beginning(word, heads) for word in words))
+
+
+def entry(path: str) -> float:
+    """1 for files in which a program or a package begins."""
+    return float(path.rpartition("/")[2].partition(".")[0].lower() in ENTRY_STEMS)
+
+
+def phrase_share(words: Sequence[str], phrases: Iterable[Sequence[str]]) -> float:
+    """The longest run of words that a text has in common with a phrase, as share of the phrase; for several phrases their mean."""
+    spaced = f" {' '.join(words)} "
+    shares = [_longest_run(spaced, phrase) / len(phrase) for phrase in phrases]
+    return sum(shares) / len(shares) if shares else 0.0
+
+
+def coherence(candidates: Sequence[Candidate]) -> None:
+    """A file's candidates support the best one of them: its share of the most that any file has."""
+    best: dict[int, Candidate] = {}
+    sums: dict[int, float] = {}
+    for candidate in candidates:
+        doc = candidate.place.doc.id
+        sums[doc] = sums.get(doc, 0.0) + candidate.score
+        if doc not in best or candidate.score > best[doc].score:
+            best[doc] = candidate
+    top = max(sums.values(), default=0.0)
+    for doc, candidate in best.items() if top > 0 else ():
+        candidate.coherence = sums[doc] / top
+
+
+def role(name: str, asked: frozenset[str]) -> float:
+    """Tests, examples, vendored, generated and translated files stand behind, unless the query asks for them."""
+    return 1.0 if not name or name in asked else ROLES.get(name, 1.0)
+
+
+@lru_cache(maxsize=20_000)
+def stem_words(path: str) -> tuple[str, ...]:
+    """The words of a file's name without its extensions."""
+    words = split_identifier(path.rpartition("/")[2].partition(".")[0])
+    return words[1:] or words
+
+
+@lru_cache(maxsize=20_000)
+def _path_words(path: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The words of a file's stem and of the folder it is in; and how the longer ones begin, to rule most out at once."""
+    parts = frozenset(words_of("/".join(path.rsplit(".", 1)[0].split("/")[-2:])))
+    return parts, frozenset(part[:HEAD] for part in parts if len(part) >= HEAD)
+
+
+def _shares_beginning(word: str, others: Iterable[str]) -> bool:
+    return len(word) >= HEAD and any(
+        len(other) >= HEAD and (other.startswith(word) or word.startswith(other)) for other in others
+    )
+
+
+def _longest_run(spaced: str, phrase: Sequence[str]) -> int:
+    best = start = 0
+    for end in range(1, len(phrase) + 1):
+        while start < end and f" {' '.join(phrase[start:end])} " not in spaced:
+            start += 1
+        best = max(best, end - start)
+    return best
+
+
+def _ends(qualified: str, wanted: str) -> bool:
+    return ("." + qualified.lower()).endswith("." + wanted.lower())
