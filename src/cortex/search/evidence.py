@@ -80,9 +80,7 @@ def path_share(path: str, keywords: Sequence[str]) -> float:
 def stem_share(path: str, keywords: Sequence[str]) -> float:
     """1 where every word of the file's own name is a keyword: the file says that it is about that."""
     words = stem_words(path)
-    known = frozenset(keywords)
-    heads = frozenset(word for word in known if len(word) >= HEAD)
-    return float(bool(words) and all(word in known or _shares_beginning(word, heads) for word in words))
+    return float(bool(words) and all(word in keywords or _shares_beginning(word, keywords) for word in words))
 
 
 def entry(path: str) -> float:
@@ -131,9 +129,10 @@ def _path_words(path: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _shares_beginning(word: str, others: Iterable[str]) -> bool:
-    return len(word) >= HEAD and any(
-        len(other) >= HEAD and (other.startswith(word) or word.startswith(other)) for other in others
-    )
+    if len(word) < HEAD:
+        return False
+    head = word[:HEAD]
+    return any(other.startswith(head) and (other.startswith(word) or word.startswith(other)) for other in others)
 
 
 def _longest_run(spaced: str, phrase: Sequence[str]) -> int:

@@ -40,13 +40,15 @@ def merge(ranked: Sequence[Candidate]) -> list[Group]:
         near.setdefault(candidate.place.doc.id, []).append(candidate)
     taken: set[tuple[int, int]] = set()
     groups: list[Group] = []
-    for candidate in ranked:
+    for number, candidate in enumerate(ranked):
         place = candidate.place
-        if (place.doc.id, place.chunk_id) in taken:
-            continue
+        if number < MERGE_DEPTH:
+            if (place.doc.id, place.chunk_id) in taken:
+                continue
+            taken.add((place.doc.id, place.chunk_id))
         group = Group(candidate, [candidate], place.chunk.start_line, place.chunk.end_line)
-        taken.add((place.doc.id, place.chunk_id))
-        _grow(group, near.get(place.doc.id, ()), taken)
+        if number < MERGE_DEPTH and len(near[place.doc.id]) > 1:
+            _grow(group, near[place.doc.id], taken)
         groups.append(group)
     return groups
 
