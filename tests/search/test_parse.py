@@ -1,12 +1,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.search.parse import MAX_TERMS, parse
+from cortex.search.classes import QueryClass
+from cortex.search.parse import MAX_NAMES, MAX_PLACES, MAX_TERMS, parse
 
 
 def test_one_name_is_a_symbol_query():
     parsed = parse("parseConfig")
-    assert parsed.symbol
+    assert parsed.is_name
+    assert parsed.classes == (QueryClass.SYMBOL,)
     assert parsed.names == ("parseConfig",)
     assert parsed.weights["parseconfig"] > parsed.weights["parse"]
 
@@ -16,11 +18,12 @@ def test_a_qualified_name_keeps_its_path():
         parsed = parse(text)
         assert parsed.qualified == ("Store.apply",)
         assert parsed.names[0] == "apply"
+        assert parsed.classes == (QueryClass.QUALIFIED,)
 
 
 def test_a_sentence_loses_its_stop_words_but_keeps_its_names():
     parsed = parse("how does the Keeper call look_again?")
-    assert not parsed.symbol
+    assert not parsed.is_name
     assert "the" not in parsed.weights
     assert "look_again" in parsed.names
 
@@ -37,8 +40,55 @@ def test_words_about_tests_ask_for_tests():
 def test_a_snippet_names_nothing():
     parsed = parse("def take(self):\n    return self.held", code=True)
     assert parsed.names == ()
-    assert not parsed.symbol
+    assert not parsed.is_name
+    assert parsed.joined == parsed.places == ()
     assert "held" in parsed.weights
+
+
+def test_whatever_is_spoken_of_like_code_is_a_name():
+    assert "Display" in parse("where is the Display struct filled").names
+    assert "Display" in parse("which class Display is it").names
+    assert "drain" in parse("who calls drain() at the end").names
+    assert "held" in parse("why is `held` false").names
+    assert parse("how are leases taken over").names == ()
+
+
+def test_neighbouring_words_are_joined_to_names_and_stop_words_part_them():
+    joined = parse("the json array of a type adapter").joined
+    assert {"jsonarray", "json_array", "typeadapter", "type_adapter"} == set(joined)
+
+
+def test_three_words_are_joined_too():
+    assert "typeadapterfactory" in parse("type adapter factory").joined
+
+
+def test_files_are_places_with_the_line_where_there_is_one():
+    cases = {
+        "src/app/main.py": ("src/app/main.py", 0),
+        "./src/app/main.py:12": ("src/app/main.py", 12),
+        'File "src/app/main.py", line 12, in run': ("src/app/main.py", 12),
+        "at run (src/app/main.js:12:7)": ("src/app/main.js", 12),
+        "src\\app\\main.py:12": ("src/app/main.py", 12),
+        "Main.java(12)": ("Main.java", 12),
+        "notes.txt": ("notes.txt", 0),
+    }
+    assert {text: parse(text).places for text in cases} == {text: (place,) for text, place in cases.items()}
+
+
+def test_a_qualified_name_is_no_place():
+    assert parse("Store.apply").places == ()
+    assert parse("e.g. version 3.11").places == ()
+
+
+def test_quoted_texts_and_what_an_error_says_are_phrases():
+    assert parse('where is "out of time" said').phrases == (("out", "of", "time"),)
+    assert parse("“out of time”").phrases == (("out", "of", "time"),)
+    assert parse("ValueError: no such user").phrases == (("no", "such", "user"),)
+    assert parse("the user's name isn't there").phrases == ()
+
+
+def test_one_word_is_no_phrase():
+    assert parse('the "lease"').phrases == ()
 
 
 @given(st.text(max_size=3_000))
@@ -46,3 +96,7 @@ def test_any_text_is_understood_within_bounds(text: str):
     parsed = parse(text)
     assert len(parsed.weights) <= MAX_TERMS
     assert all(weight > 0 for weight in parsed.weights.values())
+    assert len(parsed.names) <= MAX_NAMES
+    assert len(parsed.joined) <= MAX_NAMES
+    assert len(parsed.places) <= MAX_PLACES
+    assert parsed.classes

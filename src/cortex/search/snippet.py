@@ -77,12 +77,14 @@ def cut_snippet(
     opener = min(max(0, opening - first), len(lines) - 1)
     room = characters - len(lines[opener]) - GAP
     if room < MIN_WINDOW:  # one long line
-        return _around(lines[opener], masses, characters), (first + opener,)
+        return _render({opener: _around(lines[opener], masses, characters)}, first)
     start, end = _best_window(lines, opener, masses, room)
     while end > start + 1 and not _WORD.search(lines[end - 1]):
         end -= 1
-    chosen = sorted({opener, *range(start, end)})
-    return _render(lines, first, chosen, characters), tuple(first + index for index in chosen)
+    shown = {index: lines[index].rstrip() for index in sorted({opener, *range(start, end)})}
+    if start != opener and len(shown[start]) > room:  # one long line again
+        shown[start] = _around(shown[start], masses, room)
+    return _render(shown, first)
 
 
 def opening_of(lines: Sequence[str], first: int, start_line: int, signature: str) -> int:
@@ -118,15 +120,16 @@ def _end_of(lines: Sequence[str], start: int, room: int) -> int:
     return max(end, start + 1)
 
 
-def _render(lines: Sequence[str], first: int, chosen: Sequence[int], characters: int) -> str:
+def _render(shown: Mapping[int, str], first: int) -> tuple[str, tuple[int, ...]]:
+    """Lines by their index as text, with marks where some are left out; and their numbers."""
     out: list[str] = []
     before = -1
-    for index in chosen:
+    for index, line in shown.items():
         if index != before + 1:
             out.append(f"… {first + index}:")
-        out.append(lines[index].rstrip()[:characters])
+        out.append(line)
         before = index
-    return "\n".join(out)
+    return "\n".join(out), tuple(first + index for index in shown)
 
 
 def _around(line: str, masses: Mapping[str, float], characters: int) -> str:

@@ -1,0 +1,92 @@
+from dataclasses import astuple
+
+import pytest
+
+from cortex.search.classes import WEIGHTS, QueryClass, weights_of
+from cortex.search.parse import parse
+
+TRACE = 'Traceback (most recent call last):\n  File "src/app.py", line 7, in run\n    take()\nKeyError: 3'
+QUERIES: dict[QueryClass, tuple[str, ...]] = {
+    QueryClass.PHRASE: ("lease take over", "Request lifespan and shutdown hooks", "retry with backoff"),
+    QueryClass.SYMBOL: ("parseConfig", "lease", "MAX_TERMS", "drop!", "__init__"),
+    QueryClass.QUALIFIED: ("Store.apply", "std::fs::read", "Store#apply", "App\\Models\\User", "this->run"),
+    QueryClass.PATH: ("src/app/main.py", "main.py:12", "src\\app\\main.ts", "the Cargo.toml"),
+    QueryClass.QUOTED: ('"out of time"', "who says 'no such user' here", "“nothing to do”"),
+    QueryClass.ERROR: (
+        "ValueError: no such user",
+        TRACE,
+        "TypeError: x is not a function\n    at run (src/app.js:12:7)",
+        "error: cannot find module",
+        "thread 'main' panicked at src/main.rs:3: index out of bounds",
+    ),
+    QueryClass.QUESTION: (
+        "where is the lease taken",
+        "how does the store recover from a crash",
+        "Which file is written first?",
+        "what happens to a damaged store?",
+        "can a server run twice",
+    ),
+    QueryClass.ARCHITECTURE: (
+        "architecture of the engine",
+        "entry points",
+        "data flow from scan to index",
+        "request lifecycle",
+        "high-level overview",
+    ),
+    QueryClass.TESTS: ("tests of the lease", "lease spec", "fixtures for a store"),
+    QueryClass.DOCS: ("documentation of settings", "changelog", "installation guide"),
+}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"), [(one, text) for one, texts in QUERIES.items() for text in texts], ids=lambda one: one[:30]
+)
+def test_a_class_is_recognised(wanted: QueryClass, text: str):
+    assert wanted in parse(text).classes
+
+
+def test_code_is_a_snippet_and_nothing_else_whatever_stands_in_it():
+    for code in ("def take(self):\n    return 1", 'raise ValueError("no such user")', "src/app.py"):
+        assert parse(code, code=True).classes == (QueryClass.SNIPPET,)
+
+
+def test_every_class_has_queries_here():
+    assert {*QUERIES, QueryClass.SNIPPET} == set(QueryClass) == set(WEIGHTS)
+
+
+def test_a_name_is_no_question_however_it_ends():
+    assert parse("empty?").classes == (QueryClass.SYMBOL,)
+
+
+def test_how_something_does_it_is_a_topic_and_how_does_it_is_a_question():
+    assert parse("How the server handles requests and how it does so in order").classes == (QueryClass.PHRASE,)
+    assert parse("How does the server handle requests").classes == (QueryClass.QUESTION,)
+
+
+def test_an_error_is_no_question_although_it_asks():
+    assert QueryClass.QUESTION not in parse("error: did you mean x?").classes
+
+
+def test_a_query_may_be_of_several_classes():
+    assert set(parse("how are the tests of the architecture organised?").classes) == {
+        QueryClass.ARCHITECTURE,
+        QueryClass.TESTS,
+        QueryClass.QUESTION,
+    }
+
+
+def test_a_mixed_query_weighs_what_its_classes_weigh_on_average():
+    one, two = WEIGHTS[QueryClass.QUOTED], WEIGHTS[QueryClass.ARCHITECTURE]
+    mixed = weights_of((QueryClass.QUOTED, QueryClass.ARCHITECTURE))
+    assert astuple(mixed) == pytest.approx([(a + b) / 2 for a, b in zip(astuple(one), astuple(two), strict=True)])
+
+
+@pytest.mark.parametrize("one", list(QueryClass))
+def test_a_pure_query_has_the_weights_of_its_class(one: QueryClass):
+    assert weights_of((one,)) == WEIGHTS[one]
+
+
+def test_no_weight_is_negative_and_a_repeat_never_gains():
+    for weights in WEIGHTS.values():
+        assert min(astuple(weights)) >= 0
+        assert 0 < weights.repeat <= 1
