@@ -1,24 +1,31 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from cortex.search.parse import parse
-from cortex.search.rank import Candidate, rank
+from cortex.search.rank import DAY_NS, PHRASE_DEPTH, Candidate, explain, rank, why
 from cortex.store import Place
 from cortex.text import role_of
 from cortex.types import Chunk, Doc
 
-ids = iter(range(1, 10_000))
+ids = iter(range(1, 100_000))
 
 
-def make_candidate(path: str, *, words: float = 0.5, doc: int = 0, defines: float = 0.0, line: int = 1) -> Candidate:
+def make_candidate(
+    file: str, *, words: float = 0.5, doc: int = 0, line: int = 1, mtime_ns: int = 0, **more: float
+) -> Candidate:
     chunk = Chunk(0, 0, 10, line, line + 5, "function", "take", "Lease.take")
     number = next(ids)
-    return Candidate(
-        Place(Doc(doc or number, 1, path, number, 10, 0, "python", role_of(path)), number, chunk),
-        words,
-        defines=defines,
-    )
+    place = Place(Doc(doc or number, 1, file, number, 10, mtime_ns, "python", role_of(file)), number, chunk)
+    return Candidate(place, words, **more)  # type: ignore[arg-type]
+
+
+def no_words(place: Place) -> list[str]:
+    return []
 
 
 def order(candidates: list[Candidate], query: str) -> list[str]:
-    return [candidate.place.doc.path for candidate in rank(candidates, parse(query))]
+    return [candidate.place.doc.path for candidate in rank(candidates, parse(query), no_words)]
 
 
 def test_a_definition_comes_before_a_better_word_match():
@@ -43,6 +50,49 @@ def test_a_file_named_like_the_question_is_preferred():
     assert order(candidates, "where is the lease")[0] == "src/lease.py"
 
 
+def test_the_whole_query_in_one_place_is_more_than_half_of_it():
+    candidates = [make_candidate("a.py", words=0.6, covers=0.5), make_candidate("b.py", words=0.5, covers=1.0)]
+    assert order(candidates, "some thing else")[0] == "b.py"
+
+
+def test_a_place_that_the_query_names_comes_before_everything():
+    candidates = [make_candidate("a.py", words=1.0, covers=1.0), make_candidate("b.py", words=0.0, located=1.0)]
+    assert order(candidates, "what fails in b.py:3")[0] == "b.py"
+
+
+def test_a_program_begins_where_it_is_asked_how_its_parts_play_together():
+    candidates = [make_candidate("lib/store.py", words=0.52), make_candidate("lib/main.py", words=0.5)]
+    assert order(candidates, "architecture")[0] == "lib/main.py"
+    assert order(candidates, "something about it")[0] == "lib/store.py"
+
+
+def test_the_words_of_a_message_in_their_order_come_first():
+    said = make_candidate("b.py", words=0.3)
+    candidates = [make_candidate("a.py", words=1.0), said]
+    ranked = rank(
+        candidates,
+        parse("ValueError: no such user"),
+        lambda place: ["no", "such", "user"] if place is said.place else [],
+    )
+    assert ranked[0] is said
+    assert why(said, parse("ValueError: no such user")) == "phrase"
+
+
+def test_phrases_are_looked_for_in_the_best_candidates_only():
+    seen: list[Place] = []
+    candidates = [make_candidate(f"{number}.py", words=number / 300) for number in range(200)]
+    rank(candidates, parse('"no such user"'), lambda place: seen.append(place) or [])
+    assert len(seen) == PHRASE_DEPTH
+    assert {place.doc.path for place in seen} == {f"{number}.py" for number in range(150, 200)}
+
+
+def test_where_there_is_no_phrase_no_text_is_read():
+    def never(place: Place) -> list[str]:
+        raise AssertionError(place)
+
+    assert rank([make_candidate("a.py")], parse("take the lease"), never)
+
+
 def test_repeats_of_a_file_fall_behind_but_stay():
     candidates = [make_candidate("a.py", doc=1, words=1 - n / 100, line=n * 10 + 1) for n in range(4)]
     candidates.append(make_candidate("b.py", words=0.8))
@@ -51,9 +101,86 @@ def test_repeats_of_a_file_fall_behind_but_stay():
     assert found.count("a.py") == 4
 
 
+def test_for_a_question_a_file_may_answer_several_times():
+    candidates = [make_candidate("a.py", doc=1, words=1 - n / 100, line=n * 10 + 1) for n in range(4)]
+    candidates.append(make_candidate("b.py", words=0.8))
+    assert order(candidates, "where is anything done?")[:4] == ["a.py"] * 4
+
+
 def test_ties_are_broken_by_path_and_line_whatever_the_input_order():
     make = [("b.py", 1), ("a.py", 30), ("a.py", 3)]
-    one = [make_candidate(path, doc=hash(path) % 1000 + 20_000, line=line) for path, line in make]
-    assert [c.place.doc.path for c in rank(list(one), parse("zzz"))] == [
-        c.place.doc.path for c in rank(one[::-1], parse("zzz"))
-    ]
+    for some in (make, make[::-1]):
+        candidates = [make_candidate(path, doc=ord(path[0]) + 20_000, line=line) for path, line in some]
+        ranked = rank(candidates, parse("zzz"), no_words)
+        assert [(one.place.doc.path, one.place.chunk.start_line) for one in ranked] == [
+            ("a.py", 3),
+            ("b.py", 1),
+            ("a.py", 30),
+        ]
+
+
+def test_of_equal_hits_that_comes_first_which_was_changed_on_a_later_day():
+    old, new = make_candidate("a.py", mtime_ns=3 * DAY_NS), make_candidate("z.py", mtime_ns=5 * DAY_NS)
+    assert order([old, new], "anything else") == ["z.py", "a.py"]
+
+
+def test_of_equal_hits_of_one_day_the_path_decides():
+    early, late = make_candidate("z.py", mtime_ns=5 * DAY_NS + 7), make_candidate("a.py", mtime_ns=5 * DAY_NS)
+    assert order([early, late], "anything else") == ["a.py", "z.py"]
+
+
+def test_a_later_day_never_outweighs_evidence():
+    candidates = [make_candidate("old.py", words=0.51), make_candidate("new.py", words=0.5, mtime_ns=900 * DAY_NS)]
+    assert order(candidates, "anything else")[0] == "old.py"
+
+
+shares = st.floats(0, 1)
+paths = st.sampled_from(["src/a.py", "src/lease.py", "tests/test_a.py", "docs/a.md", "vendor/x.c", "main.py"])
+candidates = st.builds(
+    lambda file, doc, **more: make_candidate(file, doc=doc, **more),
+    paths,
+    st.integers(1, 4),
+    words=shares,
+    covers=shares,
+    meaning=shares,
+    defines=shares,
+    joins=shares,
+    located=shares,
+)
+queries = st.sampled_from(["Lease", "a.b", "take the lease", "where is it?", '"no such user"', "test architecture"])
+
+
+@given(st.lists(candidates, max_size=12), queries)
+def test_an_explanation_adds_up_to_the_score(found: list[Candidate], query: str):
+    parsed = parse(query)
+    for candidate in rank(found, parsed, lambda place: ["no", "such"]):
+        score, factor = 0.0, 1.0
+        for label, value in explain(candidate, parsed):
+            if label.startswith("x "):
+                factor *= value
+            else:
+                score += value
+        assert score * factor == pytest.approx(candidate.score, abs=0.0015)
+
+
+@given(st.lists(candidates, max_size=12), queries)
+def test_ranking_keeps_every_candidate_and_orders_by_score(found: list[Candidate], query: str):
+    ranked = rank(found, parse(query), no_words)
+    assert sorted(map(id, ranked)) == sorted(map(id, found))
+    scores = [round(one.score, 4) for one in ranked]
+    assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "phrase"),
+    [
+        ({"located": 1.0}, "named place"),
+        ({"defines": 1.0, "named": "take"}, "defines take"),
+        ({"defines": 0.3}, "passes the name on"),
+        ({"path": 1.0}, "path"),
+        ({"meaning": 0.9}, "meaning"),
+        ({}, "words"),
+    ],
+)
+def test_why_is_the_strongest_evidence_in_a_phrase(evidence: dict[str, float], phrase: str):
+    assert why(make_candidate("a.py", **evidence), parse("anything else")) == phrase

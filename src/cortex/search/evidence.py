@@ -102,11 +102,18 @@ def coherence(candidates: Sequence[Candidate]) -> None:
     for candidate in candidates:
         doc = candidate.place.doc.id
         sums[doc] = sums.get(doc, 0.0) + candidate.score
-        if doc not in best or candidate.score > best[doc].score:
+        if doc not in best or _comes_before(candidate, best[doc]):
             best[doc] = candidate
     top = max(sums.values(), default=0.0)
     for doc, candidate in best.items() if top > 0 else ():
         candidate.coherence = sums[doc] / top
+
+
+def _comes_before(one: Candidate, other: Candidate) -> bool:
+    """Of equal ones the first in the file, whatever order they were found in."""
+    if one.score != other.score:
+        return one.score > other.score
+    return one.place.chunk.start_line < other.place.chunk.start_line
 
 
 def role(name: str, asked: frozenset[str]) -> float:

@@ -1,0 +1,166 @@
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from cortex.engine import Engine
+from cortex.search.candidates import find_by_words, masses_of
+from cortex.search.evidence import Candidate
+from cortex.search.parse import parse
+from cortex.settings import load
+from cortex.store import Narrow, Store
+
+
+def make_function(name: str, lines: int) -> str:
+    """Long enough to be a chunk of its own."""
+    body = "".join(f"    value_{name}_{number} = {number} + compute(1)\n" for number in range(lines - 2))
+    return f"def {name}():\n{body}    return value\n"
+
+
+FILES = {
+    "src/app/main.py": make_function("first", 60) + make_function("second", 60),
+    "src/json/JsonArray.java": "class JsonArray {\n  int size() { return 0; }\n}\n",
+    "src/json/array_of.py": "def json_array():\n    return []\n",
+    "lib/parser.py": "def parse_config(text):\n    return text\n",
+    "lib/every.py": "def parse_every(texts):\n    return texts\n",
+    "lib/user.py": "from parser import parse_config\n\nA = parse_config(1)\nB = parse_config(2)\n",
+    "tests/app/main.py": "def first():\n    return 'tested'\n",
+    "docs/json.md": "# Json\n\nA json array holds values; see first and parse_config.\n",
+}
+Find = Callable[..., list[Candidate]]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, int]]:
+    root = tmp_path_factory.mktemp("workspace")
+    for path, text in FILES.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+    home = str(tmp_path_factory.mktemp("home"))
+    with Engine(root, load(root, environment={"CORTEX_HOME": home})) as engine:
+        engine.index()
+        yield engine.store, engine.source.id
+
+
+@pytest.fixture(scope="module")
+def find(store: tuple[Store, int]) -> Find:
+    opened, source = store
+
+    def ask(text: str, **more: object) -> list[Candidate]:
+        parsed, words = parse(text), opened.indexes.words()
+        narrow = Narrow(source, **more)  # type: ignore[arg-type]
+        with opened.reading():
+            return list(find_by_words(opened, words, narrow, parsed, masses_of(words, parsed)).values())
+
+    return ask
+
+
+def located(found: list[Candidate]) -> dict[tuple[str, int], float]:
+    return {(one.place.doc.path, one.place.chunk.start_line): one.located for one in found if one.located}
+
+
+def test_a_path_finds_the_first_chunk_of_its_file(find: Find):
+    assert located(find("lib/parser.py")) == {("lib/parser.py", 1): 0.8}
+
+
+def test_a_path_with_a_line_finds_the_chunk_at_that_line(find: Find):
+    assert located(find("src/app/main.py:66")) == {("src/app/main.py", 61): 1.0}
+
+
+def test_a_line_that_is_not_there_finds_the_file_still(find: Find):
+    assert located(find("src/app/main.py:600")) == {("src/app/main.py", 1): 0.8}
+
+
+def test_the_end_of_a_path_finds_every_file_that_ends_so(find: Find):
+    assert {path for path, _ in located(find("app/main.py"))} == {"src/app/main.py", "tests/app/main.py"}
+    assert located(find("in.py")) == {}  # whole names only
+
+
+def test_the_absolute_path_of_a_stack_trace_finds_its_file(find: Find):
+    trace = (
+        'Traceback (most recent call last):\n  File "/home/me/project/src/app/main.py", line 66, in second\nKeyError: 3'
+    )
+    assert located(find(trace)) == {("src/app/main.py", 61): 1.0}
+
+
+def test_a_path_of_windows_finds_its_file(find: Find):
+    assert located(find("src\\app\\main.py:66")) == {("src/app/main.py", 61): 1.0}
+    assert located(find("C:\\me\\project\\src\\app\\main.py:66")) == {("src/app/main.py", 61): 1.0}
+
+
+def test_neighbouring_words_find_the_name_that_they_make(find: Find):
+    joined = {one.place.doc.path: (one.named, one.joins) for one in find("size of a json array") if one.joins}
+    assert joined == {
+        "src/json/JsonArray.java": ("JsonArray", 1.0),
+        "src/json/array_of.py": ("json_array", 1.0),
+    }
+
+
+def test_an_unknown_name_finds_names_that_begin_so_the_most_used_first(find: Find):
+    defined = {one.named: one.defines for one in find("parse") if one.defines}
+    assert set(defined) == {"parse_config", "parse_every"}
+    assert defined["parse_config"] > defined["parse_every"]  # although the other one is shorter
+    assert max(defined.values()) < 0.5
+    assert find("par") and not [one for one in find("pa") if one.defines]
+
+
+def test_a_known_name_finds_no_names_that_only_begin_so(find: Find):
+    assert {one.named for one in find("first") if one.defines} == {"first"}
+
+
+def test_a_name_is_found_whole_or_in_parts_with_how_much_it_covers(find: Find):
+    found = {one.place.doc.path: one.covers for one in find("parse config")}
+    assert found["lib/parser.py"] == pytest.approx(1.0, abs=1e-4)
+    assert all(0 <= covers < 1.0001 for covers in found.values())
+
+
+QUERIES = {
+    "words": "value return",
+    "definition": "first",
+    "beginning": "parse",
+    "joined": "a json array",
+    "place": "src/app/main.py:66",
+    "trace": 'File "/x/tests/app/main.py", line 1, in first',
+}
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_every_way_in_keeps_to_the_extensions(find: Find, query: str):
+    assert {one.place.doc.path for one in find(query, extensions=("md",))} <= {"docs/json.md"}
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_every_way_in_keeps_to_the_languages(find: Find, query: str):
+    found = find(query, languages=("java",))
+    assert {one.place.doc.language for one in found} <= {"java"}
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_every_way_in_keeps_to_the_folder(find: Find, store: tuple[Store, int], query: str):
+    opened, source = store
+    with opened.reading():
+        docs = frozenset(doc.id for doc in opened.lookup.docs(source, "lib"))
+    assert {one.place.doc.path for one in find(query, docs=docs)} <= {"lib/parser.py", "lib/every.py", "lib/user.py"}
+
+
+def test_each_way_in_finds_something_here(find: Find):
+    ways = {
+        "words": lambda one: one.words,
+        "definition": lambda one: one.defines,
+        "beginning": lambda one: one.defines,
+        "joined": lambda one: one.joins,
+        "place": lambda one: one.located,
+        "trace": lambda one: one.located,
+    }
+    assert [name for name, query in QUERIES.items() if not any(map(ways[name], find(query)))] == []
+
+
+def test_without_a_word_index_nothing_is_found(store: tuple[Store, int]):
+    opened, source = store
+    parsed = parse("first")
+    assert masses_of(None, parsed) == {}
+    assert find_by_words(opened, None, Narrow(source), parsed, {}) == {}
+
+
+def test_a_rare_word_is_worth_more_than_a_common_one(store: tuple[Store, int]):
+    masses = masses_of(store[0].indexes.words(), parse("return tested"))
+    assert masses["tested"] > masses["return"] > 0
