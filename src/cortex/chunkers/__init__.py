@@ -12,7 +12,7 @@ from cortex.types import Cut
 
 __all__ = ["HEAD_CHARACTERS", "LANGUAGES", "VERSION", "cut", "language_of"]
 
-VERSION = 2
+VERSION = 3
 
 
 def cut(text: str, path: str, language: str, target_tokens: int = 250, overlap_tokens: int = 0) -> Cut:

@@ -14,9 +14,12 @@ from itertools import accumulate, pairwise
 from tree_sitter import Node
 
 from cortex.chunkers.captions import MAX_SIGNATURE_CHARACTERS, doc_of, signature_of
+from cortex.chunkers.declarations import Declaration, scan
 from cortex.chunkers.grammars import load
 from cortex.chunkers.lines import Rows, ranges
+from cortex.chunkers.mending import mend
 from cortex.chunkers.outline import Definition, Outliner
+from cortex.chunkers.recovery import better_language
 from cortex.text import TOKEN_CHARACTERS
 from cortex.types import Chunk, Symbol
 
@@ -49,14 +52,22 @@ def cut_code(text: str, language: str, target_tokens: int) -> tuple[tuple[Chunk,
     starts = rows.starts
     if len(raw) != len(text):
         starts = [0, *accumulate(len(line) + 1 for line in raw.split(b"\n"))]
-    tree = grammar.parser.parse(raw)
-    outliner = Outliner(tree.root_node, raw, starts, grammar)
+    root = grammar.parser.parse(raw).root_node
+    declarations: list[Declaration] = []
+    if root.has_error:
+        fitting = better_language(raw, language, root)
+        if fitting != language:
+            language, grammar = fitting, load(fitting)
+            root = grammar.parser.parse(raw).root_node
+        declarations = scan(rows.lines)
+    outliner = Outliner(root, raw, starts, grammar, declarations)
     top = outliner.walk()
+    found = mend(outliner) if outliner.errors else outliner.found
     top.last = len(rows.lines) - 1
     layout = _Layout(rows, raw, starts, language, target_tokens * TOKEN_CHARACTERS)
     layout.lay(top)
-    chunks, symbols = layout.chunks(), tuple(_symbols(outliner.found))
-    for each in outliner.found:
+    chunks, symbols = layout.chunks(), tuple(_symbols(found))
+    for each in found:
         each.owner = None  # no cycles: the tree is freed now, not at some later garbage collection
     return chunks, symbols
 

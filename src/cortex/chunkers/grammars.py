@@ -31,7 +31,8 @@ from cortex.chunkers.names import Namer
 
 LIGHT = frozenset("constant variable value callable field property macro type rule".split())
 JOINING = frozenset({"elixir", "haskell"})  # clauses of one function follow one another
-IN, WRAP, HOLD, SCOPE, LEAD, TAIL, DEFINE, VALUE, ELIXIR = range(9)
+IN, WRAP, HOLD, SCOPE, LEAD, TAIL, DEFINE, VALUE, ELIXIR, ERROR = range(10)
+ERROR_KIND = 65_535  # of a node that holds what the grammar could not understand, in every grammar
 Rule = tuple[int, str, Namer]
 
 
@@ -86,10 +87,11 @@ def load(language: str) -> Grammar:
         for number in range(grammar.node_kind_count)
         if grammar.node_kind_is_named(number)
     }
+    error: dict[int, Rule] = {ERROR_KIND: (ERROR, "", names.named)}
     return Grammar(
         Parser(grammar),
-        {number: outside[kind] for number, kind in kinds.items() if kind in outside},
-        {number: inside[kind] for number, kind in kinds.items() if kind in inside},
+        error | {number: outside[kind] for number, kind in kinds.items() if kind in outside},
+        error | {number: inside[kind] for number, kind in kinds.items() if kind in inside},
         bodies,
         values,
         grammar.field_id_for_name("body") or 0,

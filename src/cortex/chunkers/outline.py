@@ -1,7 +1,8 @@
 """The definitions in a syntax tree, as a tree of their own with rows instead of nodes.
 
 Only nodes that can hold definitions are visited (grammars.py says which), with a stack of iterators, so that nesting costs no Python
-stack. Knows nothing of chunks. Rows come from byte offsets by bisection, never from `Point` (see names.py).
+stack. ERROR nodes are looked through, or parsed again in pieces where that gives more (recovery.py); lines in them that declare something
+by keyword and are in no definition become definitions, too (mending.py). Knows nothing of chunks. Rows come from byte offsets by bisection, never from `Point` (see names.py).
 """
 
 from __future__ import annotations
@@ -12,12 +13,28 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from cortex.chunkers import names
-from cortex.chunkers.grammars import DEFINE, ELIXIR, LEAD, LIGHT, SCOPE, TAIL, VALUE, WRAP, Grammar, Rule
+from cortex.chunkers.declarations import Declaration
+from cortex.chunkers.grammars import (
+    DEFINE,
+    ELIXIR,
+    ERROR,
+    ERROR_KIND,
+    LEAD,
+    LIGHT,
+    SCOPE,
+    TAIL,
+    VALUE,
+    WRAP,
+    Grammar,
+    Rule,
+)
+from cortex.chunkers.recovery import pieces, row_of
 
 MAX_DEPTH = 500  # of containers within containers; deeper text is still cut, by lines
 MAX_NESTING = 40  # of definitions within definitions
+MAX_REPARSED = 3  # times the length of the text: what may be parsed again in pieces
 FUNCTIONS = frozenset({"function", "method", "test"})
-_TYPES = frozenset({"class", "struct", "interface", "trait", "enum", "impl"})
+TYPES = frozenset({"class", "struct", "interface", "trait", "enum", "impl"})
 
 
 class Definition:
@@ -57,14 +74,23 @@ _Frame = tuple[Iterator[Node], Definition, dict[int, Rule]]
 class Outliner:
     """One walk through one tree."""
 
-    def __init__(self, root: Node, raw: bytes, starts: list[int], grammar: Grammar) -> None:
+    def __init__(
+        self, root: Node, raw: bytes, starts: list[int], grammar: Grammar, declarations: list[Declaration]
+    ) -> None:
         self.raw = raw
         self.starts = starts
         self.grammar = grammar
+        self.declarations = declarations  # of a text with errors, by keyword
         self.top = Definition("", "", None, root)
         self.found: list[Definition] = []  # in document order
+        self.errors: list[
+            tuple[Definition, int, int]
+        ] = []  # owner, first and last row of an ERROR outside of functions
+        self.lost = 0  # bytes in them that nothing was made of
+        self._reparsable = MAX_REPARSED * len(raw)
         self._lead = self._lead_end = -1
-        self._stack: list[_Frame] = [(iter(root.children), self.top, grammar.outside)]
+        nodes = [root] if root.kind_id == ERROR_KIND else root.children
+        self._stack: list[_Frame] = [(iter(nodes), self.top, grammar.outside)]
 
     def walk(self) -> Definition:
         """The definitions below an unnamed top."""
@@ -95,6 +121,8 @@ class Outliner:
             return bool(kind) and self._define(node, kind, name, owner, node)
         if action == TAIL:
             return self._extend(node, table)
+        if action == ERROR and table is self.grammar.outside:
+            return self._recover(node, owner)
         if action == WRAP:
             self._remember_wrap(node)
         return self._push(node, owner, self.grammar.inside if action == SCOPE else table)
@@ -109,6 +137,21 @@ class Outliner:
             return False
         self._stack.append((iter(node.children), owner, table))
         return True
+
+    def _recover(self, node: Node, owner: Definition) -> bool:
+        """Go on in what an ERROR holds, or in its pieces where the grammar understands them better."""
+        size = node.end_byte - node.start_byte
+        self.errors.append((owner, row_of(self.starts, node.start_byte), row_of(self.starts, node.end_byte - 1)))
+        parts: list[Node] = []
+        if self.declarations and size <= self._reparsable:
+            self._reparsable -= size
+            parts = pieces(node, self.raw, self.starts, self.declarations, self.grammar)
+        if parts and len(self._stack) < MAX_DEPTH:
+            self._stack.append((iter(parts), owner, self.grammar.outside))
+            return True
+        known = (child for child in node.children if child.kind_id in self.grammar.outside)
+        self.lost += size - sum(child.end_byte - child.start_byte for child in known)
+        return self._push(node, owner, self.grammar.outside)
 
     def _define(self, node: Node, kind: str, name: str, owner: Definition, value: Node) -> bool:
         """Record a definition and go on in its body; a nameless one is looked through."""
@@ -158,7 +201,7 @@ class Outliner:
         if "." in name and kind != "rule":
             found.name = name.rpartition(".")[2] or name
         if kind == "function" and (
-            owner.kind in _TYPES
+            owner.kind in TYPES
             or ("." in name and node.type == "function_definition" and "::" in _head(node, self.raw))
         ):
             found.kind = "method"

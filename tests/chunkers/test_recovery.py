@@ -1,0 +1,96 @@
+"""What is left of a source that its grammar doesn't understand: symbols, names and chunks."""
+
+import pytest
+
+from cortex.chunkers import cut
+from cortex.chunkers.declarations import scan
+
+BASKET = (
+    "template <typename T> class Basket {\n public:\n  void add(T one) { all.push_back(one); }\n private:\n  std::vector<T> all;\n};\n\n"
+    "int total(int a) { return a; }\n"
+)
+CPP = f"#include <vector>\nnamespace shop {{\n{BASKET}}}\n"
+BROKEN_CPP = f"#include <vector>\n#ifndef SHOP\nnamespace shop {{\n{BASKET}SHOP_END((\n"
+KOTLIN = (
+    "package a\n\n@JvmInline\npublic value class Price<out T>\n@Known internal constructor(@Known internal val cents: Any?) {\n"
+    '    /** Says "${it}". */\n    public fun whole(): Int = 1\n\n    override fun toString(): String = "Price($cents)"\n}\n\n'
+    + "".join(
+        f'/** Number {n}. */\npublic interface Shop{n}<E> {{\n    fun open(): String = "at $E"\n}}\n\n'
+        for n in range(4)
+    )
+)
+JAVA = (
+    "package a.b;\n\nimport java.util.List;\n\npublic class Shop {\n  private final List<String> names;\n\n"
+    "  public Shop(List<String> names) {\n    this.names = names;\n  }\n\n  public int size() { return names.size(); }\n}\n"
+)
+
+
+def symbols_of(text: str, language: str) -> list[str]:
+    return [f"{symbol.kind} {symbol.qualified}" for symbol in cut(text, "x", language).symbols]
+
+
+def test_definitions_below_an_error_are_found():
+    found = symbols_of(BROKEN_CPP, "cpp")
+    assert any(each.endswith("Basket") and each.startswith("class") for each in found)
+    assert any(each.endswith("Basket.add") for each in found)
+    assert any(each.endswith("total") for each in found)
+
+
+def test_one_declaration_that_the_grammar_does_not_know_costs_no_other():
+    found = symbols_of(KOTLIN, "kotlin")
+    for n in range(4):
+        assert f"interface Shop{n}" in found
+        assert f"method Shop{n}.open" in found
+    assert "class Price" in found
+    assert "method Price.whole" in found
+
+
+def test_a_declaration_found_by_its_keyword_has_its_lines():
+    price = next(each for each in cut(KOTLIN, "x.kt", "kotlin").symbols if each.name == "Price")
+    assert price.end_line == 10
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"), [("python", JAVA, "method Shop.size"), ("c", CPP, "Basket.add")]
+)
+def test_a_source_with_a_wrong_extension_is_cut_by_the_grammar_that_fits(language, text, expected):
+    result = cut(text, "x", language)
+    assert any(f"{each.kind} {each.qualified}".endswith(expected) for each in result.symbols)
+    assert result.language == language
+
+
+def test_a_source_with_few_errors_keeps_its_grammar():
+    text = "".join(f"def f{n}(a):\n    return a + {n}\n\n" for n in range(20)) + "x = = 3\n"
+    assert symbols_of(text, "python")[:20] == [f"function f{n}" for n in range(20)]
+
+
+def test_where_nothing_is_understood_keywords_still_give_symbols():
+    text = "%% ((( ??? }\n" * 20 + "interface Lost {\n  ((( %% ???\n}\n" + "]] ??? (((\n" * 20
+    assert "interface Lost" in symbols_of(text, "kotlin")
+
+
+def test_keywords_in_comments_strings_and_forward_declarations_declare_nothing():
+    text = '/* a\nclass InComment {\n*/\nx = """\nclass InString:\n"""\n// class Behind {\nclass Forward;\nstruct point origin(void) {\nclass Real {\n}\n'
+    assert [each.name for each in scan(text.split("\n"))] == ["Real"]
+
+
+def test_modifiers_and_annotations_may_stand_before_a_keyword():
+    text = (
+        "@Known(1) public sealed interface A<T> {\n  override suspend fun <T> run(a: T) = 1\n}\nexport default class B extends A {}\n"
+        "pub(crate) fn c() {\n}\nclass SHOP_API D : E {\n};\nenum class F {\n}\nfunc (s *G) H() {\n}\n"
+    )
+    found = [(each.kind, each.name, each.row, each.last) for each in scan(text.split("\n"))]
+    assert found == [
+        ("interface", "A", 0, 2),
+        ("function", "run", 1, 1),
+        ("class", "B", 3, 3),
+        ("function", "c", 4, 5),
+        ("class", "D", 6, 7),
+        ("enum", "F", 8, 9),
+        ("function", "H", 10, 11),
+    ]
+
+
+def test_many_broken_sources_in_one_process_are_no_danger_to_it():
+    for _ in range(300):
+        assert "interface Shop3" in symbols_of(KOTLIN, "kotlin")
