@@ -69,11 +69,15 @@ class Session:
 
     def call(self, tool: str, **arguments: object) -> dict:
         """What a tool answers, its JSON read. Raises: RuntimeError when the tool failed."""
+        return json.loads(self.text(tool, **arguments))
+
+    def text(self, tool: str, **arguments: object) -> str:
+        """The text block that a tool answers with. Raises: RuntimeError when the tool failed."""
         result = self.request("tools/call", {"name": tool, "arguments": arguments})
         text = result["content"][0]["text"]
         if result.get("isError"):
             raise RuntimeError(f"{tool} failed: {text[:500]}")
-        return json.loads(text)
+        return text
 
     def read(self, uri: str) -> dict:
         """A resource's JSON."""

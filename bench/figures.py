@@ -15,12 +15,13 @@ from measure import bare_python_kb, clean_environment, run
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number: the median of its values, which should stay at or below the target."""
+    """One number: the median of its values, which should stay at or below the target, or with `least` at or above it."""
 
     what: str
     unit: str
     values: tuple[float, ...]
     target: float | None = None
+    least: bool = False
 
     @property
     def value(self) -> float:
@@ -28,13 +29,16 @@ class Figure:
 
     @property
     def met(self) -> bool:
-        return self.target is None or self.value <= self.target
+        return self.target is None or (self.value >= self.target if self.least else self.value <= self.target)
 
     def row(self) -> str:
         """The figure as a row of its table."""
         ends = f"{_text(min(self.values))} to {_text(max(self.values))}" if len(self.values) > 1 else ""
-        target = "" if self.target is None else f"{_text(self.target)}"
         verdict = "" if self.target is None else "yes" if self.met else "**no**"
+        if self.least:
+            target = "" if self.target is None else f"at least {self.target:g}"
+            return f"| {self.what} | {self.value:.3f} {self.unit} | {ends} | {target} | {verdict} |"
+        target = "" if self.target is None else f"{_text(self.target)}"
         return f"| {self.what} | {_text(self.value)} {self.unit} | {ends} | {target} | {verdict} |"
 
 
@@ -52,9 +56,14 @@ class Section:
         given = (values,) if isinstance(values, int | float) else tuple(values)
         self.figures.append(Figure(what, unit, given, target))
 
+    def at_least(self, what: str, value: float, target: float | None) -> None:
+        """Add a score, which should not be below its target."""
+        self.figures.append(Figure(what, "", (float(value),), target, least=True))
+
     def render(self, heading: str = "") -> str:
         """The section as Markdown."""
-        head = ["| | measured | runs | at most | met |", "|---|---:|---:|---:|---|"]
+        limit = "target" if any(figure.least for figure in self.figures) else "at most"
+        head = [f"| | measured | runs | {limit} | met |", "|---|---:|---:|---:|---|"]
         table = [*head, *(figure.row() for figure in self.figures)] if self.figures else []
         parts = [f"## {self.title}", heading, self.text.strip(), "\n".join(table)]
         return "\n\n".join(part for part in parts if part) + "\n"

@@ -1,4 +1,4 @@
-"""One task in a process of its own that opens an engine: `python inside.py search|update '{"root": ..., "home": ...}'`, JSON on stdout.
+"""One task in a process of its own that opens an engine: `python inside.py search|update|ranking '{"root": ..., "home": ...}'`, JSON on stdout.
 
 A fresh process for each, because memory that an earlier task gave back to the allocator would hide what the next one needs. With
 "steady": true memory is sampled all the time; that costs, so times are measured without it.
@@ -10,12 +10,17 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from measure import Watch
 
 from cortex.engine import Engine
+from cortex.families.code.tools import SNIPPETS
 from cortex.settings import load
+from cortex.store import Lookup, Store, Words
+from cortex.store.indexes import Indexes
+from cortex.text import TOKEN_CHARACTERS
 from cortex.types import Query
 
 
@@ -36,6 +41,56 @@ def search(engine: Engine, watch: Watch, questions: list[str], rounds: int) -> d
     watch.cpu_seconds()
     added = (watch.peak_kb - before) / 1024
     return {"first_ms": first, "ms": took, "cpu_ms": cpu, "added_mb": added, "chunks": engine.vitals().chunks}
+
+
+def ranking(engine: Engine, watch: Watch, questions: list[str], rounds: int) -> dict[str, object]:
+    """Ask as `search_code` does: CPU milliseconds of each query outside the store, inside it, and by its calls."""
+    calls: dict[str, int] = {}
+    inside = _meter_store(calls)
+    characters = engine.settings.search.budget * TOKEN_CHARACTERS
+    ranked: list[float] = []
+    stored: list[float] = []
+    by_call: dict[str, list[float]] = {}
+    for turn in range(rounds + 1):
+        for question in questions:
+            calls.clear()
+            inside[0] = 0
+            start = time.thread_time_ns()
+            engine.search(Query(question, limit=50, characters=characters, snippets=SNIPPETS))
+            whole = time.thread_time_ns() - start
+            if turn == 0:  # what is read for the first time
+                continue
+            ranked.append((whole - inside[0]) / 1e6)
+            stored.append(inside[0] / 1e6)
+            for name, took in calls.items():
+                by_call.setdefault(name, []).append(took / 1e6)
+    return {"ranking_ms": ranked, "store_ms": stored, "calls_ms": by_call, "chunks": engine.vitals().chunks}
+
+
+def _meter_store(calls: dict[str, int]) -> list[int]:
+    """Have every public call of the store counted: CPU nanoseconds of each into `calls`, their sum into what is returned."""
+    total, depth = [0], [0]
+
+    def metered(name: str, function: Callable[..., object]) -> Callable[..., object]:
+        def call(*given: object, **named: object) -> object:
+            depth[0] += 1
+            start = time.thread_time_ns()
+            try:
+                return function(*given, **named)
+            finally:
+                depth[0] -= 1
+                if depth[0] == 0:  # what one call of the store does for another is a part of it
+                    took = time.thread_time_ns() - start
+                    total[0] += took
+                    calls[name] = calls.get(name, 0) + took
+
+        return call
+
+    for kind in (Store, Lookup, Words, Indexes):
+        for name, member in list(vars(kind).items()):
+            if callable(member) and (not name.startswith("_") or name == "__len__"):
+                setattr(kind, name, metered(f"{kind.__name__}.{name}", member))
+    return total
 
 
 def update(engine: Engine, watch: Watch, rounds: int) -> dict[str, object]:
@@ -69,7 +124,7 @@ def main() -> None:
     settings = load(root, environment={"CORTEX_HOME": given.pop("home"), "CORTEX_SEARCH_ENABLE_CACHING": "false"})
     watch = Watch(os.getpid(), steady=given.pop("steady", False))
     with Engine(root, settings) as engine:
-        out = {"search": search, "update": update}[task](engine, watch, **given)
+        out = {"search": search, "update": update, "ranking": ranking}[task](engine, watch, **given)
     watch.stop()
     print(json.dumps(out))
 

@@ -19,11 +19,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 from figures import Section, Setup
+from intervals import mean_of
 from measure import percentile
 
-RESAMPLES = 10_000
 KIT_SECONDS = 3_600
 
 
@@ -79,20 +78,13 @@ def _row(name: str, rows: Sequence[dict], seed: int) -> str:
     cells = [
         name,
         str(len(rows)),
-        _with_interval([row["result"]["ndcg10"] for row in rows], seed),
-        _with_interval([row["file"]["ndcg10"] for row in rows], seed),
-        _with_interval([row["result"]["recall10"] for row in rows], seed),
+        str(mean_of([row["result"]["ndcg10"] for row in rows], seed)),
+        str(mean_of([row["file"]["ndcg10"] for row in rows], seed)),
+        str(mean_of([row["result"]["recall10"] for row in rows], seed)),
         f"{percentile([row['ms'] for row in rows], 0.5):.1f}",
         str(sum(row["error"] is not None for row in rows)),
     ]
     return f"| {' | '.join(cells)} |"
-
-
-def _with_interval(values: Sequence[float], seed: int) -> str:
-    scores = np.asarray(values)
-    drawn = np.random.default_rng(seed).integers(0, len(scores), (RESAMPLES, len(scores)))
-    low, high = np.percentile(scores[drawn].mean(axis=1), (2.5, 97.5))
-    return f"{scores.mean():.3f} [{low:.3f}, {high:.3f}]"
 
 
 def main() -> None:

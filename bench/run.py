@@ -4,8 +4,8 @@
 
 `--quick` works on smaller repositories and once only: to see that everything runs; its numbers say nothing about the targets.
 `--update` writes the tables into bench/RESULTS.md, each between its two marks; what stands around them is kept. Side by side with semble runs
-only where `--semble-python`, `--semble-model` and `--django` (an unpacked source release) say where to find them; retrieval
-needs `--kit` and `--built`. Targets that were missed are listed at the end. Linux only (/proc).
+only where `--semble-python`, `--semble-model` and `--django` (an unpacked source release) say where to find them; retrieval,
+ranking, relevance and tokens need `--kit` and `--built`, and take semble beside where it is given. Targets that were missed are listed at the end. Linux only (/proc).
 """
 
 from __future__ import annotations
@@ -29,8 +29,12 @@ import install
 import memory
 import peers
 import queries
+import rankcost
+import ranking
+import relevance
 import retrieval
 import scale
+import tokens
 import toolcost
 import updates
 from figures import Section, Setup
@@ -43,10 +47,11 @@ MEASURES: dict[str, Callable[[Setup], Section]] = {
     "install": install.measure,
     "scale": scale.measure,
     "queries": queries.measure,
+    "rankcost": rankcost.measure,
     "memory": memory.measure,
     "updates": updates.measure,
 }
-NEEDS_MORE = ("peers", "retrieval")
+NEEDS_MORE = ("peers", "retrieval", "ranking", "relevance", "tokens")
 
 
 def main() -> int:
@@ -100,16 +105,28 @@ def chosen(options: argparse.Namespace) -> dict[str, Callable[[Setup], Section]]
         possible["peers"] = lambda setup: beside_semble(setup, options)
     if options.kit and options.built:
         kit, built = options.kit.resolve(), options.built.resolve()
+        semble = semble_of(options)
         possible["retrieval"] = lambda setup: retrieval.measure(setup, kit, built)
+        possible["ranking"] = lambda setup: ranking.measure(setup, kit, built, semble)
+        possible["relevance"] = lambda setup: relevance.measure(setup, kit, built, fit=not setup.quick)
+        possible["tokens"] = lambda setup: tokens.measure(setup, kit, built, semble)
     for name in options.only or ():
         if name not in possible:
             raise SystemExit(f"{name} needs more options: see --help")
     return {name: measure for name, measure in possible.items() if not options.only or name in options.only}
 
 
-def beside_semble(setup: Setup, options: argparse.Namespace) -> Section:
+def semble_of(options: argparse.Namespace) -> Semble | None:
+    """semble, where the options say where to find it."""
+    if not (options.semble_python and options.semble_model):
+        return None
     # Not resolved: a virtual environment's Python is a link, and what it links to knows nothing of semble.
-    semble = Semble(os.path.abspath(options.semble_python), str(Path(options.semble_model).resolve()), mcp=True)
+    return Semble(os.path.abspath(options.semble_python), str(Path(options.semble_model).resolve()), mcp=True)
+
+
+def beside_semble(setup: Setup, options: argparse.Namespace) -> Section:
+    semble = semble_of(options)
+    assert semble is not None
     work = setup.work / "peers"
     work.mkdir()
     say = lambda line: sys.stderr.write(f"{line}\n")  # noqa: E731
