@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -230,17 +231,35 @@ def test_a_search_shows_place_relevance_name_and_lines(cortex, indexed):
     first, *rest = out.splitlines()
     assert first.startswith("shop/payment/invoice.py:6  ")
     assert first.endswith("parse_invoice_number")
-    assert rest[0] == "    def parse_invoice_number(text):"
+    assert rest[0] == "     6  def parse_invoice_number(text):"
 
 
 def test_people_get_a_few_lines_of_each_hit_and_programs_all(cortex, tmp_path):
-    long = "def long_story():\n" + "".join(f"    print({n})\n" for n in range(30))
+    long = "def long_story():\n" + "".join(f"    print({n}, 'and so it goes on')\n" for n in range(30))
     root = make_repository(tmp_path / "long", {"a.py": long}, git=False)
     title, *lines = cortex("search", "long_story", "--path", root)[1].splitlines()
     assert title.startswith("a.py:1")
-    assert lines == [f"    {line}" for line in long.splitlines()[:5]]
+    assert 5 < len(lines) < 20
+    assert lines == [f"{n:>6}  {line}" for n, line in enumerate(long.splitlines(), 1)][: len(lines)]
     (hit,) = json.loads(cortex("search", "long_story", "--path", root, "--json")[1])["results"]
-    assert "print(29)" in hit["text"]
+    assert "print(29," in hit["text"]
+
+
+def test_lines_from_further_down_have_their_own_numbers(cortex, tmp_path):
+    long = "def story():\n" + "".join(f"    print({n}, 'and so it goes on')\n" for n in range(30)) + "    needle()\n"
+    root = make_repository(tmp_path / "long", {"a.py": long}, git=False)
+    _, first, *_, last = cortex("search", "needle", "--path", root)[1].splitlines()
+    assert first == "     1  def story():"
+    assert last == "    32      needle()"
+
+
+def test_an_explanation_stands_below_each_hit_and_is_a_field_for_programs(cortex, indexed):
+    out = cortex("search", "parse_invoice_number", "-n", 1, "--explain", "--path", indexed)[1]
+    assert re.fullmatch(r" {8}[\d.]+ = words \+1, .*definition \+2.*", out.splitlines()[-1])
+    (hit,) = json.loads(cortex("search", "parse_invoice_number", "-n", 1, "--explain", "--json", "--path", indexed)[1])[
+        "results"
+    ]
+    assert hit["evidence"]["definition"] == 2
 
 
 def test_a_search_for_programs_has_the_shape_of_the_contract(cortex, indexed):

@@ -17,8 +17,7 @@ CONTRACT = {
                 "enum": ["auto", "embeddings", "tfidf", "fullworkspace"],
                 "default": "auto",
             },
-            # 0 until relevance is fitted to what it says; then 0.65
-            "threshold": {"type": "number", "default": 0.0, "minimum": 0.0, "maximum": 1.0},
+            "threshold": {"type": "number", "default": 0.65, "minimum": 0.0, "maximum": 1.0},
             "fileTypes": {"type": "array", "items": {"type": "string"}, "examples": [["ts", "js"], ["py"], ["*"]]},
         },
         "required": ["query"],

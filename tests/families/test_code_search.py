@@ -82,12 +82,21 @@ def test_max_results_bounds_and_counts_may_be_written_as_floats(server):
 
 
 def test_the_threshold_leaves_out_what_is_less_relevant(server):
-    everything = server.tool("search_code", query="article in the basket")
+    everything = server.tool("search_code", query="article in the basket", threshold=0)
     relevances = [one["relevance"] for one in everything["results"]]
-    assert min(relevances) < 0.5
-    some = server.tool("search_code", query="article in the basket", threshold=0.5)
-    assert [one["relevance"] for one in some["results"]] == [one for one in relevances if one >= 0.5]
+    cut = sorted(relevances)[len(relevances) // 2]
+    assert min(relevances) < cut
+    some = server.tool("search_code", query="article in the basket", threshold=cut)
+    assert [one["relevance"] for one in some["results"]] == [one for one in relevances if one >= cut]
     assert some["metadata"]["totalResults"] == len(some["results"])
+
+
+def test_what_the_workspace_does_not_know_is_left_out_unless_it_is_asked_for(server):
+    question = {"query": "how does the number of kubernetes pods follow the load of a cluster?"}
+    body = server.tool("search_code", **question)
+    assert body["results"] == []
+    assert any("threshold 0.65" in note for note in body["metadata"]["notes"])
+    assert server.tool("search_code", **question, threshold=0)["results"]
 
 
 @pytest.mark.parametrize("strategy", ["auto", "embeddings"])
@@ -143,8 +152,12 @@ def test_symbols_are_found_by_name_and_secrets_and_ignored_files_never(server):
             assert not {".env", "ignored/draft.py"} & set(files)
 
 
+def place_of(result):
+    return result["file"], result["chunk"]["startLine"], result["chunk"]["endLine"], result["relevance"]
+
+
 def test_the_cursor_gives_every_result_once(server):
-    question = {"query": "article basket invoice cart price", "maxResults": 2}
+    question = {"query": "article basket invoice cart price", "maxResults": 2, "threshold": 0}
     whole = server.tool("search_code", **{**question, "maxResults": 200})["results"]
     pages, cursor = [], None
     while True:
@@ -154,7 +167,8 @@ def test_the_cursor_gives_every_result_once(server):
         if cursor is None:
             break
     assert len(pages) > 1
-    assert [one for page in pages for one in page] == whole
+    assert [place_of(one) for page in pages for one in page] == [place_of(one) for one in whole]
+    assert all(page[0]["chunk"]["text"] for page in pages)  # each page shows the text of its first results
 
 
 def test_a_small_budget_pages_through_everything(server):

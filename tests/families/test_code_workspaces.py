@@ -163,7 +163,10 @@ def test_workspaces_may_come_from_the_projects_configuration(tmp_path):
         status = server.read("codeindex://workspace/status")
         assert [one["workspace"]["name"] for one in status["workspaces"]] == ["one", "two"]
         assert any("/etc" in warning for warning in status["warnings"])
-        assert places(server.tool("search_code", query="first second third")) == {("one", "a.py"), ("two", "b.py")}
+        assert places(server.tool("search_code", query="first second third", threshold=0)) == {
+            ("one", "a.py"),
+            ("two", "b.py"),
+        }
 
 
 # -- stores that can't be opened --------------------------------------------------------------------------------------------
