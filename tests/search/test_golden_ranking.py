@@ -1,0 +1,100 @@
+"""Questions about this very repository, with the answers that are right: the ranking may become better, not worse.
+
+tests/golden/ranking.json holds the questions, where each answer stood when the file was last written, and the figures over all. A change
+of the ranking renews it in the same commit: CORTEX_GOLDEN=write; then look at the difference.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cortex.engine import Engine
+from cortex.search.parse import parse
+from cortex.settings import load
+from cortex.types import Mode, Query
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "ranking.json"
+WRITE = os.environ.get("CORTEX_GOLDEN") == "write"
+LIMIT = 10
+TOLERANCE = 0.02  # one question of fifty
+LIKE_QUESTIONS = ("tests/golden/", "tests/search/")  # they hold the questions themselves
+WRITTEN = 1_700_000_000  # when all files were changed: the time of a checkout must not decide
+
+
+def questions() -> list[dict[str, Any]]:
+    return json.loads(GOLDEN.read_text(encoding="utf-8"))["queries"]
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """A copy of the sources, documents and tests that git knows, indexed."""
+    listed = subprocess.run(
+        ["git", "ls-files", "src", "docs", "tests"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+    )
+    if listed.returncode:
+        pytest.skip("no checkout: git doesn't say which files belong to it")
+    copy = tmp_path_factory.mktemp("checkout")
+    for path in listed.stdout.splitlines():
+        if (ROOT / path).is_file() and not path.startswith(LIKE_QUESTIONS):
+            (copy / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / path, copy / path)
+            os.utime(copy / path, (WRITTEN, WRITTEN))
+    home = str(tmp_path_factory.mktemp("home"))
+    with Engine(copy, load(copy, environment={"CORTEX_HOME": home})) as opened:
+        opened.index()
+        yield opened
+
+
+def rank_of(engine: Engine, one: dict[str, Any]) -> int:
+    """The place of the right answer, 0 where it isn't among the first ten."""
+    query = Query(one["query"], mode=Mode.WORDS, limit=LIMIT, code=one["class"] == "code snippet")
+    for number, hit in enumerate(engine.search(query).hits, 1):
+        if hit.path == one["file"] and one.get("holds", "") in hit.text:
+            return number
+    return 0
+
+
+def figures(ranks: list[int]) -> dict[str, float]:
+    return {
+        "recall@1": round(sum(rank == 1 for rank in ranks) / len(ranks), 4),
+        "recall@5": round(sum(1 <= rank <= 5 for rank in ranks) / len(ranks), 4),
+        "mrr": round(sum(1 / rank for rank in ranks if rank) / len(ranks), 4),
+    }
+
+
+def test_the_ranking_is_not_worse_than_it_was(engine: Engine) -> None:
+    asked = questions()
+    ranks = [rank_of(engine, one) for one in asked]
+    now = figures(ranks)
+    if WRITE:
+        renewed = [{**one, "rank": rank} for one, rank in zip(asked, ranks, strict=True)]
+        text = json.dumps({**now, "queries": renewed}, indent=1, ensure_ascii=False)
+        GOLDEN.write_text(text + "\n", encoding="utf-8", newline="\n")
+    before = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    changed = [
+        f"{one['query']!r}: {one['rank']} -> {rank}"
+        for one, rank in zip(before["queries"], ranks, strict=True)
+        if one["rank"] != rank
+    ]
+    worse = {name: (before[name], value) for name, value in now.items() if value < before[name] - TOLERANCE}
+    assert not worse, f"{worse}\n" + "\n".join(changed)
+
+
+@pytest.mark.parametrize("one", questions(), ids=lambda one: one["query"][:40])
+def test_a_question_is_of_its_class_and_its_answer_is_there(one: dict[str, Any]) -> None:
+    assert one["class"] in parse(one["query"], one["class"] == "code snippet").classes
+    assert one.get("holds", "") in (ROOT / one["file"]).read_text(encoding="utf-8")
+
+
+def test_every_class_is_asked_for() -> None:
+    assert len({one["class"] for one in questions()}) == 11
+    assert len({one["query"] for one in questions()}) == len(questions()) >= 60
