@@ -183,4 +183,4 @@ def test_ranking_keeps_every_candidate_and_orders_by_score(found: list[Candidate
     ],
 )
 def test_why_is_the_strongest_evidence_in_a_phrase(evidence: dict[str, float], phrase: str):
-    assert why(make_candidate("a.py", **evidence), parse("anything else")) == phrase
+    assert why(make_candidate("a.py", **evidence), parse("anything else")) == phrase  # type: ignore[arg-type]

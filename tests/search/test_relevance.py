@@ -85,4 +85,4 @@ def test_a_right_hit_far_down_in_a_good_answer_stays_above_the_cut():
 @pytest.mark.parametrize("evidence", ["defines", "joins", "located", "stem", "phrase", "meaning"])
 def test_each_kind_of_evidence_makes_a_hit_more_relevant(evidence: str):
     without = relevances([make_candidate(covers=0.4)])
-    assert relevances([make_candidate(covers=0.4, **{evidence: 1.0})]) > without
+    assert relevances([make_candidate(covers=0.4, **{evidence: 1.0})]) > without  # type: ignore[arg-type]
