@@ -31,15 +31,15 @@ class Figure:
     def met(self) -> bool:
         return self.target is None or (self.value >= self.target if self.least else self.value <= self.target)
 
-    def row(self) -> str:
-        """The figure as a row of its table."""
+    def row(self, mixed: bool = False) -> str:
+        """The figure as a row of its table; `mixed` where the table has targets of both kinds."""
         ends = f"{_text(min(self.values))} to {_text(max(self.values))}" if len(self.values) > 1 else ""
         verdict = "" if self.target is None else "yes" if self.met else "**no**"
-        if self.least:
-            target = "" if self.target is None else f"at least {self.target:g}"
-            return f"| {self.what} | {self.value:.3f} {self.unit} | {ends} | {target} | {verdict} |"
-        target = "" if self.target is None else f"{_text(self.target)}"
-        return f"| {self.what} | {_text(self.value)} {self.unit} | {ends} | {target} | {verdict} |"
+        target = "" if self.target is None else f"{self.target:g}" if self.least else _text(self.target)
+        if mixed and target:
+            target = f"{'at least' if self.least else 'at most'} {target}"
+        value = f"{self.value:.3f}" if self.least else f"{_text(self.value)} {self.unit}"
+        return f"| {self.what} | {value} | {ends} | {target} | {verdict} |"
 
 
 @dataclass(slots=True)
@@ -62,9 +62,10 @@ class Section:
 
     def render(self, heading: str = "") -> str:
         """The section as Markdown."""
-        limit = "target" if any(figure.least for figure in self.figures) else "at most"
+        kinds = {figure.least for figure in self.figures}
+        limit = "target" if len(kinds) > 1 else "at least" if True in kinds else "at most"
         head = [f"| | measured | runs | {limit} | met |", "|---|---:|---:|---:|---|"]
-        table = [*head, *(figure.row() for figure in self.figures)] if self.figures else []
+        table = [*head, *(figure.row(len(kinds) > 1) for figure in self.figures)] if self.figures else []
         parts = [f"## {self.title}", heading, self.text.strip(), "\n".join(table)]
         return "\n\n".join(part for part in parts if part) + "\n"
 

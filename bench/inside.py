@@ -16,7 +16,6 @@ from pathlib import Path
 from measure import Watch
 
 from cortex.engine import Engine
-from cortex.families.code.tools import SNIPPETS
 from cortex.settings import load
 from cortex.store import Lookup, Store, Words
 from cortex.store.indexes import Indexes
@@ -45,6 +44,8 @@ def search(engine: Engine, watch: Watch, questions: list[str], rounds: int) -> d
 
 def ranking(engine: Engine, watch: Watch, questions: list[str], rounds: int) -> dict[str, object]:
     """Ask as `search_code` does: CPU milliseconds of each query outside the store, inside it, and by its calls."""
+    from cortex.families.code.tools import SNIPPETS  # here, because the other tasks measure an engine without tools
+
     calls: dict[str, int] = {}
     inside = _meter_store(calls)
     characters = engine.settings.search.budget * TOKEN_CHARACTERS

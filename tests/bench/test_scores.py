@@ -45,7 +45,7 @@ def test_a_score_is_met_from_its_target_upwards(bench):
     section.at_least("bad", 0.85, 0.86)
     section.add("fast", "ms", 3.0, 10.0)
     assert [figure.met for figure in section.figures] == [True, False, True]
-    assert "| bad | 0.850  |  | at least 0.86 | **no** |" in section.render()
+    assert "| bad | 0.850 |  | at least 0.86 | **no** |" in section.render()
 
 
 def test_a_fold_chooses_by_what_it_sees_and_keeps_the_constant_where_nothing_is_better(bench):
