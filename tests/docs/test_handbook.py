@@ -1,4 +1,5 @@
-"""The handbook's tables say what the code does: commands, tools, resources, prompts, errors, languages, file rules, Python names.
+"""The handbook's tables say what the code does: commands, tools, resources, prompts, errors, languages, file rules, query classes, Python
+names.
 
 Each table stands between `<!-- NAME -->` and `<!-- end of NAME -->` and is rendered here from the definitions, so that a test fails when
 the code has something that isn't documented and when the page names something that isn't there. `python tests/docs/test_handbook.py`
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from cortex.chunkers.grammars import has_grammar
 from cortex.cli import app
 from cortex.errors import CODES
 from cortex.families.code import PROMPTS, RESOURCES, TOOLS
+from cortex.search.classes import WEIGHTS, Weights
 from cortex.sources import names
 from cortex.tools import Tool, input_schema
 
@@ -129,6 +132,14 @@ def lock_rows() -> list[str]:
     return [" ".join(f"`{one}`" for one in sorted(names._LOCKS))]
 
 
+def class_rows() -> list[str]:
+    columns = [field.name for field in fields(Weights)]
+    rows = [f"| class | {' | '.join(f'`{one}`' for one in columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for one, weights in WEIGHTS.items():
+        rows.append(f"| {one} | {' | '.join(f'{value:g}' for value in astuple(weights))} |")
+    return rows
+
+
 def python_rows(meanings: Mapping[str, str]) -> list[str]:
     return ["| name | meaning |", "|---|---|", *(f"| `{one}` | {meanings.get(one, '')} |" for one in cortex.__all__)]
 
@@ -160,6 +171,7 @@ def tables() -> dict[str, tuple[str, Callable[[str], list[str]]]]:
         "languages": ("files.md", lambda _: language_rows()),
         "folders": ("files.md", lambda _: folder_rows()),
         "lock files": ("files.md", lambda _: lock_rows()),
+        "query classes": ("ranking.md", lambda _: class_rows()),
         "names": ("python.md", lambda old: python_rows(_column(old, 1))),
     }
 
@@ -186,7 +198,7 @@ def test_a_table_of_the_handbook_says_what_the_code_says(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("page", ["commands.md", "code.md", "errors.md", "files.md", "python.md"])
+@pytest.mark.parametrize("page", ["commands.md", "code.md", "errors.md", "files.md", "python.md", "ranking.md"])
 def test_a_page_has_no_table_of_something_that_is_gone(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     present = set(re.findall(r"^<!-- end of (.+) -->$", text, re.MULTILINE))
