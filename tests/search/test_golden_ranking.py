@@ -40,7 +40,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     listed = subprocess.run(
         ["git", "ls-files", "src", "docs", "tests"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
     )
-    if listed.returncode:
+    if listed.returncode or not listed.stdout:
         pytest.skip("no checkout: git doesn't say which files belong to it")
     copy = tmp_path_factory.mktemp("checkout")
     for path in listed.stdout.splitlines():
