@@ -127,6 +127,7 @@ def _variables(homes: Homes) -> dict[str, str]:
         "HOME": str(homes.user),
         "USERPROFILE": str(homes.user),
         "CORTEX_HOME": str(homes.cortex),
+        "CORTEX_NO_SIDECAR": "1",  # each test its own process; those of cortexd say otherwise
         "GIT_CONFIG_GLOBAL": str(homes.user / ".gitconfig"),
         "GIT_CONFIG_NOSYSTEM": "1",
     }

@@ -21,7 +21,8 @@ PACKAGE = ROOT / "src" / "cortex"
 FILES = sorted(PACKAGE.rglob("*.py"))
 MAX_LINES = 600
 FORBIDDEN_WORDS = {"manager", "helper", "util", "utils", "service", "handler", "data", "info", "item", "misc"}
-INHERITED = {"sources/git.py"}  # chooses what its child process inherits, and takes no setting from it
+# These choose what a child inherits, or forward what a front end has: neither takes a setting from it.
+INHERITED = {"sources/git.py", "daemon/rendezvous.py"}
 AT_HOME_IN_SEVERAL = {"numpy", "pydantic", "pydantic_core"}
 STATEMENT = re.compile(
     r"^\s*(SELECT\s+\S|INSERT\s+(OR\s+\w+\s+)?INTO\s|REPLACE\s+INTO\s|UPDATE\s+\w+\s+SET\s|DELETE\s+FROM\s|PRAGMA\s+\w"

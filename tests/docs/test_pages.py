@@ -19,6 +19,7 @@ import typer
 
 from cortex.chunkers.grammars import RULES
 from cortex.cli import app
+from cortex.engines import Engines
 from cortex.errors import CODES, ConfigError
 from cortex.families.code import open_family
 from cortex.settings import KEYS, Workspace, environment, known_key, load
@@ -297,7 +298,7 @@ def documented(name: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def family(project: Path) -> Iterator[Any]:
-    opened = open_family([Workspace(project, load(project, environment=environment()))], keep=True)
+    opened = open_family([Workspace(project, load(project, environment=environment()))], Engines(keep=True))
     yield opened
     opened.close()
 

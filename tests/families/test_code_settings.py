@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from cortex.engine import Engine
+from cortex.engines import Engines
 from cortex.errors import InputError
 from cortex.families.code import answers, open_family
 from cortex.settings import Workspace, load
@@ -27,7 +28,7 @@ class InProcess:
         names = {name.replace("__", "."): value for name, value in flags.items()}
         self.root = root
         self.settings = load(root, environment=environment or {"CORTEX_HOME": str(root.parent / "home")}, flags=names)
-        self.family = open_family([Workspace(root, self.settings)], keep=keep)
+        self.family = open_family([Workspace(root, self.settings)], Engines(keep=keep))
 
     def call(self, name, call=None, /, **arguments):
         family, tool = find_tool([self.family], name)

@@ -170,7 +170,7 @@ def test_a_forced_run_that_is_cancelled_stops_and_the_server_still_answers(big):
             pass
         server.notify("notifications/cancelled", {"requestId": asked})
         wait_for(lambda: server.read("codeindex://workspace/status")["indexing"]["status"] == "ready", 10)
-        assert server.tool("search_code", query="function_7")["results"]
+        assert server.tool("search_code", query="function_7", threshold=0)["results"]
         assert all(message.get("id") != asked for message in server.aside)
 
 

@@ -19,6 +19,7 @@ VALUES = {
     "duration": some.integers(0, 10**8).map(lambda milliseconds: milliseconds / 1000),
     "true or false": some.booleans(),
     "text": some.text(max_size=60),
+    "line of text": some.text(max_size=60),
     "list": some.lists(some.text(max_size=20), max_size=4),
     "list of paths": some.lists(some.text(max_size=20), max_size=4),
     "address": some.sampled_from(["http://localhost:1", "https://a.example/b#c", "http://[::1]/x: y"]),

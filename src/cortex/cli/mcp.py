@@ -1,15 +1,20 @@
-"""`cortex mcp`: serve tools to an agent, on stdio or over HTTP."""
+"""`cortex mcp`: serve tools to an agent, on stdio or over HTTP.
+
+Usually the front end in daemon/shim.py has carried the command line to cortexd before anything here is loaded; then `open_served`
+is called there, for the client with its own folder and variables. With --no-sidecar the same is served from this process.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cortex.cli import workspace
 from cortex.cli.show import say
+from cortex.engines import Engines
 from cortex.errors import InputError, NetworkError
 from cortex.settings import Workspace
 from cortex.tools import Family
@@ -36,34 +41,49 @@ def mcp(
         str | None, typer.Option("--http", metavar="HOST:PORT", help="Serve streamable HTTP at /mcp.")
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Leave out the tools that write.")] = False,
+    no_sidecar: Annotated[
+        bool, typer.Option("--no-sidecar", help="Serve from this process instead of cortexd.")
+    ] = False,
 ) -> int:
     """Serve tools over the Model Context Protocol."""
-    for name in families or ():
-        if name not in FAMILIES:
-            raise InputError("ARGUMENT_INVALID", f"unknown family {name!r}; known: {', '.join(FAMILIES)}")
-    if http:
-        host, port = _address(http)
-        return _serve_http(host, port, workspace.find(workspaces or []), read_only)
-    return _serve_as_set(workspaces or [], read_only)
-
-
-def _serve_as_set(paths: list[Path], read_only: bool) -> int:
-    """Serve as `server.transport` says."""
     from cortex.surfaces.stdio import claim
 
-    stdio = claim()  # before anything can write to stdout
-    found = workspace.find(paths)
-    if found[0].settings.server.transport == "http":
-        return _serve_http(*DEFAULT_ADDRESS, found, read_only)
-    opened = _open(found, read_only)
+    check_families(families or ())
+    stdio = None if http else claim()  # before anything can write to stdout
+    found = workspace.find(workspaces or [])
+    address = http_address(http, found)
+    if address is not None:
+        from cortex.surfaces.mcp_http import serve_http
+
+        return serve_http(_open(found, read_only), *address, ready=_say, identity=identity_of(found))
     from cortex.surfaces.mcp_stdio import serve_stdio
 
-    return serve_stdio(opened, stdio, _identity(found))
+    return serve_stdio(_open(found, read_only), stdio, identity_of(found))
 
 
-def _serve_http(host: str, port: int, found: Sequence[Workspace], read_only: bool) -> int:
-    from cortex.surfaces.mcp_http import is_loopback, serve_http
+def check_families(names: Sequence[str]) -> None:
+    """Refuse families that there aren't. Raises: InputError ARGUMENT_INVALID."""
+    for name in names:
+        if name not in FAMILIES:
+            raise InputError("ARGUMENT_INVALID", f"unknown family {name!r}; known: {', '.join(FAMILIES)}")
 
+
+def open_families(found: Sequence[Workspace], engines: Engines, *, read_only: bool) -> list[Family]:
+    """The families over these workspaces, opened in the background."""
+    from cortex.families.code import open_family
+
+    family = open_family(found, engines, read_only=read_only)
+    family.context.start()
+    return [family]
+
+
+def http_address(http: str | None, found: Sequence[Workspace]) -> tuple[str, int, str] | None:
+    """Host, port and token, where it is HTTP that is wanted. Raises: InputError, NetworkError ADDRESS_REFUSED."""
+    if http is None and found[0].settings.server.transport != "http":
+        return None
+    from cortex.surfaces.mcp_http import is_loopback
+
+    host, port = _address(http) if http else DEFAULT_ADDRESS
     local = [one for one in found if one.settings.server.local_only]
     if local and not is_loopback(host):
         raise NetworkError(
@@ -71,11 +91,11 @@ def _serve_http(host: str, port: int, found: Sequence[Workspace], read_only: boo
             f"server.localOnly is on for {local[0].root}, and {host} is not a loopback address",
             suggestions=(f"Use 127.0.0.1, or turn it off in: {local[0].settings.origin('server.localOnly')}.",),
         )
-    token = found[0].settings.server.http_token or None
-    return serve_http(_open(found, read_only), host, port, token, ready=_say, identity=_identity(found))
+    return host, port, found[0].settings.server.http_token
 
 
-def _identity(found: Sequence[Workspace]) -> Identity:
+def identity_of(found: Sequence[Workspace]) -> Identity:
+    """How the server calls itself."""
     from cortex.surfaces.mcp import Identity
 
     server = found[0].settings.server
@@ -83,11 +103,7 @@ def _identity(found: Sequence[Workspace]) -> Identity:
 
 
 def _open(found: Sequence[Workspace], read_only: bool) -> list[Family]:
-    from cortex.families.code import open_family
-
-    family = open_family(found, keep=True, read_only=read_only)
-    family.context.start()
-    return [family]
+    return open_families(found, Engines(keep=True), read_only=read_only)
 
 
 def _say(port: int) -> None:
@@ -99,3 +115,11 @@ def _address(text: str) -> tuple[str, int]:
     if not colon or not port.isdigit() or int(port) > 65_535:
         raise InputError("ARGUMENT_INVALID", f"--http wants HOST:PORT, for example 127.0.0.1:8765, not {text!r}")
     return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def read_arguments(arguments: Sequence[str]) -> Mapping[str, Any]:
+    """What a command line of `cortex mcp` says, by the parameters of `mcp`. Raises: click's UsageError."""
+    from cortex.cli import app
+
+    command = typer.main.get_command(app).commands["mcp"]  # type: ignore[attr-defined]
+    return command.make_context("cortex mcp", list(arguments)).params

@@ -13,6 +13,7 @@ import typer
 from cortex.cli import workspace
 from cortex.cli.show import print_json, printable, progress_bar, say
 from cortex.engine import Engine
+from cortex.engines import Engines
 from cortex.errors import CortexError, InputError
 from cortex.families.code.answers import context_of, search_metadata
 from cortex.families.code.tools import language_called
@@ -67,7 +68,7 @@ def search(
         snippets=() if as_json else SNIPPET,
         explain=explain,
     )
-    workspaces = Workspaces(workspace.find(path or []), keep=False)
+    workspaces = Workspaces(workspace.find(path or []), Engines(keep=False))
     try:
         _answer(workspaces, wanted, as_json, asked=mode != DEFAULT_MODE)
     finally:

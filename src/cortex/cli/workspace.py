@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 from cortex.cli.show import say
@@ -12,20 +13,28 @@ from cortex.settings import Workspace, environment, find_workspaces, load
 
 def find(paths: list[Path], **flags: object) -> tuple[Workspace, ...]:
     """The workspaces for these paths, or the one that is guessed; what is wrong with their settings is said on stderr."""
-    for path in paths:
-        if not path.is_dir():
+    found, warnings = find_for(paths, environment(), Path.cwd(), **flags)
+    for warning in warnings:
+        say(f"warning: {warning}", error=True)
+    logging.getLogger().setLevel(found[0].settings.server.log_level.upper())
+    return found
+
+
+def find_for(
+    paths: list[Path], variables: Mapping[str, str], cwd: Path, **flags: object
+) -> tuple[tuple[Workspace, ...], list[str]]:
+    """The workspaces of somebody with these variables in that folder, and what is wrong with their settings."""
+    roots = [cwd / path for path in paths]
+    for path, root in zip(paths, roots, strict=True):
+        if not root.is_dir():
             raise ConfigError(
                 "WORKSPACE_UNKNOWN",
                 f"{str(path)!r} is not a folder",
                 suggestions=("Give a folder, or no path to use the project around the working directory.",),
             )
-    variables = environment()
     given: dict[str, object] = {**flags}
-    if paths:
-        given["workspace.paths"] = [str(path.resolve()) for path in paths]
+    if roots:
+        given["workspace.paths"] = [str(root.resolve()) for root in roots]
     settings = load(None, environment=variables, flags=given)
-    found = find_workspaces(settings, flags=given, cwd=Path.cwd(), environment=variables)
-    for warning in dict.fromkeys(warning for one in found for warning in one.settings.warnings):
-        say(f"warning: {warning}", error=True)
-    logging.getLogger().setLevel(found[0].settings.server.log_level.upper())
-    return found
+    found = find_workspaces(settings, flags=given, cwd=cwd, environment=variables)
+    return found, list(dict.fromkeys(warning for one in found for warning in one.settings.warnings))

@@ -201,6 +201,14 @@ class Server(CamelGroup):
     local_only: Annotated[bool, Mark(Trust.ON)] = Field(
         False, description="No embedder but local ones, no socket but loopback."
     )
+    idle_timeout: Annotated[Duration, Mark(Trust.NEVER)] = Field(
+        1800.0, ge=0, description="How long cortexd stays without clients; 0: until it is stopped."
+    )
+    memory: Annotated[Size, Mark(Trust.NEVER)] = Field(
+        2_000_000_000,
+        ge=0,
+        description="Above this cortexd closes every project that nobody uses at once; 0: no limit.",
+    )
     http_token: Annotated[str, Mark(Trust.ENVIRONMENT, ("CORTEX_HTTP_TOKEN",), secret=True)] = Field(
         "", repr=False, description="Token that HTTP clients must send; needed to serve beyond this machine."
     )

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from cortex import home
 from cortex.errors import ConfigError
 from cortex.settings.files import read_file
 from cortex.settings.groups import Groups
@@ -25,7 +25,6 @@ from cortex.settings.model import Settings, known_key
 from cortex.types import ENVIRONMENT
 
 PROJECT_FILES = (".cortex/config.yml", "codeindex.config.json", ".cortex/config.json")
-_PROFILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _FLAGS = {"workspace.paths": "--workspace"}  # where a flag isn't called like its key
 _PREFIXES = (*(f"CORTEX_{group.upper()}_" for group in Groups.model_fields), "CODEINDEX_")
 _VARIABLES = {variable: key for key in KEYS for variable in key.variables}
@@ -50,9 +49,9 @@ def load(
     variable; what is wrong in files is in `warnings`.
     """
     user_home = user_home or Path.home()
-    home = find_home(environment, user_home)
-    own, own_warnings = _read_own(home, environment, user_home)
-    project, project_warnings = _read_project(root, home)
+    own_home = find_home(environment, user_home)
+    own, own_warnings = _read_own(own_home, environment, user_home)
+    project, project_warnings = _read_project(root, own_home)
     typed = ((list(_read_variables(environment)), Speaker.ENVIRONMENT), (list(_read_flags(flags or {})), Speaker.FLAG))
 
     trusted = Layers()
@@ -61,24 +60,16 @@ def load(
     layers = Layers(warnings=[*own_warnings, *project_warnings, *_unknown_variables(environment)])
     for entries, speaker in ((own, Speaker.HOME), (project, Speaker.PROJECT), *typed):
         layers.lay(entries, speaker, held=trusted.values, root=root)
-    return Settings.build(layers, home=home, root=root)
+    return Settings.build(layers, home=own_home, root=root)
 
 
 def find_home(environment: Mapping[str, str], user_home: Path) -> Path:
-    """The person's own folder: $CORTEX_HOME or ~/.cortex, and in it the folder of the profile that CORTEX_PROFILE names."""
-    given = environment.get("CORTEX_HOME", "")
-    home = expand(given, user_home) if given else user_home / ".cortex"
-    if not home.is_absolute():
-        raise ConfigError(
-            "CONFIG_INVALID", f"CORTEX_HOME={given!r} is not an absolute path", context={"key": "CORTEX_HOME"}
-        )
-    profile = environment.get("CORTEX_PROFILE", "")
-    if not profile:
-        return home
-    if not _PROFILE.fullmatch(profile):
-        message = f"CORTEX_PROFILE={profile!r} is not a name of letters, digits, '.', '_' and '-'"
-        raise ConfigError("CONFIG_INVALID", message, context={"key": "CORTEX_PROFILE"})
-    return home / "profiles" / profile
+    """The person's own folder. Raises: ConfigError (CONFIG_INVALID)."""
+    try:
+        return Path(home.find_home(environment, str(user_home)))
+    except ValueError as error:
+        message, variable = error.args
+        raise ConfigError("CONFIG_INVALID", message, context={"key": variable}) from None
 
 
 def _read_own(home: Path, environment: Mapping[str, str], user_home: Path) -> tuple[list[Entry], list[str]]:

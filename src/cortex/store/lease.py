@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 import time
 from pathlib import Path
 
+from cortex.locks import lock_file
 from cortex.store.connect import is_still, translated
 
 NAME = "lease"
@@ -81,7 +81,7 @@ class Lease:
         except OSError:
             return 0
         try:
-            if _lock(file):
+            if lock_file(file):
                 return 0
             os.lseek(file, 1, os.SEEK_SET)  # the first byte is the locked one on Windows
             return int(os.read(file, 32).split()[0])
@@ -110,29 +110,7 @@ class Lease:
 
 def _lock_soon(file: int) -> bool:
     for _ in range(TRIES - 1):
-        if _lock(file):
+        if lock_file(file):
             return True
         time.sleep(TRY_SECONDS)
-    return _lock(file)
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(file: int) -> bool:
-        try:
-            os.lseek(file, 0, os.SEEK_SET)
-            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-else:
-    import fcntl
-
-    def _lock(file: int) -> bool:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
+    return lock_file(file)

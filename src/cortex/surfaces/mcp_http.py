@@ -12,7 +12,8 @@ import hmac
 import ipaddress
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 from urllib.parse import urlsplit
@@ -62,16 +63,29 @@ def serve_http(
 
     `ready` is told the port once it listens. Raises: NetworkError ADDRESS_REFUSED.
     """
-    token = token or None
-    if token is None and not is_loopback(host):
-        raise NetworkError("ADDRESS_REFUSED", f"{host} is reachable from other machines and no token is set")
     threads = Threads()
-    with _listen(host, port) as listener:
-        server = _Uvicorn(_config(_app(make_server(families, threads, identity), token, is_loopback(host))))
+    with listen(host, port, token) as listener:
+        server = _Uvicorn(_config(_app(make_server(families, threads, identity), token or None, is_loopback(host))))
         if ready is not None:
             ready(listener.getsockname()[1])
         anyio.run(server.serve, [listener])
     return end(families, threads)
+
+
+async def serve_http_within(
+    server: Server[Any], listener: socket.socket, host: str, token: str | None, stop: asyncio.Event
+) -> None:
+    """Serve at a socket inside of a loop that has other things to do, until `stop`; signals are the loop's affair."""
+    http = _Guest(_config(_app(server, token or None, is_loopback(host))))
+
+    async def end_when_told() -> None:
+        await stop.wait()
+        http.should_exit = True
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(end_when_told)
+        await http.serve([listener])
+        tasks.cancel_scope.cancel()
 
 
 def is_loopback(host: str) -> bool:
@@ -223,7 +237,18 @@ class _Uvicorn(uvicorn.Server):
         self.should_exit = True
 
 
-def _listen(host: str, port: int) -> socket.socket:
+class _Guest(uvicorn.Server):
+    """uvicorn that leaves signals alone."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+def listen(host: str, port: int, token: str | None) -> socket.socket:
+    """A listening socket. Raises: NetworkError ADDRESS_REFUSED, where others could reach it without a token, or it is taken."""
+    if not token and not is_loopback(host):
+        raise NetworkError("ADDRESS_REFUSED", f"{host} is reachable from other machines and no token is set")
     name = host.strip("[]")
     try:
         family = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0][0]

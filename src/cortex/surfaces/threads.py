@@ -39,13 +39,14 @@ class _Job:
 
 
 class Threads:
-    """Runs blocking calls, at most THREADS at a time, in the thread that rested last: what it has open is still warm.
+    """Runs blocking calls, at most so many at a time, in the thread that rested last: what it has open is still warm.
 
     All but the work itself happens on the loop, so that nothing here needs a lock.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = THREADS) -> None:
         self.running = 0
+        self._most = most
         self._resting: list[queue.SimpleQueue[_Job]] = []
         self._waiting: deque[_Job] = deque()
 
@@ -54,7 +55,7 @@ class Threads:
         loop = asyncio.get_running_loop()
         job = _Job(work, loop.create_future())
         self._waiting.append(job)
-        if self.running < THREADS:
+        if self.running < self._most:
             self._begin(self._resting.pop() if self._resting else self._start(loop))
         try:
             result, error = await job.done
@@ -96,6 +97,19 @@ class Threads:
 
         threading.Thread(target=work, name="tool", daemon=True).start()
         return jobs
+
+
+class Share(Threads):
+    """A part of threads that many use: nobody gets more than this at a time, however much they ask for."""
+
+    def __init__(self, threads: Threads, most: int) -> None:
+        super().__init__(most)
+        self._threads = threads
+        self._turns = asyncio.Semaphore(most)
+
+    async def run(self, work: Callable[[], Result], call: Call) -> Result:
+        async with self._turns:
+            return await self._threads.run(work, call)
 
 
 def soon(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: object) -> bool:

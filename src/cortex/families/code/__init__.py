@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cortex import guide
+from cortex.engines import Engines
 from cortex.families.code.resources import PROMPTS, RESOURCES
 from cortex.families.code.tools import TOOLS
 from cortex.families.code.workspaces import Workspaces
@@ -14,9 +15,9 @@ from cortex.tools import Family
 __all__ = ["PROMPTS", "RESOURCES", "TOOLS", "Workspaces", "open_family"]
 
 
-def open_family(found: Sequence[Workspace], *, keep: bool = True, read_only: bool = False) -> Family:
-    """The family over these workspaces, opened and (with `keep`) kept fresh in the background."""
-    workspaces = Workspaces(found, keep=keep)
+def open_family(found: Sequence[Workspace], engines: Engines, *, read_only: bool = False) -> Family:
+    """The family over these workspaces, whose engines are lent by `engines`."""
+    workspaces = Workspaces(found, engines)
     return Family(
         name="code",
         instructions=guide.text("code"),

@@ -1,4 +1,4 @@
-"""The workspaces that a server or command works on: engines opened on demand, kept fresh where that is wanted.
+"""The workspaces that a connection or command works on: engines borrowed on demand.
 
 Knows which engine a tool's `workspace` argument means and how answers from several are merged; what a tool says is in the
 other modules.
@@ -10,18 +10,15 @@ import logging
 import os
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cortex.engine import Engine
+from cortex.engines import Engines
 from cortex.errors import ConfigError, CortexError
-from cortex.keeper import Keeper
 from cortex.settings import Settings, Workspace
 from cortex.types import Cancel, Hit, Mode, Page, Query
-
-START_SECONDS = 3.0  # that a first question waits for a keeper to begin with its first look
 
 log = logging.getLogger(__name__)
 
@@ -37,12 +34,11 @@ class Located:
 class Workspaces:
     """The open workspaces of one connection."""
 
-    def __init__(self, found: Sequence[Workspace], *, keep: bool) -> None:
+    def __init__(self, found: Sequence[Workspace], engines: Engines) -> None:
         self._found = tuple(found)
-        self._keep = keep
+        self._lender = engines
         self._lock = threading.Lock()
         self._engines: dict[Path, Engine] = {}
-        self._keepers: dict[Path, Keeper] = {}
         self._failures: dict[Path, CortexError] = {}
         self._closed = False
         self._names = _unique_names([workspace.root for workspace in found])
@@ -111,39 +107,21 @@ class Workspaces:
             if engine is None:
                 if self._closed:
                     raise ConfigError("WORKSPACE_MISSING", "the server is ending")
-                engine = self._engines[workspace.root] = Engine(workspace.root, workspace.settings)
-                if self._keep:
-                    self._keepers[workspace.root] = Keeper(engine)
-                    _await_start(engine)
+                engine = self._engines[workspace.root] = self._lender.borrow(workspace.root, workspace.settings)
             return engine
 
     def look_again(self, engine: Engine) -> bool:
         """Have the workspace compared soon in the background; false where nobody keeps it."""
-        keeper = self._keepers.get(engine.root)
-        if keeper is not None:
-            keeper.look_again()
-        return keeper is not None
+        return self._lender.look_again(engine)
 
     def close(self) -> None:
-        """Stop keeping and close every engine."""
+        """Give every engine back."""
         with self._lock:
             self._closed = True
-            for keeper in self._keepers.values():
-                keeper.close()
-            for engine in self._engines.values():
-                engine.close()
-            self._keepers.clear()
+            engines = list(self._engines.values())
             self._engines.clear()
-
-
-def _await_start(engine: Engine) -> None:
-    """Where nothing is indexed yet, let the keeper begin, so that a first question can wait for what it finds."""
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and not engine.running:
-        state = engine.freshness()
-        if state.last_indexed or state.error or not engine.holds():
-            return
-        time.sleep(0.01)
+        for engine in engines:
+            self._lender.give_back(engine)
 
 
 def search_all(engines: Sequence[tuple[str, Engine]], query: Query, cancel: Cancel) -> tuple[list[Located], Page]:

@@ -1,0 +1,170 @@
+"""cortexd as a process: wins the election, listens at once, then loads what it needs and serves.
+
+Front ends that come while it loads wait in the queue of the socket. Started by them, by `cortex start` or by a person; however it
+was started, it ends by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from logging.handlers import RotatingFileHandler
+from typing import TYPE_CHECKING
+
+from cortex.daemon.rendezvous import ELECTED, Rendezvous, find
+from cortex.home import VERSION
+from cortex.locks import lock_file
+
+if TYPE_CHECKING:
+    from cortex.daemon.server import Hello, Served
+    from cortex.engines import Engines
+
+LOG_BYTES, LOGS = 2_000_000, 3
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until nobody needs it; gives the exit code."""
+    meeting, _ = find()
+    lock = elect(meeting)
+    if lock is None:
+        return ELECTED
+    started_by = arguments[arguments.index("--started-by") + 1] if "--started-by" in arguments[:-1] else "a person"
+    token = ""
+    if sys.platform == "win32":
+        import secrets
+
+        token = secrets.token_urlsafe(32)
+    listener = _listen(meeting)
+    _note(meeting, listener, started_by, token)
+    _log_to(meeting.home)
+    try:
+        _serve(meeting, listener, lock, token)
+    finally:
+        _leave(meeting, lock)
+    return 0
+
+
+def elect(meeting: Rendezvous) -> int | None:
+    """Become cortexd: the lock, None where somebody has it. Children don't inherit it."""
+    lock = os.open(meeting.lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    if lock_file(lock) and _is_at(lock, meeting.lock):
+        return lock
+    os.close(lock)
+    return None
+
+
+def _listen(meeting: Rendezvous) -> socket.socket:
+    if sys.platform == "win32":
+        return socket.create_server(("127.0.0.1", 0), backlog=128)
+    with suppress(FileNotFoundError):
+        os.unlink(meeting.socket)  # of one that was killed
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(meeting.socket)
+    os.chmod(meeting.socket, 0o600)
+    listener.listen(128)
+    return listener
+
+
+def _note(meeting: Rendezvous, listener: socket.socket, started_by: str, token: str) -> None:
+    note: dict[str, object] = {"pid": os.getpid(), "version": VERSION, "home": meeting.home}
+    note |= {"startedBy": started_by, "startedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    if sys.platform == "win32":
+        note |= {"port": listener.getsockname()[1], "token": token}
+    temporary = f"{meeting.note}.{os.getpid()}"
+    with suppress(OSError):  # a full disk: it is for people; on Windows nobody finds us and the next one tries
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            json.dump(note, file)
+        os.replace(temporary, meeting.note)
+
+
+def _log_to(home: str) -> None:
+    """Logs go to a file of limited size; where the home can't be written, nowhere."""
+    handler: logging.Handler = logging.NullHandler()
+    with suppress(OSError):
+        folder = os.path.join(home, "logs")
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        handler = RotatingFileHandler(
+            os.path.join(folder, "cortexd.log"), maxBytes=LOG_BYTES, backupCount=LOGS, encoding="utf-8"
+        )
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
+
+
+def _serve(meeting: Rendezvous, listener: socket.socket, lock: int, token: str) -> None:
+    import asyncio
+    import gc
+
+    gc.set_threshold(50_000)
+    from cortex.daemon.server import Daemon
+    from cortex.engines import Engines
+    from cortex.settings import environment, load
+
+    own = load(None, environment={k: v for k, v in environment().items() if k in ("CORTEX_HOME", "CORTEX_PROFILE")})
+    engines = Engines(keep=True, linger=600.0)
+    logging.getLogger(__name__).info("cortexd %s at %s", VERSION, meeting.home)
+
+    async def run() -> None:
+        daemon = Daemon(
+            listener,
+            opener(engines),
+            engines,
+            idle=own.server.idle_timeout,
+            memory=own.server.memory,
+            token=token,
+        )
+        await daemon.run(lambda: _is_at(lock, meeting.lock) and os.path.exists(meeting.socket))
+
+    asyncio.run(run())
+    engines.close()
+    logging.getLogger(__name__).info("cortexd ends")
+    logging.shutdown()
+
+
+def opener(engines: Engines) -> Callable[[Hello], Served]:
+    """What cortexd gives to a client: what its command line says, with the settings of its folder and variables."""
+    from pathlib import Path
+
+    import click
+
+    from cortex.cli import mcp, workspace
+    from cortex.daemon.server import Refused, Served
+
+    def open_served(hello: Hello) -> Served:
+        try:
+            given = mcp.read_arguments(hello.arguments)
+        except click.UsageError as error:
+            raise Refused(f"error: {error.format_message()}", 2) from None
+        mcp.check_families(given["families"] or ())
+        found, warnings = workspace.find_for(list(given["workspaces"] or ()), hello.variables, Path(hello.cwd))
+        address = mcp.http_address(given["http"], found)
+        families = mcp.open_families(found, engines, read_only=bool(given["read_only"]))
+        return Served(families, mcp.identity_of(found), tuple(f"warning: {one}" for one in warnings), address)
+
+    return open_served
+
+
+def _is_at(file: int, path: str) -> bool:
+    """Whether the open file is still the one at this path."""
+    try:
+        return os.path.samestat(os.fstat(file), os.stat(path))
+    except OSError:
+        return False
+
+
+def _leave(meeting: Rendezvous, lock: int) -> None:
+    if _is_at(lock, meeting.lock):  # else these belong to the next one
+        for path in (meeting.socket, meeting.note):
+            with suppress(OSError):
+                os.unlink(path)
+    os.close(lock)
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    os._exit(code)  # no thread that still waits for a disk or a network may hold it up

@@ -1,0 +1,163 @@
+"""Where cortexd and those who want it meet: a socket and a lock in a private folder, one pair for each home.
+
+Standard library only, and little of it: every agent window pays for these imports. The lock is the election: whoever has it is
+cortexd, and it ends with its process. The socket's name says nothing about who listens. On Windows, which has no such sockets for
+Python, it is a port on loopback, and a token that only the person can read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import time
+import zlib
+
+from cortex.home import find_home, own_variables
+
+TYPE_CHECKING = False  # as checkers know it: loading `typing` takes longer than all else here
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from subprocess import Popen
+
+PROTOCOL = 1  # of hello and welcome
+MAX_SOCKET_BYTES = 104  # of a socket's path, on macOS
+START_SECONDS = 15.0  # for cortexd to listen after it was started
+ELECTED = 2  # exit code of a cortexd that found another one
+CONNECT_SECONDS = 5.0
+MAX_HELLO_BYTES = 4 << 20
+
+
+def find() -> tuple[Rendezvous, dict[str, str]]:
+    """The meeting place of this process's home, and its own variables.
+
+    Raises: ValueError, with a sentence for people first, where they are wrong; OSError, where there can't be a private folder.
+    """
+    variables = own_variables(os.environ)
+    return Rendezvous(find_home(variables, os.path.expanduser("~")), os.environ), variables
+
+
+class Rendezvous:
+    """The meeting place of one home."""
+
+    def __init__(self, home: str, variables: Mapping[str, str]) -> None:
+        self.home = home
+        name = f"cortexd-{zlib.crc32(home.encode()):08x}{zlib.crc32(home[::-1].encode()):08x}"
+        folder = _private_folder(variables, len(name) + 6)
+        self.socket = os.path.join(folder, f"{name}.sock")
+        self.lock = os.path.join(folder, f"{name}.lock")
+        self.note = os.path.join(folder, f"{name}.json")  # who listens, for people and for Windows
+
+    def connect(self) -> socket.socket | None:
+        """A connection to cortexd, None where nobody listens."""
+        try:
+            if sys.platform != "win32":
+                link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                link.settimeout(CONNECT_SECONDS)
+                link.connect(self.socket)
+            else:
+                link = socket.create_connection(("127.0.0.1", int(self.read_note()["port"])), CONNECT_SECONDS)
+        except (OSError, KeyError, ValueError):
+            return None
+        link.settimeout(None)
+        return link
+
+    def read_note(self) -> dict[str, object]:
+        """What the last cortexd said of itself: pid, version, port and token where it has them."""
+        with contextlib.suppress(OSError, ValueError), open(self.note, encoding="utf-8") as file:
+            found = json.load(file)
+            return found if isinstance(found, dict) else {}
+        return {}
+
+    def ask(self, hello: dict[str, object], wait: float = CONNECT_SECONDS) -> dict[str, object] | None:
+        """Say one thing to cortexd and hear the answer; None where nobody listens or nobody answers in time."""
+        link = self.connect()
+        if link is None:
+            return None
+        with link:
+            try:
+                link.settimeout(wait)
+                link.sendall(self.encode(hello))
+                line = b""
+                while not line.endswith(b"\n") and (part := link.recv(65_536)):
+                    line += part
+                found = json.loads(line)
+            except (OSError, ValueError):
+                return None
+        return found if isinstance(found, dict) else None
+
+    def encode(self, hello: dict[str, object]) -> bytes:
+        """A first line for cortexd."""
+        if sys.platform == "win32":
+            hello = {**hello, "token": self.read_note().get("token", "")}
+        return json.dumps({"protocol": PROTOCOL, **hello}).encode() + b"\n"
+
+    def start(self, by: str) -> Popen[bytes]:
+        """Start a cortexd that outlives this process and has none of its settings."""
+        import subprocess
+
+        own = own_variables(os.environ).keys() - {"CORTEX_HOME", "CORTEX_PROFILE"}
+        variables = {name: value for name, value in os.environ.items() if name not in own}
+        command = [sys.executable, "-m", "cortex.cli.cortexd", "--started-by", by]
+        windows = sys.platform == "win32"
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=os.path.abspath(os.sep),
+            env=variables,
+            start_new_session=not windows,
+            creationflags=0x00000208 if windows else 0,  # DETACHED_PROCESS, CREATE_NEW_PROCESS_GROUP
+        )
+
+    def obtain(self, by: str, seconds: float = START_SECONDS) -> socket.socket | None:
+        """A connection to cortexd, which is started where there is none; None where that fails."""
+        deadline = time.monotonic() + seconds
+        process: Popen[bytes] | None = None
+        failures = 0
+        while time.monotonic() < deadline and failures < 2:
+            link = self.connect()
+            if link is not None:
+                if process is not None:
+                    _forget(process)
+                return link
+            if process is None or process.poll() is not None:
+                failures += process is not None and process.returncode not in (0, ELECTED)
+                process = self.start(by)
+            time.sleep(0.02)
+        return None
+
+
+def _forget(process: Popen[bytes]) -> None:
+    """Let the child be: it lives on. Whoever lost the election has ended or is about to."""
+    import threading
+
+    threading.Thread(target=process.wait, name="child", daemon=True).start()
+
+
+def _private_folder(variables: Mapping[str, str], name_bytes: int) -> str:
+    """A folder that only this user can enter, with room for a socket's name.
+
+    Raises: OSError, where somebody else has made a folder of that name.
+    """
+    given = variables.get("XDG_RUNTIME_DIR", "")
+    if given and os.path.isabs(given) and len(os.fsencode(given)) + name_bytes + 8 <= MAX_SOCKET_BYTES:
+        folder = os.path.join(given, "cortex")
+        with contextlib.suppress(OSError):
+            return _make_private(folder)
+    if sys.platform == "win32":
+        return _make_private(os.path.join(variables.get("LOCALAPPDATA") or os.path.expanduser("~"), "cortex"))
+    return _make_private(f"/tmp/cortex-{os.getuid()}")
+
+
+def _make_private(folder: str) -> str:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    if sys.platform != "win32":
+        status = os.lstat(folder)
+        if status.st_uid != os.getuid() or status.st_mode & 0o170077 != 0o040000:
+            raise PermissionError(f"{folder} is not a folder that only this user can enter: remove it")
+    return folder

@@ -1,0 +1,299 @@
+"""cortexd: accepts connections, gives each its own families over shared engines, and ends when nobody needs it.
+
+A connection begins with one line, the hello: either a front end that introduces its client (command line, folder, variables), or
+somebody who asks for the status or for the end. What a command line means is not known here; `Opener` is given. Nothing of a
+hello's variables is ever logged: keys are among them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from cortex.daemon.rendezvous import MAX_HELLO_BYTES, PROTOCOL
+from cortex.daemon.shim import BYE
+from cortex.engines import Engines
+from cortex.errors import CortexError
+from cortex.home import VERSION
+from cortex.process import memory_bytes
+from cortex.surfaces.lines import split_lines
+from cortex.surfaces.mcp import Identity, make_server
+from cortex.surfaces.mcp_http import listen, serve_http_within
+from cortex.surfaces.mcp_lines import serve_lines
+from cortex.surfaces.threads import Share, Threads
+from cortex.tools import Family
+
+log = logging.getLogger(__name__)
+
+THREADS = 32
+THREADS_EACH = 8  # of one connection
+HELLO_SECONDS = 10.0
+DRAIN_SECONDS = 4.0  # for what is under way when the end comes
+END_SECONDS = 4.8  # from a signal to the end, whatever hangs
+LOOK_SECONDS = 1.0  # between two looks at who is there
+CHUNK_BYTES = 65_536
+MAX_CLIENTS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """How a front end introduces its client."""
+
+    arguments: tuple[str, ...]
+    cwd: str
+    variables: Mapping[str, str] = field(repr=False)
+    version: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a client gets."""
+
+    families: Sequence[Family]
+    identity: Identity
+    messages: tuple[str, ...] = ()  # for people, on the front end's stderr
+    http: tuple[str, int, str] | None = (
+        None  # host, port and token, where it is served over HTTP instead of its own lines
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Refused(Exception):
+    """Why a client gets nothing."""
+
+    message: str
+    exit_code: int
+
+
+@dataclass(slots=True, eq=False)
+class _Client:
+    """A connection."""
+
+    pid: int
+    cwd: str
+    since: float
+    arguments: tuple[str, ...]
+    reader: asyncio.StreamReader
+
+
+Opener = Callable[[Hello], Served]
+
+
+class Daemon:
+    """One running cortexd."""
+
+    def __init__(
+        self, listener: socket.socket, opener: Opener, engines: Engines, *, idle: float, memory: int, token: str = ""
+    ) -> None:
+        self._listener = listener
+        self._opener = opener
+        self._engines = engines
+        self._idle = idle
+        self._memory = memory
+        self._token = token
+        self._threads = Threads(THREADS)
+        self._clients: set[_Client] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._alone_since = time.monotonic()
+        self._leaving = asyncio.Event()
+        self.started = time.time()
+
+    async def run(self, still_elected: Callable[[], bool]) -> None:
+        """Serve until it is told to end, nobody has come for long, or the place was taken by another."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with suppress(NotImplementedError):  # Windows
+                loop.add_signal_handler(number, self.leave)
+        server = await asyncio.start_server(self._accept, sock=self._listener, limit=MAX_HELLO_BYTES)
+        while not self._leaving.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._leaving.wait(), LOOK_SECONDS)
+            await loop.run_in_executor(None, self._engines.close_idle, self._memory)
+            alone = not self._clients and time.monotonic() - self._alone_since
+            if not still_elected() or (self._idle and alone and alone > self._idle):
+                self.leave()
+        server.close()
+        for client in self._clients:
+            client.reader.feed_eof()  # what was asked is answered, nothing more is taken
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=DRAIN_SECONDS)
+
+    def leave(self) -> None:
+        """Take no more clients, finish what is under way, and end."""
+        if not self._leaving.is_set():
+            self._leaving.set()
+            end_soon()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._meet(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            line = await asyncio.wait_for(reader.readline(), HELLO_SECONDS)
+            hello = json.loads(line)
+            if not isinstance(hello, dict) or not self._knows(hello):
+                return
+            if "control" in hello:
+                await _say(writer, self._control(str(hello["control"])))
+            else:
+                await self._welcome(_read_hello(hello), reader, writer)
+        except (OSError, ValueError, TimeoutError, KeyError, TypeError) as error:
+            log.info("a connection ended at its hello: %s", type(error).__name__)
+        except Exception:
+            log.exception("a connection failed")
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    def _knows(self, hello: Mapping[str, object]) -> bool:
+        return hello.get("protocol") == PROTOCOL and (not self._token or hello.get("token") == self._token)
+
+    def _control(self, wanted: str) -> dict[str, object]:
+        if wanted == "stop":
+            self.leave()
+            return {"pid": os.getpid(), "leaving": True}
+        return self.status()
+
+    def status(self) -> dict[str, object]:
+        """What there is to know of this process."""
+        alone = time.monotonic() - self._alone_since
+        return {
+            "pid": os.getpid(),
+            "version": VERSION,
+            "uptime": round(time.time() - self.started),
+            "memory": memory_bytes(),
+            "endsIn": None if self._clients or not self._idle else max(0, round(self._idle - alone)),
+            "idle": self._idle,
+            "clients": [
+                {
+                    "pid": one.pid,
+                    "cwd": one.cwd,
+                    "arguments": list(one.arguments),
+                    "seconds": round(time.time() - one.since),
+                }
+                for one in sorted(self._clients, key=lambda one: one.since)
+            ],
+            "projects": [
+                {"root": str(engine.root), "users": users, "status": state.state, "lastIndexed": state.last_indexed}
+                for engine, users in self._engines.open()
+                for state in (engine.freshness(),)
+            ],
+        }
+
+    async def _welcome(self, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if _is_newer(hello.version):
+            log.info("a newer version, %s, takes over", hello.version)
+            self.leave()
+        if self._leaving.is_set() or len(self._clients) >= MAX_CLIENTS:
+            await _say(writer, {"leaving": True})
+            return
+        client = _Client(hello.pid, hello.cwd, time.time(), hello.arguments, reader)
+        self._clients.add(client)
+        families: Sequence[Family] = ()
+        try:
+            served = await asyncio.get_running_loop().run_in_executor(None, self._opener, hello)
+            families = served.families
+            await self._serve(served, reader, writer)
+        except Refused as refused:
+            await _say(writer, {"messages": [refused.message], "exit": refused.exit_code})
+        except CortexError as error:
+            lines = [
+                f"error: {error.message} [{error.code}]",
+                *(f"  - {one}" for one in dict.fromkeys(error.suggestions)),
+            ]
+            await _say(writer, {"messages": lines, "exit": 1})
+        finally:
+            self._clients.discard(client)
+            self._alone_since = time.monotonic()
+            await asyncio.get_running_loop().run_in_executor(None, _close, families)
+
+    async def _serve(self, served: Served, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        again = [tool.name for family in served.families for tool in family.tools if not tool.writes]
+        welcome: dict[str, object] = {"version": VERSION, "again": again, "messages": list(served.messages)}
+        server = make_server(served.families, Share(self._threads, THREADS_EACH), served.identity)
+        if served.http is None:
+            await _say(writer, welcome)
+            await serve_lines(server, split_lines(_chunks(reader)), _sink(writer))
+            if not self._leaving.is_set():
+                await _say(writer, BYE)
+            return
+        host, port, token = served.http
+        with listen(host, port, token) as listener:
+            said = f"serving MCP at port {listener.getsockname()[1]}, path /mcp; press Ctrl-C to stop"
+            await _say(writer, {**welcome, "messages": [*served.messages, said], "reads": False})
+            stop = asyncio.Event()
+            watch = asyncio.get_running_loop().create_task(_until_gone(reader, stop))
+            await serve_http_within(server, listener, host, token, stop)
+            watch.cancel()
+
+
+def _read_hello(hello: Mapping[str, Any]) -> Hello:
+    variables = {str(name): str(value) for name, value in dict(hello["variables"]).items()}
+    arguments = tuple(str(one) for one in hello["arguments"])
+    return Hello(arguments, str(hello["cwd"]), variables, str(hello["version"]), int(hello["pid"]))
+
+
+def _is_newer(version: str) -> bool:
+    def parts(text: str) -> tuple[int, ...]:
+        return tuple(int(part) for part in text.split(".") if part.isdigit())
+
+    return parts(version) > parts(VERSION)
+
+
+async def _say(writer: asyncio.StreamWriter, body: bytes | dict[str, object]) -> None:
+    writer.write((body if isinstance(body, bytes) else json.dumps(body).encode()) + b"\n")
+    with suppress(OSError):
+        await writer.drain()
+
+
+async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """What the front end sends, until it says that nothing more comes."""
+    with suppress(OSError):
+        while chunk := await reader.read(CHUNK_BYTES):
+            yield chunk
+
+
+def _sink(writer: asyncio.StreamWriter) -> Callable[[bytes], Any]:
+    async def write(line: bytes) -> None:
+        if writer.is_closing():
+            raise BrokenPipeError("the front end is gone")
+        writer.write(line + b"\n")
+        await writer.drain()
+
+    return write
+
+
+async def _until_gone(reader: asyncio.StreamReader, stop: asyncio.Event) -> None:
+    async for _ in _chunks(reader):
+        pass
+    stop.set()
+
+
+def _close(families: Sequence[Family]) -> None:
+    for family in families:
+        try:
+            family.close()
+        except Exception:
+            log.exception("closing family %s failed", family.name)
+
+
+def end_soon() -> None:
+    """See to it that the process ends within END_SECONDS, whatever hangs."""
+    import threading
+
+    timer = threading.Timer(END_SECONDS, os._exit, (0,))
+    timer.daemon = True
+    timer.start()

@@ -1,0 +1,39 @@
+"""The person's own folder, and which environment variables are Cortex's: for processes that import the standard library only."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False  # as checkers know it: loading `typing` takes longer than all else here
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VERSION = "0.1.0"  # as the package has it
+PREFIXES = ("CORTEX_", "CODEINDEX_")  # of variables that Cortex reads
+VARIABLES = ("CLAUDE_PROJECT_DIR", "CONDUIT_HOME")  # that begin otherwise
+_NAME_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+
+
+def own_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Those of the variables that a connection's settings may depend on."""
+    return {name: value for name, value in variables.items() if name.startswith(PREFIXES) or name in VARIABLES}
+
+
+def find_home(variables: Mapping[str, str], user_home: str) -> str:
+    """$CORTEX_HOME or ~/.cortex, and in it the folder of the profile that CORTEX_PROFILE names.
+
+    Raises: ValueError, with a sentence for people and the variable that is wrong.
+    """
+    given = variables.get("CORTEX_HOME", "")
+    if given == "~" or given[:2] in ("~/", "~\\"):
+        given = os.path.join(user_home, given[2:])
+    home = given or os.path.join(user_home, ".cortex")
+    if not os.path.isabs(home):
+        raise ValueError(f"CORTEX_HOME={given!r} is not an absolute path", "CORTEX_HOME")
+    profile = variables.get("CORTEX_PROFILE", "")
+    if not profile:
+        return home
+    if len(profile) > 64 or not _NAME_CHARACTERS.issuperset(profile) or not profile[0].isalnum():
+        message = f"CORTEX_PROFILE={profile!r} is not a name of letters, digits, '.', '_' and '-'"
+        raise ValueError(message, "CORTEX_PROFILE")
+    return os.path.join(home, "profiles", profile)
