@@ -170,6 +170,16 @@ def test_a_short_text_is_shown_whole_without_marks(engine: Engine):
     assert hit.text.strip() == FILES["shop/errors.py"].strip()
 
 
+def test_a_name_that_is_defined_in_more_places_than_are_looked_at_is_above_the_cut(tmp_path: Path):
+    root = tmp_path / "workspace"
+    write(root, {f"{number:03}.py": f"def take():\n    return {number}\n" for number in range(600)})
+    with Engine(root, load(root, environment={"CORTEX_HOME": str(tmp_path / "home")})) as opened:
+        opened.index()
+        page = ask(opened, "take", threshold=0.65, limit=200)
+    assert len(page.hits) == 200
+    assert {hit.why for hit in page.hits} == {"defines take"}
+
+
 def test_of_equal_files_the_one_changed_last_comes_first(tmp_path: Path):
     root, text = tmp_path / "workspace", "def take():\n    return 1\n"
     write(root, {"a.py": text, "b.py": text + "\n", "c.py": text + "\n\n"})

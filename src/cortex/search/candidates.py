@@ -60,7 +60,8 @@ def find_by_words(
         if place is None or not allowed(place.doc, narrow):
             continue
         one = found[pair] = Candidate(place, matched.get(pair, 0.0))
-        one.covers = covered.get(pair, rest if pair in matched else 0.0)
+        holds = pair in matched or (parsed.is_name and pair in defined)  # what defines a name holds it
+        one.covers = covered.get(pair, rest if holds else 0.0)
         one.joins, one.named = joined.get(pair, NOTHING)
         if pair in defined:
             one.defines, one.named = defined[pair]
