@@ -170,14 +170,15 @@ def test_a_short_text_is_shown_whole_without_marks(engine: Engine):
     assert hit.text.strip() == FILES["shop/errors.py"].strip()
 
 
-def test_a_name_that_is_defined_in_more_places_than_are_looked_at_is_above_the_cut(tmp_path: Path):
+def test_a_definition_is_above_the_cut_although_more_places_speak_of_it_than_are_looked_at(tmp_path: Path):
     root = tmp_path / "workspace"
-    write(root, {f"{number:03}.py": f"def take():\n    return {number}\n" for number in range(600)})
+    body = "".join(f"    value_{number} = compute({number})\n" for number in range(30))
+    write(root, {f"a{number:03}.py": "take()\n" for number in range(300)} | {"z.py": f"def take():\n{body}"})
     with Engine(root, load(root, environment={"CORTEX_HOME": str(tmp_path / "home")})) as opened:
         opened.index()
-        page = ask(opened, "take", threshold=0.65, limit=200)
-    assert len(page.hits) == 200
-    assert {hit.why for hit in page.hits} == {"defines take"}
+        hit = first(opened, "take", threshold=0.65)
+        assert dict(first(opened, "take", explain=True).evidence)["coverage"] == pytest.approx(0.3, abs=1e-3)
+    assert (hit.path, hit.why) == ("z.py", "defines take")
 
 
 def test_of_equal_files_the_one_changed_last_comes_first(tmp_path: Path):
