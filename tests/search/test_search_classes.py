@@ -172,8 +172,9 @@ def test_a_short_text_is_shown_whole_without_marks(engine: Engine):
 
 def test_a_definition_is_above_the_cut_although_more_places_speak_of_it_than_are_looked_at(tmp_path: Path):
     root = tmp_path / "workspace"
-    body = "".join(f"    value_{number} = compute({number})\n" for number in range(30))
-    write(root, {f"a{number:03}.py": "take()\n" for number in range(300)} | {"z.py": f"def take():\n{body}"})
+    small = "".join(f"def small_{number}():\n    return {number}\n\n\n" for number in range(5))  # one chunk, no name
+    users = {f"a{number:03}.py": "take()\n" for number in range(300)}
+    write(root, users | {"z.py": f"{small}def take():\n    return 9\n"})
     with Engine(root, load(root, environment={"CORTEX_HOME": str(tmp_path / "home")})) as opened:
         opened.index()
         hit = first(opened, "take", threshold=0.65)
