@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "ranking.json"
 WRITE = os.environ.get("CORTEX_GOLDEN") == "write"
 LIMIT = 10
-TOLERANCE = 0.02  # one question of fifty
+TOLERANCE = 0.05  # three questions of sixty: other files of the repository change, too
 LIKE_QUESTIONS = ("tests/golden/", "tests/search/")  # they hold the questions themselves
 WRITTEN = 1_700_000_000  # when all files were changed: the time of a checkout must not decide
 

@@ -5,9 +5,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cortex.search.evidence import Candidate
-from cortex.search.snippet import MERGED_LINES, MORE, Group, cut_snippet, merge, opening_of
+from cortex.search.snippet import MERGED_LINES, Group, cut_snippet, merge, opening_of
 from cortex.store import Place
 from cortex.types import Chunk, Doc
+
+MARK = re.compile(r"… \d+:")  # a line that says where the text goes on
 
 FUNCTION = """\
 # What comes before.
@@ -133,14 +135,14 @@ texts = st.lists(
 def test_a_snippet_keeps_to_its_size_and_its_lines_are_the_files(lines: list[str], first: int, at: int, size: int):
     text, numbers = cut_snippet(lines, first, {"needle": 1.0, "a": 0.5, "0": 0.2}, first + at, size)
     shown = text.split("\n")
-    marks = [line for line in shown if MORE.fullmatch(line)]
+    marks = [line for line in shown if MARK.fullmatch(line)]
     assert len(text) <= size + sum(len(mark) + 1 for mark in marks)
     assert len(shown) - len(marks) == len(numbers)
     assert list(numbers) == sorted(set(numbers))
     number = first - 1
     rest = iter(numbers)
     for line in shown:
-        if MORE.fullmatch(line):
+        if MARK.fullmatch(line):
             number = int(re.sub(r"\D", "", line)) - 1
             continue
         number += 1

@@ -19,7 +19,6 @@ from cortex.families.code.answers import context_of, search_metadata
 from cortex.families.code.tools import language_called
 from cortex.families.code.workspaces import Located, Workspaces, search_all
 from cortex.search import NO_EMBEDDER
-from cortex.search.snippet import MORE
 from cortex.types import Cancel, Hit, Mode, Page, Query
 
 MODES = {
@@ -160,9 +159,18 @@ def _print_hits(located: list[Located], page: Page, late: list[str], *, several:
 
 
 def _lines(hit: Hit) -> list[tuple[int, str]]:
-    """The lines of a hit's text with their numbers."""
-    lines = [line for line in hit.text.split("\n") if not (hit.lines and MORE.fullmatch(line))]
-    return list(zip(hit.lines or range(hit.start_line, hit.start_line + len(lines)), lines, strict=False))
+    """The lines of a hit's text with their numbers; where some were left out, the text has a line that says so."""
+    lines = iter(hit.text.split("\n"))
+    if not hit.lines:
+        return list(enumerate(lines, hit.start_line))
+    found: list[tuple[int, str]] = []
+    before = hit.start_line - 1
+    for number in hit.lines:
+        if number != before + 1:
+            next(lines)
+        found.append((number, next(lines)))
+        before = number
+    return found
 
 
 def _because(hit: Hit) -> str:

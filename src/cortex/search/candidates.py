@@ -111,7 +111,7 @@ def _by_coverage(words: Words, narrow: Narrow, masses: Mapping[str, float]) -> t
     """How much of the query a chunk holds, rare words counting more: 1 is all of it; and what those hold at most that aren't named."""
     rows = words.cover(masses, narrow, DEPTH + COVER_DEPTH)
     rest = rows[-1][2] if len(rows) == DEPTH + COVER_DEPTH else 0.0
-    return {(doc, chunk): share for doc, chunk, share in rows}, rest
+    return {(doc, chunk): min(1.0, share) for doc, chunk, share in rows}, min(1.0, rest)
 
 
 def _by_definition(lookup: Lookup, words: Words, narrow: Narrow, parsed: Parsed) -> Strengths:

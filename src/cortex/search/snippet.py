@@ -19,7 +19,6 @@ MERGE_GAP = 2  # lines between neighbours
 GAP = 10  # characters that say where the text goes on
 MIN_WINDOW = 40  # characters of room
 REPEATED = 0.05  # of a word's worth, for each line that says it again
-MORE = re.compile(r"… \d+:")  # a line that says where the text goes on
 _WORD = re.compile(r"\w\w")
 
 
