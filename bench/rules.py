@@ -27,7 +27,7 @@ SCAFFOLDING = frozenset(
     "did doing following given implement implementation implemented perform provided purpose specific use used uses using way".split()
 )
 NAMES = (QueryClass.SYMBOL, QueryClass.QUALIFIED)
-PLAIN = WEIGHTS[QueryClass.PHRASE]
+PLAIN, ASKED = WEIGHTS[QueryClass.PHRASE], WEIGHTS[QueryClass.QUESTION]
 
 Change = Callable[[], AbstractContextManager[None]]
 
@@ -114,10 +114,17 @@ WITHOUT: dict[str, Change] = {
     "field path": lambda: field("path", 0.0),
     "field doc": lambda: field("doc_text", 0.0),
     "field body": lambda: field("body", 0.0),
-    "question's own weights": lambda: weights([QueryClass.QUESTION], coherence=PLAIN.coherence, repeat=PLAIN.repeat),
+    "a question's own weights (as a phrase)": lambda: weights(
+        [QueryClass.QUESTION], coherence=PLAIN.coherence, repeat=PLAIN.repeat
+    ),
+    "a phrase's own weights (as a question)": lambda: weights(
+        [QueryClass.PHRASE], coherence=ASKED.coherence, repeat=ASKED.repeat
+    ),
     "a sole name's own weight": lambda: weights(NAMES, definition=PLAIN.definition),
     "questions' stop words": lambda: constants(PARSE, STOP_WORDS=PARSE.STOP_WORDS - SCAFFOLDING),
     "names beside kinds (the X class)": lambda: constants(PARSE, _KIND_WORDS=frozenset()),
+    "names that begin like the query": lambda: constants(CANDIDATES, MIN_PREFIX=999),
+    "names passed on (re-exports)": lambda: constants(EVIDENCE, reexport=lambda candidate: 0.0),
     "other forms of words in paths": lambda: constants(EVIDENCE, HEAD=99),
     "candidates by coverage": lambda: constants(CANDIDATES, COVER_DEPTH=0),
 }
