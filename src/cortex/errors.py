@@ -6,7 +6,7 @@
     ├── FileError          filesystem      PATH_OUTSIDE, FILE_NOT_FOUND, FILE_UNREADABLE, PERMISSION_DENIED, DISK_FULL
     ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_NEWER, STORE_UNWRITABLE, STORE_IO
     ├── LimitError         resource        INDEX_TIMEOUT, SEARCH_TIMEOUT, REGEX_TIMEOUT, MEMORY_LIMIT, DISK_LIMIT, EMBEDDINGS_LIMIT, INDEX_BUSY, RATE_LIMITED
-    ├── NetworkError       network         EMBEDDER_UNAVAILABLE, ADDRESS_REFUSED
+    ├── NetworkError       network         EMBEDDER_UNAVAILABLE, ADDRESS_REFUSED, REQUEST_REFUSED
     └── Cancelled          processing      CANCELLED
 
 `CODES` holds what is fixed for each code; message, context and (extra) suggestions come from where it is raised. Each family
@@ -81,10 +81,13 @@ CODES: Mapping[str, Code] = {
         "resource", False, "Raise limits.memory.embeddings or exclude large folders; until then search goes by words."
     ),
     "INDEX_BUSY": Code("resource", True, "Indexing is under way; search works meanwhile. Try again when it is done."),
-    "RATE_LIMITED": Code("resource", True, "Wait a minute before the next forced reindexing."),
+    "RATE_LIMITED": Code("resource", True, "Wait as long as `retry_after_seconds` says, then try again."),
     "EMBEDDER_UNAVAILABLE": Code("network", True, "Check that the embedder runs, or use strategy `tfidf`."),
     "ADDRESS_REFUSED": Code(
         "network", False, "Use a loopback address, or set CORTEX_HTTP_TOKEN to serve beyond this machine."
+    ),
+    "REQUEST_REFUSED": Code(
+        "network", False, "Send it to the server's own address and path, as JSON, with the token where there is one."
     ),
     "CANCELLED": Code("processing", True, "Nothing to do: the request was cancelled.", severity="info"),
     "INTERNAL_ERROR": Code("processing", False, "This is a defect in Cortex: the log holds the details."),
@@ -153,7 +156,7 @@ _CLASSES: Mapping[type[CortexError], str] = {
     FileError: "PATH_OUTSIDE FILE_NOT_FOUND FILE_UNREADABLE PERMISSION_DENIED DISK_FULL",
     StoreError: "STORE_LOCKED STORE_CORRUPT STORE_NEWER STORE_UNWRITABLE STORE_IO",
     LimitError: "INDEX_TIMEOUT SEARCH_TIMEOUT REGEX_TIMEOUT MEMORY_LIMIT DISK_LIMIT EMBEDDINGS_LIMIT INDEX_BUSY RATE_LIMITED",
-    NetworkError: "EMBEDDER_UNAVAILABLE ADDRESS_REFUSED",
+    NetworkError: "EMBEDDER_UNAVAILABLE ADDRESS_REFUSED REQUEST_REFUSED",
 }
 _BY_CODE = {code: kind for kind, codes in _CLASSES.items() for code in codes.split()}
 

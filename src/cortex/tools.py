@@ -50,11 +50,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a tool says; `failed` marks the text as a rendered error."""
+    """What a tool says; `failed` marks the text as a rendered error, of which `error` is the original."""
 
     text: str
     structured: Mapping[str, object] | None = None
     failed: bool = False
+    error: CortexError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +145,10 @@ def perform(family: Family, tool: Tool, arguments: BaseModel, call: Call) -> Ans
     try:
         return tool.run(family.context, arguments, call)
     except CortexError as error:
-        return Answer(family.render_error(error), failed=True)
+        return Answer(family.render_error(error), failed=True, error=error)
     except Exception as error:  # the surface's last line of defence
-        return Answer(family.render_error(unforeseen(error, tool.name)), failed=True)
+        told = unforeseen(error, tool.name)
+        return Answer(family.render_error(told), failed=True, error=told)
 
 
 def unforeseen(error: Exception, where: str) -> CortexError:
@@ -157,13 +159,22 @@ def unforeseen(error: Exception, where: str) -> CortexError:
     )
 
 
+def spell(name: str, *, dotted: bool = False) -> str:
+    """A tool's name as it is listed: clients and model APIs refuse dots, so they are `_` unless somebody wants them."""
+    return name if dotted else name.replace(".", "_")
+
+
 def find_tool(families: Sequence[Family], name: str) -> tuple[Family, Tool]:
-    """The tool of that name and its family. Raises: InputError ARGUMENT_INVALID, naming the nearest known."""
-    for family in families:
-        for tool in family.tools:
-            if tool.name == name:
+    """The tool of that name, in either spelling, and its family.
+
+    Raises: InputError ARGUMENT_INVALID, naming the nearest known.
+    """
+    everything = [(family, tool) for family in families for tool in family.tools]
+    for dotted in (True, False):  # a name as it is defined comes before one that is only spelled like it
+        for family, tool in everything:
+            if spell(tool.name, dotted=dotted) == name:
                 return family, tool
-    known = [tool.name for family in families for tool in family.tools]
+    known = [tool.name for _, tool in everything]
     raise InputError("ARGUMENT_INVALID", f"unknown tool {_echo(name)}{_nearest(name, known)}")
 
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Mapping
 
 from cortex.errors import InputError
+from cortex.surfaces.http_door import Site
 from cortex.surfaces.mcp_http import serve_http
 from cortex.tools import Answer, Arguments, Call, Family, Prompt, PromptArgument, Resource, Tool
 
@@ -81,4 +82,4 @@ def make_family() -> Family:
 
 if __name__ == "__main__":
     ready = lambda port: print(f"ready {port}", file=sys.stderr, flush=True)  # noqa: E731
-    sys.exit(serve_http([make_family()], "127.0.0.1", 0, None, ready=ready))
+    sys.exit(serve_http([make_family()], Site("127.0.0.1", 0), ready=ready))

@@ -1,6 +1,6 @@
 """A small family of real tools, for the tests of every surface; run as a program it serves itself.
 
-python family.py stdio            python family.py http PORT [HOST] [TOKEN]
+python family.py stdio            python family.py http PORT [HOST] [TOKEN] [RATE]
 """
 
 from __future__ import annotations
@@ -153,12 +153,14 @@ def main() -> int:
         from cortex.surfaces.mcp_stdio import serve_stdio
 
         return serve_stdio([make_family(closed)])
+    from cortex.surfaces.http_door import Site
     from cortex.surfaces.mcp_http import serve_http
 
     host = sys.argv[3] if len(sys.argv) > 3 else "127.0.0.1"
-    token = sys.argv[4] if len(sys.argv) > 4 and not sys.argv[4].endswith(".closed") else None
+    token = sys.argv[4] if len(sys.argv) > 4 and not sys.argv[4].endswith(".closed") else ""
+    rate = int(sys.argv[5]) if len(sys.argv) > 5 else 0
     ready = lambda port: print(f"ready {port}", file=sys.stderr, flush=True)  # noqa: E731
-    return serve_http([make_family(closed)], host, int(sys.argv[2]), token, ready=ready)
+    return serve_http([make_family(closed)], Site(host, int(sys.argv[2]), token, rate), ready=ready)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 import pytest
 
 from cortex.errors import NetworkError
-from cortex.surfaces.mcp_http import is_loopback, serve_http
+from cortex.surfaces.http_door import Site, is_loopback
+from cortex.surfaces.mcp_http import serve_http
 from protocol import http_client
 from protocol.client import FAMILY, MODERN, envelope
 from protocol.family import make_family
@@ -326,13 +327,13 @@ def test_with_a_token_every_request_must_carry_it(guarded, authorization, status
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.1", "example.com", ""])
 def test_an_address_beyond_this_machine_is_refused_without_a_token(host):
     with pytest.raises(NetworkError) as refused:
-        serve_http([make_family()], host, 0, "")
+        serve_http([make_family()], Site(host, 0))
     assert refused.value.code == "ADDRESS_REFUSED"
 
 
 def test_an_address_that_is_taken_is_refused_with_the_reason(server):
     with pytest.raises(NetworkError) as refused:
-        serve_http([make_family()], "127.0.0.1", server.port, None)
+        serve_http([make_family()], Site("127.0.0.1", server.port))
     assert str(server.port) in refused.value.message
 
 

@@ -142,9 +142,9 @@ def opener(engines: Engines) -> Callable[[Hello], Served]:
             raise Refused(f"error: {error.format_message()}", 2) from None
         mcp.check_families(given["families"] or ())
         found, warnings = workspace.find_for(list(given["workspaces"] or ()), hello.variables, Path(hello.cwd))
-        address = mcp.http_address(given["http"], found)
+        address = mcp.http_site(given["http"], found)
         families = mcp.open_families(found, engines, read_only=bool(given["read_only"]))
-        return Served(families, mcp.identity_of(found), tuple(f"warning: {one}" for one in warnings), address)
+        return Served(families, mcp.identity_of(found, given["tool_names"]), tuple(f"warning: {one}" for one in warnings), address)
 
     return open_served
 

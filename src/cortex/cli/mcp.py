@@ -7,6 +7,7 @@ is called there, for the client with its own folder and variables. With --no-sid
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,10 +21,18 @@ from cortex.settings import Workspace
 from cortex.tools import Family
 
 if TYPE_CHECKING:  # the SDK is loaded once stdout is claimed
+    from cortex.surfaces.http_door import Site
     from cortex.surfaces.mcp import Identity
 
 FAMILIES = ("code",)
 DEFAULT_ADDRESS = ("127.0.0.1", 8765)  # where server.transport is http and no flag says where
+
+
+class ToolNames(StrEnum):
+    """How names of tools are spelled."""
+
+    UNDERSCORE = "underscore"
+    DOTTED = "dotted"
 
 
 def mcp(
@@ -38,9 +47,13 @@ def mcp(
         ),
     ] = None,
     http: Annotated[
-        str | None, typer.Option("--http", metavar="HOST:PORT", help="Serve streamable HTTP at /mcp.")
+        str | None, typer.Option("--http", metavar="HOST:PORT", help="Serve MCP at /mcp and a JSON API at /api.")
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Leave out the tools that write.")] = False,
+    tool_names: Annotated[
+        ToolNames,
+        typer.Option("--tool-names", help="How tools with a dot in their name are listed; both can be called."),
+    ] = ToolNames.UNDERSCORE,
     no_sidecar: Annotated[
         bool, typer.Option("--no-sidecar", help="Serve from this process instead of cortexd.")
     ] = False,
@@ -51,14 +64,16 @@ def mcp(
     check_families(families or ())
     stdio = None if http else claim()  # before anything can write to stdout
     found = workspace.find(workspaces or [])
-    address = http_address(http, found)
-    if address is not None:
-        from cortex.surfaces.mcp_http import serve_http
+    site = http_site(http, found)
+    identity = identity_of(found, tool_names)
+    if site is not None:
+        from cortex.surfaces.mcp_http import serve_http, serving
 
-        return serve_http(_open(found, read_only), *address, ready=_say, identity=identity_of(found))
+        opened = _open(found, read_only)
+        return serve_http(opened, site, ready=lambda port: say(serving(port), error=True), identity=identity)
     from cortex.surfaces.mcp_stdio import serve_stdio
 
-    return serve_stdio(_open(found, read_only), stdio, identity_of(found))
+    return serve_stdio(_open(found, read_only), stdio, identity)
 
 
 def check_families(names: Sequence[str]) -> None:
@@ -77,11 +92,11 @@ def open_families(found: Sequence[Workspace], engines: Engines, *, read_only: bo
     return [family]
 
 
-def http_address(http: str | None, found: Sequence[Workspace]) -> tuple[str, int, str] | None:
-    """Host, port and token, where it is HTTP that is wanted. Raises: InputError, NetworkError ADDRESS_REFUSED."""
+def http_site(http: str | None, found: Sequence[Workspace]) -> Site | None:
+    """Where to serve and for whom, if it is HTTP that is wanted. Raises: InputError, NetworkError ADDRESS_REFUSED."""
     if http is None and found[0].settings.server.transport != "http":
         return None
-    from cortex.surfaces.mcp_http import is_loopback
+    from cortex.surfaces.http_door import Site, is_loopback
 
     host, port = _address(http) if http else DEFAULT_ADDRESS
     local = [one for one in found if one.settings.server.local_only]
@@ -91,23 +106,20 @@ def http_address(http: str | None, found: Sequence[Workspace]) -> tuple[str, int
             f"server.localOnly is on for {local[0].root}, and {host} is not a loopback address",
             suggestions=(f"Use 127.0.0.1, or turn it off in: {local[0].settings.origin('server.localOnly')}.",),
         )
-    return host, port, found[0].settings.server.http_token
+    server = found[0].settings.server
+    return Site(host, port, server.http_token, server.rate_limit)
 
 
-def identity_of(found: Sequence[Workspace]) -> Identity:
-    """How the server calls itself."""
+def identity_of(found: Sequence[Workspace], tool_names: ToolNames) -> Identity:
+    """How the server calls itself and its tools."""
     from cortex.surfaces.mcp import Identity
 
     server = found[0].settings.server
-    return Identity(server.name, server.version)
+    return Identity(server.name, server.version, dotted=tool_names is ToolNames.DOTTED)
 
 
 def _open(found: Sequence[Workspace], read_only: bool) -> list[Family]:
     return open_families(found, Engines(keep=True), read_only=read_only)
-
-
-def _say(port: int) -> None:
-    say(f"serving MCP at port {port}, path /mcp; press Ctrl-C to stop", error=True)
 
 
 def _address(text: str) -> tuple[str, int]:

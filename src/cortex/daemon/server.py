@@ -25,12 +25,13 @@ from cortex.engines import Engines
 from cortex.errors import CortexError
 from cortex.home import VERSION
 from cortex.process import memory_bytes
+from cortex.surfaces.http_door import Site
 from cortex.surfaces.lines import split_lines
 from cortex.surfaces.mcp import Identity, make_server
-from cortex.surfaces.mcp_http import listen, serve_http_within
+from cortex.surfaces.mcp_http import listen, serve_http_within, serving
 from cortex.surfaces.mcp_lines import serve_lines
 from cortex.surfaces.threads import Share, Threads
-from cortex.tools import Family
+from cortex.tools import Family, spell
 
 log = logging.getLogger(__name__)
 
@@ -62,9 +63,7 @@ class Served:
     families: Sequence[Family]
     identity: Identity
     messages: tuple[str, ...] = ()  # for people, on the front end's stderr
-    http: tuple[str, int, str] | None = (
-        None  # host, port and token, where it is served over HTTP instead of its own lines
-    )
+    http: Site | None = None  # where it is served over HTTP instead of its own lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,22 +220,23 @@ class Daemon:
             await asyncio.get_running_loop().run_in_executor(None, _close, families)
 
     async def _serve(self, served: Served, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        again = [tool.name for family in served.families for tool in family.tools if not tool.writes]
+        reads = [tool.name for family in served.families for tool in family.tools if not tool.writes]
+        again = sorted({*reads, *(spell(name) for name in reads)})
         welcome: dict[str, object] = {"version": VERSION, "again": again, "messages": list(served.messages)}
-        server = make_server(served.families, Share(self._threads, THREADS_EACH), served.identity)
+        threads = Share(self._threads, THREADS_EACH)
         if served.http is None:
+            server = make_server(served.families, threads, served.identity)
             await _say(writer, welcome)
             await serve_lines(server, split_lines(_chunks(reader)), _sink(writer))
             if not self._leaving.is_set():
                 await _say(writer, BYE)
             return
-        host, port, token = served.http
-        with listen(host, port, token) as listener:
-            said = f"serving MCP at port {listener.getsockname()[1]}, path /mcp; press Ctrl-C to stop"
+        with listen(served.http) as listener:
+            said = serving(listener.getsockname()[1])
             await _say(writer, {**welcome, "messages": [*served.messages, said], "reads": False})
             stop = asyncio.Event()
             watch = asyncio.get_running_loop().create_task(_until_gone(reader, stop))
-            await serve_http_within(server, listener, host, token, stop)
+            await serve_http_within(served.families, threads, listener, served.http, stop, served.identity)
             watch.cancel()
 
 

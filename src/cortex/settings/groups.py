@@ -209,6 +209,9 @@ class Server(CamelGroup):
         ge=0,
         description="Above this cortexd closes every project that nobody uses at once; 0: no limit.",
     )
+    rate_limit: Annotated[Whole, Mark(Trust.NEVER)] = Field(
+        1200, ge=0, le=1_000_000, description="Requests per minute that one HTTP client may send; 0: any number."
+    )
     http_token: Annotated[str, Mark(Trust.ENVIRONMENT, ("CORTEX_HTTP_TOKEN",), secret=True)] = Field(
         "", repr=False, description="Token that HTTP clients must send; needed to serve beyond this machine."
     )

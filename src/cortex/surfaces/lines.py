@@ -104,6 +104,24 @@ def parse(line: bytes | None) -> Incoming:
     return _batch(message) if isinstance(message, list) else _envelope(message)
 
 
+def read_object(body: bytes) -> Mapping[str, Any]:
+    """The JSON object that a body is. Raises: ValueError, saying why it is none."""
+    try:
+        value = _decode(body)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the body is not JSON: {_brief(error)}") from None
+    if _too_deep(body, value):
+        raise ValueError(f"the body is nested deeper than {MAX_DEPTH} levels")
+    if not isinstance(value, dict):
+        raise ValueError("the body must be a JSON object")
+    return value
+
+
+def well_formed(text: str) -> str:
+    """The text without lone surrogates (from file names in odd encodings), which can't be sent."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
 def array(answers: Sequence[bytes]) -> bytes:
     """The answers to a batch as one."""
     return b"[" + b",".join(answers) + b"]"

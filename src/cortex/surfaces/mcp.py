@@ -24,9 +24,10 @@ from pydantic import ValidationError
 
 from cortex import guide
 from cortex.errors import ConfigError, CortexError, FileError, InputError
+from cortex.surfaces.lines import well_formed
 from cortex.surfaces.threads import Threads, progress_report
 from cortex.surfaces.uris import find_resource, fixed_uri
-from cortex.tools import Call, Family, Prompt, Resource, Tool, bind, find_tool, input_schema, perform, unforeseen
+from cortex.tools import Call, Family, Prompt, Resource, Tool, bind, find_tool, input_schema, perform, spell, unforeseen
 
 log = logging.getLogger(__name__)
 
@@ -39,10 +40,11 @@ Context = ServerRequestContext[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How a server calls itself; an empty version is the installed one."""
+    """How a server calls itself and its tools; an empty version is the installed one."""
 
     name: str = "cortex"
     version: str = ""
+    dotted: bool = False  # tools are listed with the dots of their names
 
 
 CORTEX = Identity()
@@ -52,7 +54,7 @@ def make_server(families: Sequence[Family], threads: Threads, identity: Identity
     """An SDK server that offers what the families hold, in their order."""
     # The SDK warns of every odd message; a client that doesn't read our stderr would block us with a full pipe.
     logging.getLogger("mcp").setLevel(logging.ERROR)
-    surface = _Surface(families, threads)
+    surface = _Surface(families, threads, identity.dotted)
     resources = any(family.resources for family in families)
     prompts = any(family.prompts for family in families)
     server: Server[Any] = Server(
@@ -76,11 +78,11 @@ def make_server(families: Sequence[Family], threads: Threads, identity: Identity
 class _Surface:
     """The callbacks of one server."""
 
-    def __init__(self, families: Sequence[Family], threads: Threads) -> None:
+    def __init__(self, families: Sequence[Family], threads: Threads, dotted: bool) -> None:
         self._families = tuple(families)
         self._threads = threads
         everything = [resource for family in families for resource in family.resources]
-        self._tools = [_tool(tool) for family in families for tool in family.tools]
+        self._tools = [_tool(tool, dotted) for family in families for tool in family.tools]
         self._resources = [_resource(one, uri) for one in everything if (uri := fixed_uri(one))]
         self._templates = [_template(one) for one in everything if one.template]
         self._prompts = {prompt.name: prompt for family in families for prompt in family.prompts}
@@ -186,9 +188,9 @@ def _call(context: Context) -> Call:
     return Call(report=progress_report(context.session.report_progress), meta=meta)
 
 
-def _tool(tool: Tool) -> wire.Tool:
+def _tool(tool: Tool, dotted: bool) -> wire.Tool:
     return wire.Tool(
-        name=tool.name,
+        name=spell(tool.name, dotted=dotted),
         title=tool.title,
         description=tool.description,
         input_schema=dict(input_schema(tool)),
@@ -255,11 +257,6 @@ def _read_error(context: Context, family: Family, error: CortexError) -> MCPErro
         case _:
             code = wire.INTERNAL_ERROR
     return MCPError(code, well_formed(error.message), detail)
-
-
-def well_formed(text: str) -> str:
-    """The text without lone surrogates (from file names in odd encodings), which can't be sent."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _version() -> str:

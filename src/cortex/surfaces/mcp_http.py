@@ -1,48 +1,35 @@
-"""MCP over streamable HTTP at /mcp: one door that every request passes, then the SDK's sessions.
+"""The HTTP server: MCP over streamable HTTP at /mcp and the JSON API at /api, behind one door.
 
-The door refuses, in this order: other paths, a Host or Origin that isn't ours (DNS rebinding), a wrong token, a body that is too
-large or no decent JSON. Sessions, streams and revisions are the SDK's. Without a token only loopback is served. Road not taken:
-the SDK's OAuth layer, which is for servers with users; here is one token for one person or team.
+Sessions, streams and revisions of MCP are the SDK's, connections uvicorn's; here both get their limits and their end. Without a
+token only loopback is served.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
-import ipaddress
-import logging
 import socket
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
-from urllib.parse import urlsplit
 
 import anyio
 import uvicorn
 from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cortex.errors import NetworkError
-from cortex.surfaces.lines import INVALID_REQUEST, Refusal, parse, without_surrogates
+from cortex.surfaces.http_api import Api
+from cortex.surfaces.http_door import MAX_BODY_BYTES, Door, Site
 from cortex.surfaces.mcp import CORTEX, Identity, make_server
-from cortex.surfaces.mcp_batches import replay
-from cortex.surfaces.mcp_sessions import MESSAGE, Sessions
+from cortex.surfaces.mcp_sessions import Sessions
 from cortex.surfaces.threads import Threads, end, leave_soon
 from cortex.tools import Family
 
-log = logging.getLogger(__name__)
-
-PATH = "/mcp"
-MAX_BODY_BYTES = 4 * 1024 * 1024
-BODY_SECONDS = 30.0  # for a body to arrive
 MAX_SESSIONS = 256
 IDLE_SECONDS = 30 * 60.0
 MAX_CONNECTIONS = 512
@@ -52,20 +39,18 @@ GRACE_SECONDS = 0.2  # for answers under way when a signal comes
 
 def serve_http(
     families: Sequence[Family],
-    host: str,
-    port: int,
-    token: str | None,
+    site: Site,
     *,
     ready: Callable[[int], None] | None = None,
     identity: Identity = CORTEX,
 ) -> int:
-    """Serve the families at http://host:port/mcp until a signal, and close them; gives the exit code.
+    """Serve the families at the site's /mcp and /api until a signal, and close them; gives the exit code.
 
     `ready` is told the port once it listens. Raises: NetworkError ADDRESS_REFUSED.
     """
     threads = Threads()
-    with listen(host, port, token) as listener:
-        server = _Uvicorn(_config(_app(make_server(families, threads, identity), token or None, is_loopback(host))))
+    with listen(site) as listener:
+        server = _Uvicorn(_config(_app(families, threads, site, identity), site))
         if ready is not None:
             ready(listener.getsockname()[1])
         anyio.run(server.serve, [listener])
@@ -73,10 +58,15 @@ def serve_http(
 
 
 async def serve_http_within(
-    server: Server[Any], listener: socket.socket, host: str, token: str | None, stop: asyncio.Event
+    families: Sequence[Family],
+    threads: Threads,
+    listener: socket.socket,
+    site: Site,
+    stop: asyncio.Event,
+    identity: Identity = CORTEX,
 ) -> None:
     """Serve at a socket inside of a loop that has other things to do, until `stop`; signals are the loop's affair."""
-    http = _Guest(_config(_app(server, token or None, is_loopback(host))))
+    http = _Guest(_config(_app(families, threads, site, identity), site))
 
     async def end_when_told() -> None:
         await stop.wait()
@@ -88,91 +78,8 @@ async def serve_http_within(
         tasks.cancel_scope.cancel()
 
 
-def is_loopback(host: str) -> bool:
-    """Whether an address or name stays on this machine."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
-class Door:
-    """ASGI: refuses what may not or can't be served, and hands on the rest with its body read."""
-
-    def __init__(self, app: ASGIApp, token: str | None, local: bool) -> None:
-        self._app = app
-        self._token = token
-        self._local = local
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        refusal = self._refusal(Headers(scope=scope), scope["path"])
-        if refusal is None and scope["method"] == "POST":
-            try:
-                body, refusal = await _body(Request(scope, receive))
-            except ClientDisconnect:
-                return
-            message = parse(body)
-            if isinstance(message, Refusal):
-                refusal = Response(message.line, 400, media_type="application/json")
-            if refusal is None:
-                scope, receive = {**scope, MESSAGE: message}, replay(without_surrogates(body), receive)
-        await (refusal or self._app)(scope, receive, send)
-
-    def _refusal(self, headers: Headers, path: str) -> Response | None:
-        host = headers.get("host", "")
-        if self._local and not is_loopback(_name(f"//{host}")):
-            return _refuse(421, "the Host header names another machine")
-        origins = [_name(origin) for origin in headers.getlist("origin")]
-        if any(origin != _name(f"//{host}") and not is_loopback(origin) for origin in origins):
-            return _refuse(403, "requests from other sites are refused")
-        if self._token is not None and not _bearer(headers.get("authorization", ""), self._token):
-            return _refuse(401, "send `Authorization: Bearer` with the server's token", {"WWW-Authenticate": "Bearer"})
-        return None if path.rstrip("/") == PATH else _refuse(404, f"the endpoint is {PATH}")
-
-
-async def _body(request: Request) -> tuple[bytes, Response | None]:
-    """The body of a request, or why it can't be taken."""
-    declared = request.headers.get("content-length", "")
-    too_large = _refuse(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
-    if declared.isdecimal() and int(declared[:20]) > MAX_BODY_BYTES:
-        return b"", too_large
-    parts, size = [], 0
-    with anyio.move_on_after(BODY_SECONDS) as late:
-        async for part in request.stream():
-            size += len(part)
-            if size > MAX_BODY_BYTES:
-                return b"", too_large
-            parts.append(part)
-    if late.cancelled_caught:
-        return b"", _refuse(408, "the body did not arrive in time")
-    body = b"".join(parts)
-    if not body.strip():
-        return b"", _refuse(400, "the body is empty")
-    return body, None
-
-
-def _bearer(header: str, token: str) -> bool:
-    scheme, _, given = header.partition(" ")
-    # Headers arrive decoded as latin-1, whatever the client meant by the bytes.
-    return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode("latin-1"), token.encode())
-
-
-def _name(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
-def _refuse(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    error = {"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": message}}
-    return JSONResponse(error, status, headers=headers)
-
-
-def _app(server: Server[Any], token: str | None, local: bool) -> ASGIApp:
+def _app(families: Sequence[Family], threads: Threads, site: Site, identity: Identity) -> ASGIApp:
+    server: Server[Any] = make_server(families, threads, identity)
     sessions = StreamableHTTPSessionManager(
         server,
         session_idle_timeout=IDLE_SECONDS,
@@ -182,10 +89,10 @@ def _app(server: Server[Any], token: str | None, local: bool) -> ASGIApp:
     inner = Starlette(
         routes=[Mount("/", app=Sessions(sessions.handle_request, MAX_SESSIONS))], lifespan=lambda app: sessions.run()
     )
-    return Door(inner, token, local)
+    return Door(inner, Api(families, threads, identity, guarded=bool(site.token)), site)
 
 
-def _config(app: ASGIApp) -> uvicorn.Config:
+def _config(app: ASGIApp, site: Site) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         log_config=None,
@@ -195,6 +102,7 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         http=_Connection,
         ws="none",
         server_header=False,
+        proxy_headers=bool(site.token),  # behind a proxy there is a token; without one nobody may say who he is
         limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=GRACE_SECONDS,  # pyright: ignore[reportArgumentType]  a float works and 1 is too long
     )
@@ -245,13 +153,18 @@ class _Guest(uvicorn.Server):
         yield
 
 
-def listen(host: str, port: int, token: str | None) -> socket.socket:
+def serving(port: int) -> str:
+    """What people are told once it listens."""
+    return f"serving MCP at port {port}, path /mcp, and the JSON API at /api; press Ctrl-C to stop"
+
+
+def listen(site: Site) -> socket.socket:
     """A listening socket. Raises: NetworkError ADDRESS_REFUSED, where others could reach it without a token, or it is taken."""
-    if not token and not is_loopback(host):
-        raise NetworkError("ADDRESS_REFUSED", f"{host} is reachable from other machines and no token is set")
-    name = host.strip("[]")
+    if not site.token and not site.local:
+        raise NetworkError("ADDRESS_REFUSED", f"{site.host} is reachable from other machines and no token is set")
+    name = site.host.strip("[]")
     try:
-        family = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((name, port), family=family, backlog=128)
+        family = socket.getaddrinfo(name, site.port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((name, site.port), family=family, backlog=128)
     except (OSError, OverflowError) as error:
-        raise NetworkError("ADDRESS_REFUSED", f"can't listen on {host}:{port}: {error}") from error
+        raise NetworkError("ADDRESS_REFUSED", f"can't listen on {site.host}:{site.port}: {error}") from error

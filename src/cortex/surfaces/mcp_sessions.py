@@ -11,11 +11,10 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cortex.surfaces.http_door import MESSAGE
 from cortex.surfaces.lines import NO_BATCH, Batch, Request
 from cortex.surfaces.mcp import BATCH_VERSION
 from cortex.surfaces.mcp_batches import answer_batch, replay
-
-MESSAGE = "cortex.message"  # in the scope of a POST: what its body says, as `parse` gave it
 
 
 @dataclass(slots=True)
