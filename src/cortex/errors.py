@@ -1,7 +1,7 @@
 """The whole error tree. A caller catches by class; a person or an agent reads code, message and suggestions.
 
     CortexError
-    ├── ConfigError        configuration   CONFIG_INVALID, WORKSPACE_UNKNOWN, WORKSPACE_MISSING
+    ├── ConfigError        configuration   CONFIG_INVALID, WORKSPACE_UNKNOWN, WORKSPACE_MISSING, CLIENT_FILE_INVALID, ENTRY_FOREIGN
     ├── InputError         processing      QUERY_EMPTY, QUERY_INVALID, REGEX_INVALID, ARGUMENT_INVALID, CURSOR_INVALID, BUDGET_TOO_SMALL
     ├── FileError          filesystem      PATH_OUTSIDE, FILE_NOT_FOUND, FILE_UNREADABLE, PERMISSION_DENIED, DISK_FULL
     ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_NEWER, STORE_UNWRITABLE, STORE_IO
@@ -39,6 +39,12 @@ CODES: Mapping[str, Code] = {
     ),
     "WORKSPACE_MISSING": Code(
         "configuration", False, "Start the server with --workspace PATH, or in a project folder."
+    ),
+    "CLIENT_FILE_INVALID": Code(
+        "configuration", False, "Repair the file in an editor and run the command again; nothing was changed."
+    ),
+    "ENTRY_FOREIGN": Code(
+        "configuration", False, "Rename that server in the client, or run the command with --replace to overwrite it."
     ),
     "QUERY_EMPTY": Code("processing", False, "Say what to look for: a question, a name or a piece of code."),
     "QUERY_INVALID": Code("processing", False, "Shorten the query or use plain words."),
@@ -151,7 +157,7 @@ class Cancelled(CortexError):
 
 
 _CLASSES: Mapping[type[CortexError], str] = {
-    ConfigError: "CONFIG_INVALID WORKSPACE_UNKNOWN WORKSPACE_MISSING",
+    ConfigError: "CONFIG_INVALID WORKSPACE_UNKNOWN WORKSPACE_MISSING CLIENT_FILE_INVALID ENTRY_FOREIGN",
     InputError: "QUERY_EMPTY QUERY_INVALID REGEX_INVALID ARGUMENT_INVALID CURSOR_INVALID BUDGET_TOO_SMALL",
     FileError: "PATH_OUTSIDE FILE_NOT_FOUND FILE_UNREADABLE PERMISSION_DENIED DISK_FULL",
     StoreError: "STORE_LOCKED STORE_CORRUPT STORE_NEWER STORE_UNWRITABLE STORE_IO",

@@ -13,7 +13,7 @@ from io import TextIOWrapper
 
 import typer
 
-from cortex.cli import config, doctor, index, mcp, search
+from cortex.cli import config, doctor, index, install, mcp, search
 from cortex.cli.show import PrintableFormatter, print_error, printable
 from cortex.errors import CortexError, explained
 from cortex.settings import environment
@@ -31,6 +31,8 @@ app.command("index")(index.index)
 app.command("search")(search.search)
 app.command("mcp")(mcp.mcp)
 app.command("doctor")(doctor.doctor)
+app.command("install")(install.install_clients)
+app.command("uninstall")(install.uninstall_clients)
 app.add_typer(config.app, name="config")
 
 

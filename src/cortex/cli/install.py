@@ -1,0 +1,298 @@
+"""`cortex install` and `cortex uninstall`: connect clients, disconnect them, and remove everything of ours from a machine.
+
+Knows argv, questions and what is printed; which files change, and how, is in `cortex.install`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cortex.cli.mcp import FAMILIES
+from cortex.cli.show import print_json, say
+from cortex.errors import ConfigError, InputError
+from cortex.install.clients import (
+    CLIENTS,
+    VARIABLES,
+    Client,
+    Machine,
+    Scope,
+    find_client,
+    is_installed,
+    this_system,
+)
+from cortex.install.entries import Server
+from cortex.install.plans import Edit, Wish, install, plan_install, plan_uninstall, uninstall
+from cortex.install.traces import Traces, find_traces, remove_traces
+from cortex.paths import find_project_root
+from cortex.settings import environment, find_home
+from cortex.settings.others import variables_of_others
+
+TEMPORARY = ("archive-v0", "environments-v2", "builds-v0")  # folders of uv's cache, which it empties
+DONE = {"created": "made", "updated": "changed", "removed": "removed", "unchanged": "as it was"}
+
+ScopeOption = Annotated[Scope, typer.Option("--scope", help="Your own files, or those of the project here.")]
+DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+YesFlag = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
+
+
+def install_clients(
+    clients: Annotated[
+        list[str] | None, typer.Argument(metavar="CLIENT", help="Clients by name; default: those that are found here.")
+    ] = None,
+    scope: ScopeOption = Scope.USER,
+    families: Annotated[
+        str | None,
+        typer.Option("--families", metavar="A,B", help="Families of tools to serve; default: all that have content."),
+    ] = None,
+    workspaces: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--workspace",
+            metavar="PATH",
+            help="A folder to serve; may be repeated. Default: the project that the client is in.",
+        ),
+    ] = None,
+    hooks: Annotated[bool, typer.Option("--hooks", help="Register hooks too, where the client has them.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Overwrite a server called cortex that isn't this one.")
+    ] = False,
+    dry_run: DryRunFlag = False,
+    yes: YesFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Connect clients: add the server to their settings."""
+    machine, home = _machine(), _home()
+    root = _root(scope)
+    chosen = [find_client(name) for name in clients or ()] or _found(machine, root)
+    command = _program() if scope is Scope.USER else "cortex"
+    arguments = ("mcp", *_families(families or ""), *_workspaces(workspaces or [], scope))
+    wish = Wish(Server(command, arguments), hooks=hooks, replace=replace)
+    edits = plan_install(chosen, machine, root, wish)
+    if dry_run:
+        _print_plan(edits, scope, as_json)
+        return
+    _ask(edits, "change", yes, as_json)
+    backups = [install(edit, home) for edit in edits]
+    if as_json:
+        print_json({"scope": scope.value, "dryRun": False, "changes": _rows(edits, backups)})
+        return
+    _print_rows(edits)
+    without = ", ".join(client.title for client in chosen if client.hooks is None)
+    if hooks and without:
+        say(f"note: no hooks for {without}", error=True)
+    homeless = ", ".join(client.title for client in chosen if client.homeless)
+    if homeless and not workspaces:
+        say(f"note: {homeless} has no project of its own; name the folders to serve with --workspace", error=True)
+    say("Restart the clients that are open. `cortex uninstall` undoes this.", error=True)
+
+
+def uninstall_clients(
+    clients: Annotated[
+        list[str] | None, typer.Argument(metavar="CLIENT", help="Clients by name; default: all that are connected.")
+    ] = None,
+    scope: ScopeOption = Scope.USER,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="Remove everything of Cortex from this machine: entries, hooks, stores, settings."),
+    ] = False,
+    dry_run: DryRunFlag = False,
+    yes: YesFlag = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """Disconnect clients, or with --all remove everything."""
+    machine, home = _machine(), _home()
+    if everything:
+        if clients:
+            raise InputError("ARGUMENT_INVALID", "--all is for everything; leave the names of clients out")
+        return remove_everything(machine, home, dry_run=dry_run, yes=yes, as_json=as_json)
+    chosen = [find_client(name) for name in clients or ()] or list(CLIENTS)
+    edits = plan_uninstall(chosen, machine, _root(scope), home)
+    if dry_run:
+        _print_plan(edits, scope, as_json)
+        return 0
+    if edits:
+        _ask(edits, "change", yes, as_json)
+    uninstall(edits, home)
+    if as_json:
+        print_json({"scope": scope.value, "dryRun": False, "changes": _rows(edits)})
+    elif edits:
+        _print_rows(edits)
+    else:
+        say("nothing to remove")
+    return 0
+
+
+def remove_everything(
+    machine: Machine,
+    home: Path,
+    *,
+    dry_run: bool = False,
+    yes: bool = False,
+    as_json: bool = False,
+    projects: Sequence[Path] = (),
+    others: Sequence[Path] = (),
+    stop: Callable[[], None] = lambda: None,
+) -> int:
+    """Show everything of ours, ask, and remove it; `stop` ends the process that uses the stores."""
+    here = find_project_root(Path.cwd(), machine.home)
+    traces = find_traces(machine, home, [*projects, *([here] if here else [])], others)
+    if not as_json:
+        _print_traces(traces)
+    if not traces.edits and not traces.places:
+        failed: list[str] = []
+    elif dry_run:
+        failed = []
+    else:
+        _confirm("Remove all this?", yes)
+        failed = remove_traces(traces, home, stop)
+    if as_json:
+        places = [{"kind": one.kind, "path": str(one.path), "bytes": one.bytes} for one in traces.places]
+        print_json({"dryRun": dry_run, "changes": _rows(traces.edits), "removed": places, "failed": failed})
+    else:
+        for one in failed:
+            say(f"not removed: {one}", error=True)
+        if not dry_run:
+            say("What is left is the program itself: pip uninstall cortex-context (or uv tool uninstall).", error=True)
+    return 1 if failed else 0
+
+
+def _machine() -> Machine:
+    return Machine(Path.home(), this_system(), variables_of_others(VARIABLES))
+
+
+def _home() -> Path:
+    """Cortex's home, that of no profile: what was installed was installed for the person."""
+    return find_home({**environment(), "CORTEX_PROFILE": ""}, Path.home())
+
+
+def _root(scope: Scope) -> Path | None:
+    if scope is Scope.USER:
+        return None
+    root = find_project_root(Path.cwd(), Path.home())
+    if root is None:
+        raise ConfigError("WORKSPACE_MISSING", f"{Path.cwd()} is not in a project; --scope project wants one")
+    return root
+
+
+def _found(machine: Machine, root: Path | None) -> list[Client]:
+    found = [client for client in CLIENTS if is_installed(client, machine)]
+    if root is not None:
+        found = [client for client in found if client.project]
+    if not found:
+        known = ", ".join(client.name for client in CLIENTS)
+        raise InputError("ARGUMENT_INVALID", f"no client was found here; name one: {known}")
+    return found
+
+
+def _families(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    unknown = [name for name in names if name not in FAMILIES]
+    if unknown:
+        raise InputError("ARGUMENT_INVALID", f"unknown family {unknown[0]!r}; known: {', '.join(FAMILIES)}")
+    return names
+
+
+def _workspaces(paths: Sequence[Path], scope: Scope) -> list[str]:
+    if paths and scope is Scope.PROJECT:
+        raise InputError("ARGUMENT_INVALID", "a project's file is for all its people: --workspace is for --scope user")
+    missing = [path for path in paths if not path.is_dir()]
+    if missing:
+        raise ConfigError(
+            "WORKSPACE_UNKNOWN", f"{str(missing[0])!r} is not a folder", suggestions=("Correct --workspace.",)
+        )
+    return [word for path in paths for word in ("--workspace", str(path.resolve()))]
+
+
+def _program() -> str:
+    """The full path of the command: programs with windows don't have a terminal's PATH."""
+    name = "cortex.exe" if os.name == "nt" else "cortex"
+    beside = Path(sysconfig.get_path("scripts"), name)
+    found = str(beside) if beside.is_file() else shutil.which("cortex")
+    if found is None:
+        raise ConfigError("CONFIG_INVALID", "the command cortex was not found; is the package installed?")
+    if any(part in TEMPORARY for part in Path(found).parts):
+        raise ConfigError(
+            "CONFIG_INVALID",
+            f"{found} is in a cache and will be gone",
+            suggestions=("Install it for good: uv tool install cortex-context. Then run cortex install.",),
+        )
+    return os.path.abspath(found)
+
+
+def _ask(edits: Sequence[Edit], verb: str, yes: bool, as_json: bool) -> None:
+    changing = [edit for edit in edits if edit.action != "unchanged"]
+    if not changing:
+        return
+    if not yes and not as_json:
+        for edit in changing:
+            say(f"{verb}: {_titles(edit)}: {edit.file}", error=True)
+    _confirm("Go on?", yes)
+
+
+def _confirm(question: str, yes: bool) -> None:
+    """Ask on a terminal.
+
+    Raises: InputError, where nobody can be asked; typer.Abort for a no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InputError(
+            "ARGUMENT_INVALID",
+            "this changes files, and there is no terminal to ask on; nothing was changed",
+            suggestions=("Repeat it with --yes, or look at it first with --dry-run.",),
+        )
+    typer.confirm(question, abort=True, err=True)
+
+
+def _titles(edit: Edit) -> str:
+    return ", ".join(client.title for client in edit.clients) or "the project"
+
+
+def _print_plan(edits: Sequence[Edit], scope: Scope, as_json: bool) -> None:
+    if as_json:
+        print_json({"scope": scope.value, "dryRun": True, "changes": _rows(edits)})
+        return
+    for edit in edits:
+        if edit.action == "unchanged":
+            say(f"{_titles(edit)}: {edit.file}: nothing to change", error=True)
+        else:
+            say(edit.diff().rstrip("\n"), lines=True)
+
+
+def _print_rows(edits: Sequence[Edit]) -> None:
+    for edit in edits:
+        kept = f" (kept for {', '.join(edit.kept_for)})" if edit.kept_for else ""
+        say(f"{_titles(edit)}: {edit.file}: {DONE[edit.action]}{kept}")
+
+
+def _rows(edits: Sequence[Edit], backups: Sequence[Path | None] = ()) -> list[dict[str, object]]:
+    padded = [*backups, *([None] * (len(edits) - len(backups)))]
+    return [
+        {
+            "clients": [client.name for client in edit.clients],
+            "file": str(edit.file),
+            "action": edit.action,
+            "backup": str(backup) if backup else None,
+            "diff": edit.diff(),
+        }
+        for edit, backup in zip(edits, padded, strict=True)
+    ]
+
+
+def _print_traces(traces: Traces) -> None:
+    for edit in traces.edits:
+        say(f"{_titles(edit)}: {edit.file}: {'goes' if edit.after is None else 'without what is ours'}")
+    for one in traces.places:
+        say(f"{one.kind}: {one.path} ({one.bytes:,} bytes)")
+    if not traces.edits and not traces.places:
+        say("nothing of Cortex is here")

@@ -1,0 +1,222 @@
+"""What is ours in a client's text: the entry of the server, and the hooks. Pure functions from text to text.
+
+An entry is ours when it starts `cortex mcp`; a hook when it runs `cortex hook`. What is called "cortex" and does something else is
+somebody else's, and is replaced only where that was asked for.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cortex.errors import ConfigError
+from cortex.install import jsonc, toml
+from cortex.install.clients import EVENTS, HOOK_SECONDS, NAME, Client, Format, Hooks, Shape, System
+from cortex.install.jsonc import Keys
+
+_OUR_PROGRAM = re.compile(r"(?:.*[\\/])?cortex(?:\.exe|\.cmd)?", re.IGNORECASE | re.DOTALL)
+_OUR_PACKAGE = re.compile(r"cortex-context(?:\W.*)?", re.DOTALL)
+_OUR_HOOK = re.compile(
+    rf"(?:^|[\s\\/'\"])cortex(?:\.exe|\.cmd)?['\"]?\s+hook\s+(?:{'|'.join(EVENTS)})\s*$", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """How our server is started."""
+
+    command: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A text with something of ours in it, and which keys had to be made for it."""
+
+    text: str
+    made: tuple[Keys, ...] = ()
+
+
+def add_entry(text: str, client: Client, server: Server, *, replace: bool = False) -> Merged:
+    """The client's text with our server in it; other settings of an entry that is ours stay.
+
+    Raises: Broken; ConfigError (ENTRY_FOREIGN), where another server has our name.
+    """
+    path = (client.key, NAME)
+    wanted = write_entry(client, server)
+    present = read_entry(text, client)
+    if present is not None and not is_ours(present):
+        if not replace:
+            raise _foreign(client, present)
+        text = remove_entry(text, client, replace=True)
+        present = None
+    if client.format is Format.TOML:
+        new = {key: value for key, value in wanted.items() if _reach(present, (key,)) != value}
+        return Merged(toml.put_table(text, path, new) if new else text)
+    if present is None:
+        return Merged(*jsonc.put(text, path, wanted))
+    for keys, value in _leaves(wanted, path):
+        if _reach(present, keys[len(path) :]) != value:
+            text = jsonc.put(text, keys, value)[0]
+    return Merged(text)
+
+
+def remove_entry(text: str, client: Client, *, replace: bool = False) -> str:
+    """The client's text without our server; with `replace` without whatever has its name."""
+    while (present := read_entry(text, client)) is not None and (replace or is_ours(present)):
+        path = (client.key, NAME)
+        shorter = toml.remove_table(text, path) if client.format is Format.TOML else jsonc.remove(text, path)
+        if shorter == text:  # written in a way that has no lines of its own
+            raise ConfigError(
+                "CLIENT_FILE_INVALID",
+                f"the entry {NAME!r} of {client.title} is written in a way that can't be removed by itself",
+                suggestions=("Remove it in an editor.",),
+            )
+        text = shorter
+    return text
+
+
+def read_entry(text: str, client: Client) -> object:
+    """What is called "cortex" among the client's servers, None for nothing."""
+    if client.format is Format.TOML:
+        return _reach(toml.parse(text), (client.key, NAME))
+    part = jsonc.find(jsonc.read(text), (client.key, NAME))
+    return None if part is None else jsonc.value_of(text, part)
+
+
+def write_entry(client: Client, server: Server) -> dict[str, object]:
+    """Our server as the client writes one down."""
+    started: dict[str, object] = {"command": server.command, "args": list(server.arguments)}
+    match client.shape:
+        case Shape.STDIO:
+            return {"type": "stdio", **started}
+        case Shape.BARE:
+            return started
+        case Shape.LOCAL:
+            return {"type": "local", **started, "tools": ["*"]}
+        case Shape.LIST:
+            return {"type": "local", "command": [server.command, *server.arguments], "enabled": True}
+        case Shape.NESTED:
+            return {"transport": {"type": "stdio", **started}}
+
+
+def is_ours(entry: object) -> bool:
+    """Whether an entry starts our server: `cortex mcp`, by any path, or our package through a runner."""
+    if not isinstance(entry, Mapping):
+        return False
+    inner = entry.get("transport")
+    if isinstance(inner, Mapping):
+        return is_ours(inner)
+    command, arguments = entry.get("command"), entry.get("args", [])
+    if isinstance(command, list):
+        command, arguments = (command[0] if command else ""), command[1:]
+    if not isinstance(command, str) or not isinstance(arguments, list):
+        return False
+    words = [one for one in arguments if isinstance(one, str)]
+    if _OUR_PROGRAM.fullmatch(command):
+        return words[:1] == ["mcp"]
+    return any(_OUR_PACKAGE.fullmatch(one) for one in words) and "mcp" in words
+
+
+def add_hooks(text: str, hooks: Hooks, program: str, system: System) -> Merged:
+    """A client's text with our hooks in it, once each.
+
+    Raises: Broken.
+    """
+    made: list[Keys] = []
+    if hooks.version and jsonc.find(jsonc.read(text), ("version",)) is None:
+        text, _ = jsonc.put(text, ("version",), 1)
+        made.append(("version",))
+    for event, name in zip(EVENTS, hooks.events, strict=True):
+        path = ("hooks", name)
+        wanted = write_hook(hooks, event, program, system)
+        ours = _our_hooks(text, path)
+        if [one for _, one in ours] == [wanted]:
+            continue
+        for index, _ in reversed(ours):
+            text = jsonc.remove(text, path, index)
+        text, new = jsonc.append(text, path, wanted)
+        made += new
+    return Merged(text, tuple(made))
+
+
+def remove_hooks(text: str, hooks: Hooks) -> str:
+    """A client's text without our hooks."""
+    for name in hooks.events:
+        path = ("hooks", name)
+        for index, _ in reversed(_our_hooks(text, path)):
+            text = jsonc.remove(text, path, index)
+    return text
+
+
+def remove_made(text: str, made: Sequence[Keys]) -> str:
+    """A JSON text without those keys that were made for ours and hold nothing now; `version` goes with the last of the rest."""
+    for path in sorted(made, key=len, reverse=True):
+        part = jsonc.find(jsonc.read(text), path)
+        if part is not None and part.opening and not part.parts and not text[part.start + 1 : part.end - 1].strip():
+            text = jsonc.remove(text, path)
+    top = jsonc.read(text)
+    if ("version",) in made and top is not None and [one.key for one in top.parts] == ["version"]:
+        text = jsonc.remove(text, ("version",))
+    return text
+
+
+def write_hook(hooks: Hooks, event: str, program: str, system: System) -> dict[str, object]:
+    """One of our hooks as the client writes one down."""
+    command: dict[str, object] = {"type": "command"} if hooks.typed else {}
+    command |= {"command": hook_command(program, event, system, powershell=hooks.powershell)}
+    command |= {"timeout": HOOK_SECONDS * hooks.per_second}
+    return {"hooks": [command]} if hooks.grouped else command
+
+
+def hook_command(program: str, event: str, system: System, *, powershell: bool = False) -> str:
+    """The line that a client's shell runs: on Windows with slashes that every shell there understands."""
+    if system is not System.WINDOWS:
+        return f"{shlex.quote(program)} hook {event}"
+    plain = program.replace("\\", "/")
+    if not re.search(r"[\s/&()']", plain):
+        return f"{plain} hook {event}"
+    return f'{"& " if powershell else ""}"{plain}" hook {event}'
+
+
+def _our_hooks(text: str, path: Keys) -> list[tuple[int, object]]:
+    array = jsonc.find(jsonc.read(text), path)
+    if array is None or array.opening != "[":
+        return []
+    found = [(index, jsonc.value_of(text, element)) for index, element in enumerate(array.parts)]
+    return [(index, value) for index, value in found if _runs_us(value)]
+
+
+def _runs_us(hook: object) -> bool:
+    if not isinstance(hook, Mapping):
+        return False
+    inner = hook.get("hooks")
+    if isinstance(inner, list):  # a group in which somebody put more than ours is theirs
+        return bool(inner) and all(_runs_us(one) for one in inner)
+    command = hook.get("command")
+    return isinstance(command, str) and _OUR_HOOK.search(command) is not None
+
+
+def _leaves(entry: Mapping[str, object], path: Keys) -> list[tuple[Keys, object]]:
+    """Every value of an entry that isn't an object, by its keys."""
+    found: list[tuple[Keys, object]] = []
+    for key, value in entry.items():
+        found += _leaves(value, (*path, key)) if isinstance(value, Mapping) else [((*path, key), value)]
+    return found
+
+
+def _reach(value: object, path: Keys) -> object:
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _foreign(client: Client, present: object) -> ConfigError:
+    shown = present.get("command", present.get("url")) if isinstance(present, Mapping) else present
+    return ConfigError(
+        "ENTRY_FOREIGN",
+        f"{client.title} has a server called {NAME!r} that isn't ours (it starts {shown!r})",
+        context={"client": client.name},
+    )

@@ -1,0 +1,317 @@
+"""Editing JSON as text: find the place, splice, and leave every other character as it was.
+
+Reads JSON with comments and trailing commas, a byte order mark, any line ends, and an empty file. Where a key is there twice the last
+one counts, as in every client. Not taken: a parser that keeps comments and writes the file again; none is known that keeps everything,
+and the file isn't ours to lay out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+Keys = tuple[str, ...]  # the way to a value, from the outside in
+
+# Nothing is given back ("*+"): a text that isn't JSON would else be tried in all ways to cut it up.
+_SPACE = re.compile(r"(?:[ \t\r\n\ufeff]++|//[^\r\n]*+|/\*.*?\*/)*+", re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"')
+_SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
+_REST_OF_LINE = re.compile(r"(?:[ \t]+|/\*[^\r\n]*?\*/)*(?://[^\r\n]*)?")
+_BLANK_REST = re.compile(r"[ \t]*(?=\r?\n)")
+_INDENT = re.compile(r"^([ \t]+)\S", re.MULTILINE)
+_CLOSING = {"{": "}", "[": "]"}
+
+
+class Broken(ValueError):
+    """A text that isn't JSON, and where that shows."""
+
+    def __init__(self, text: str, position: int, reason: str) -> None:
+        self.line = text.count("\n", 0, position) + 1
+        self.column = len(text[text.rfind("\n", 0, position) + 1 : position].lstrip("\ufeff")) + 1
+        self.reason = reason
+        super().__init__(f"line {self.line}, column {self.column}: {reason}")
+
+
+@dataclass(slots=True)
+class Part:
+    """A value in a text: where it is, and what is in it."""
+
+    start: int
+    end: int = 0
+    opening: str = ""  # "{" or "["; "" for a scalar
+    parts: list[Part] = field(default_factory=list)  # members of an object or elements of an array
+    key: str = ""  # of a member
+    key_start: int = 0  # of a member; of an element its own start
+    comma: int = -1  # where the comma behind it is
+
+
+def read(text: str) -> Part | None:
+    """The outermost value of a text; None where there is none but space and comments.
+
+    Raises: Broken.
+    """
+    position = _skip(text, 0)
+    if position == len(text):
+        return None
+    top, position = _value(text, position, "", position)
+    open_parts = [top] if top.opening else []
+    while open_parts:
+        position = _step(text, position, open_parts)
+    position = _skip(text, position)
+    if position != len(text):
+        raise Broken(text, position, "something follows the end of the document")
+    return top
+
+
+def value_of(text: str, part: Part) -> object:
+    """A part as Python has it."""
+    match part.opening:
+        case "{":
+            return {member.key: value_of(text, member) for member in part.parts}
+        case "[":
+            return [value_of(text, element) for element in part.parts]
+        case _:
+            return json.loads(text[part.start : part.end])
+
+
+def find(top: Part | None, path: Keys) -> Part | None:
+    """The value under a path of keys."""
+    part = top
+    for key in path:
+        if part is None or part.opening != "{":
+            return None
+        part = next((member for member in reversed(part.parts) if member.key == key), None)
+    return part
+
+
+def put(text: str, path: Keys, value: object) -> tuple[str, tuple[Keys, ...]]:
+    """The text with `value` under the path, and the paths of the objects that had to be made on the way.
+
+    Raises: Broken, also where something that isn't an object is in the way.
+    """
+    top = read(text)
+    if top is None:
+        return _append_document(text, _nest(path, value)), tuple(path[:depth] for depth in range(1, len(path)))
+    present = find(top, path)
+    if present is not None:
+        return _replace(text, present, value), ()
+    depth = next(depth for depth in range(len(path) - 1, -1, -1) if find(top, path[:depth]) is not None)
+    around = find(top, path[:depth])
+    assert around is not None
+    if around.opening != "{":
+        name = ".".join(path[:depth]) or "the document"
+        raise Broken(text, around.start, f"{name} is not an object")
+    made = tuple(path[:inner] for inner in range(depth + 1, len(path)))
+    return _insert(text, around, path[depth], _nest(path[depth + 1 :], value)), made
+
+
+def append(text: str, path: Keys, value: object) -> tuple[str, tuple[Keys, ...]]:
+    """The text with `value` as the last element of the array under the path, which is made where it is missing."""
+    array = find(read(text), path)
+    if array is None:
+        changed, made = put(text, path, [value])
+        return changed, (*made, path)
+    if array.opening != "[":
+        raise Broken(text, array.start, f"{'.'.join(path)} is not an array")
+    return _insert(text, array, None, value), ()
+
+
+def remove(text: str, path: Keys, index: int | None = None) -> str:
+    """The text without the member under the path, or without one element of the array there; all comments stay."""
+    top = read(text)
+    around = find(top, path if index is not None else path[:-1])
+    if around is None:
+        return text
+    if index is None:
+        index = next((at for at in reversed(range(len(around.parts))) if around.parts[at].key == path[-1]), None)
+    return text if index is None else _cut(text, around, index)
+
+
+def _skip(text: str, position: int) -> int:
+    found = _SPACE.match(text, position)
+    assert found is not None
+    if text.startswith("/*", found.end()):
+        raise Broken(text, found.end(), "a comment without an end")
+    return found.end()
+
+
+def _value(text: str, position: int, key: str, key_start: int) -> tuple[Part, int]:
+    """A whole scalar, or an object or array of which only the opening is read."""
+    part = Part(position, key=key, key_start=key_start)
+    character = text[position : position + 1]
+    if character and character in "{[":
+        part.opening = character
+        return part, position + 1
+    found = (_STRING if character == '"' else _SCALAR).match(text, position)
+    if found is None:
+        reason = "an unfinished string" if character == '"' else "a value is missing here"
+        raise Broken(text, position, reason)
+    part.end = found.end()
+    return part, part.end
+
+
+def _step(text: str, position: int, open_parts: list[Part]) -> int:
+    """Read one more part of the innermost open object or array, or its end; a loop instead of recursion, since files nest."""
+    around = open_parts[-1]
+    position = _skip(text, position)
+    last = around.parts[-1] if around.parts else None
+    character = text[position : position + 1]
+    if character == _CLOSING[around.opening]:
+        around.end = position + 1
+        open_parts.pop()
+        return around.end
+    if character == "," and last is not None and last.comma < 0:
+        last.comma = position
+        return position + 1
+    if last is not None and last.comma < 0:
+        raise Broken(text, position, f"',' or '{_CLOSING[around.opening]}' is missing here")
+    key, key_start = "", position
+    if around.opening == "{":
+        key, position = _key(text, position)
+    part, position = _value(text, position, key, key_start)
+    around.parts.append(part)
+    if part.opening:
+        open_parts.append(part)
+    return position
+
+
+def _key(text: str, position: int) -> tuple[str, int]:
+    found = _STRING.match(text, position)
+    if found is None:
+        raise Broken(text, position, 'a key in quotes, or "}", is missing here')
+    colon = _skip(text, found.end())
+    if text[colon : colon + 1] != ":":
+        raise Broken(text, colon, "':' is missing here")
+    return json.loads(found[0]), _skip(text, colon + 1)
+
+
+def _nest(path: Keys, value: object) -> object:
+    for key in reversed(path):
+        value = {key: value}
+    return value
+
+
+def _append_document(text: str, value: object) -> str:
+    """A document behind nothing but space and comments."""
+    body = _render(value, "  ", "", _line_end(text))
+    if not text.strip("\ufeff \t\r\n"):
+        return ("\ufeff" if text.startswith("\ufeff") else "") + body + _line_end(text)
+    return text.rstrip(" \t\r\n") + _line_end(text) + body + _line_end(text)
+
+
+def _replace(text: str, part: Part, value: object) -> str:
+    unit, indent = _unit(text), _indent_at(text, part.key_start)
+    flat = "\n" not in text[part.start : part.end] and part.opening != ""
+    return text[: part.start] + _render(value, unit, indent, _line_end(text), flat=flat) + text[part.end :]
+
+
+def _insert(text: str, around: Part, key: str | None, value: object) -> str:
+    """Put a new last member or element into an object or array, in the layout of its sisters."""
+    inner = text[around.start + 1 : around.end - 1]
+    end, unit = _line_end(text), _unit(text)
+    flat = "\n" not in inner and bool(around.parts)
+    indent = _indent_at(text, around.start if not around.parts else around.parts[0].key_start)
+    if not around.parts or not _begins_line(text, around.parts[0].key_start):
+        indent = _indent_at(text, around.start) + unit
+    name = "" if key is None else json.dumps(key, ensure_ascii=False) + ": "
+    rendered = name + _render(value, unit, indent, end, flat=flat)
+    if not around.parts:
+        if not inner.strip():
+            return f"{text[: around.start + 1]}{end}{indent}{rendered}{end}{_indent_at(text, around.start)}{text[around.end - 1 :]}"
+        place = around.start + 1 + len(inner.rstrip())
+        closing = "" if "\n" in text[place : around.end - 1] else end + _indent_at(text, around.start)
+        return f"{text[:place]}{end}{indent}{rendered}{closing}{text[place:]}"
+    last = around.parts[-1]
+    style = "," if last.comma >= 0 else ""  # who writes a comma behind the last one gets it back
+    if flat:
+        place = (last.comma + 1) if style else last.end
+        return f"{text[:place]}{'' if style else ','} {rendered}{style}{text[place:]}"
+    comma = last.comma + 1 if style else last.end
+    rest = _REST_OF_LINE.match(text, comma)
+    place = rest.end() if rest and rest[0].strip() else comma
+    closing = "" if "\n" in text[place : around.end - 1] else end + _indent_at(text, around.start)
+    return (
+        f"{text[:comma]}{'' if style else ','}{text[comma:place]}{end}{indent}{rendered}{style}{closing}{text[place:]}"
+    )
+
+
+def _cut(text: str, around: Part, index: int) -> str:
+    part = around.parts[index]
+    start, end = part.key_start, part.end
+    if part.comma >= 0:
+        between = text[part.end : part.comma]
+        end = part.comma + 1
+        kept = between.strip()  # a comment between the value and its comma
+        kept += _line_end(text) if "//" in kept else ""
+    else:
+        kept = ""
+    rest = _BLANK_REST.match(text, end)
+    if _begins_line(text, start) and rest is not None and not kept:  # its lines are its own, and go
+        start = text.rfind("\n", 0, start)
+        start = max(start - (text[start - 1 : start] == "\r"), around.start + 1)
+        end = rest.end()
+    elif not _begins_line(text, start) and index > 0:
+        start = len(text[:start].rstrip(" \t"))
+    elif index + 1 < len(around.parts):
+        end += len(text[end:]) - len(text[end:].lstrip(" \t"))
+    before, after = text[:start], kept + text[end:]
+    previous = around.parts[index - 1] if index else None
+    if (
+        previous is not None and part.comma < 0
+    ):  # the last one, and no comma behind it: then none behind the new last one
+        before = before[: previous.comma] + before[previous.comma + 1 :]
+    changed = before + after
+    if len(around.parts) == 1:
+        return _close_up(changed, around.start)
+    return changed
+
+
+def _close_up(text: str, opening: int) -> str:
+    """`{ }` and what is left of lines becomes `{}`; comments inside stay where they are."""
+    end = opening + 1 + len(text[opening + 1 :]) - len(text[opening + 1 :].lstrip())
+    return text[: opening + 1] + text[end:] if text[end : end + 1] in ("}", "]") else text
+
+
+def _render(value: object, unit: str, indent: str, line_end: str, *, flat: bool = False) -> str:
+    """A value as text: objects on lines of their own, lists of scalars on one."""
+    if not isinstance(value, Mapping | list) or not value:
+        return json.dumps(value, ensure_ascii=False)
+    if flat or (isinstance(value, list) and not any(isinstance(one, Mapping | list) for one in value)):
+        return json.dumps(value, ensure_ascii=False)
+    inner = indent + unit
+    if isinstance(value, Mapping):
+        rows = [
+            f"{json.dumps(str(key), ensure_ascii=False)}: {_render(one, unit, inner, line_end)}"
+            for key, one in value.items()
+        ]
+        return _enclose("{", rows, "}", indent, inner, line_end)
+    return _enclose("[", [_render(one, unit, inner, line_end) for one in value], "]", indent, inner, line_end)
+
+
+def _enclose(opening: str, rows: Sequence[str], closing: str, indent: str, inner: str, line_end: str) -> str:
+    return opening + line_end + ("," + line_end).join(inner + row for row in rows) + line_end + indent + closing
+
+
+def _line_end(text: str) -> str:
+    first = text.find("\n")
+    return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"
+
+
+def _unit(text: str) -> str:
+    found = _INDENT.search(text)
+    if found is None:
+        return "  "
+    return "\t" if found[1].startswith("\t") else found[1]
+
+
+def _indent_at(text: str, position: int) -> str:
+    """The white space at the beginning of the line that a position is in."""
+    line = text.rfind("\n", 0, position) + 1
+    return text[line : len(text) - len(text[line:].lstrip(" \t"))] if line <= position else ""
+
+
+def _begins_line(text: str, position: int) -> bool:
+    line = text.rfind("\n", 0, position) + 1
+    return line > 0 and not text[line:position].strip(" \t")

@@ -1,0 +1,225 @@
+"""Which files change, and how: first a plan that can be shown, then its execution.
+
+Nothing is written while planning, and a plan with an error in it is none: of several clients either all are changed or none. The bytes
+before us come back exactly where a file is as we left it; else only what is ours is cut out of what is there now.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from cortex.errors import ConfigError, InputError
+from cortex.install import entries, files, records
+from cortex.install.clients import Client, Format, Machine, entry_file, hooks_file
+from cortex.install.entries import Merged, Server
+from cortex.install.jsonc import Broken, Keys
+from cortex.install.records import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What to install."""
+
+    server: Server
+    hooks: bool = False
+    replace: bool = False  # an entry of our name that isn't ours
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One file's change, not done yet."""
+
+    clients: tuple[Client, ...]
+    file: Path
+    root: Path | None
+    before: bytes | None
+    after: bytes | None  # None: the file goes
+    made: tuple[Keys, ...] = ()
+    kept_for: tuple[str, ...] = ()  # other clients that share the file
+
+    @property
+    def action(self) -> str:
+        """What happens to the file: created, updated, unchanged, removed."""
+        if self.before == self.after:
+            return "unchanged"
+        if self.before is None:
+            return "created"
+        return "removed" if self.after is None else "updated"
+
+    def diff(self) -> str:
+        """The change as a unified diff; "" for none."""
+        old, new = (
+            (content or b"").decode("utf-8", "replace").splitlines(keepends=True)
+            for content in (self.before, self.after)
+        )
+        names = (
+            "/dev/null" if self.before is None else str(self.file),
+            str(self.file) if self.after is not None else "/dev/null",
+        )
+        lines = difflib.unified_diff(old, new, *names)
+        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def plan_install(clients: Sequence[Client], machine: Machine, root: Path | None, wish: Wish) -> list[Edit]:
+    """The changes that connect these clients: the person's files, or with `root` those of a project.
+
+    Raises: InputError, where a client has no file in a project; ConfigError (CLIENT_FILE_INVALID, ENTRY_FOREIGN); FileError.
+    """
+    edits: dict[Path, Edit] = {}
+    for client in clients:
+        file = entry_file(client, machine, root)
+        if file is None:
+            raise InputError(
+                "ARGUMENT_INVALID", f"{client.title} has no file for a project's servers; use --scope user"
+            )
+        server = wish.server
+        if root is not None:
+            server = replace(server, arguments=(*server.arguments, *client.project_arguments))
+        edit = edits.get(file) or _start(file, root)
+        add = partial(entries.add_entry, client=client, server=server, replace=wish.replace)
+        edits[file] = _merge(edit, client, add)
+        beside = hooks_file(client, machine, root)
+        hooks = client.hooks
+        if wish.hooks and hooks is not None and beside is not None:
+            edit = edits.get(beside) or _start(beside, root)
+            add = partial(entries.add_hooks, hooks=hooks, program=wish.server.command, system=machine.system)
+            edits[beside] = _merge(edit, client, add)
+    return list(edits.values())
+
+
+def plan_uninstall(clients: Sequence[Client], machine: Machine, root: Path | None, home: Path) -> list[Edit]:
+    """The changes that disconnect these clients; files without anything of ours are left out."""
+    wanted: dict[Path, list[Client]] = {}
+    for client in clients:
+        for file in dict.fromkeys((entry_file(client, machine, root), hooks_file(client, machine, root))):
+            if file is not None:
+                wanted.setdefault(file, []).append(client)
+    edits = [_plan_removal(file, tuple(leaving), root, home) for file, leaving in wanted.items()]
+    return [edit for edit in edits if edit.action != "unchanged" or edit.kept_for]
+
+
+def install(edit: Edit, home: Path) -> Path | None:
+    """Make a planned change; gives the place of the copy of what was there.
+
+    Raises: FileError; then the file is as it was.
+    """
+    if edit.after is None or edit.action == "unchanged":
+        _remember_clients(edit, home)
+        return None
+    known = records.read_record(home, edit.file)
+    exact = known is not None and edit.before is not None and known.written == records.digest(edit.before)
+    names = tuple(client.name for client in edit.clients)
+    if known is not None and exact:
+        before = records.read_backup(home, edit.file) if known.existed else None
+        folders, made = known.folders, (*known.made, *edit.made)
+        existed, names = known.existed, tuple(dict.fromkeys((*known.clients, *names)))
+    else:
+        before = None if edit.before is None else _without_ours(edit, known)
+        folders = files.missing_folders(edit.file) or (known.folders if known else ())
+        made = (*(known.made if known else ()), *edit.made)
+        existed = edit.before is not None
+    record = Record(
+        edit.file, edit.root, names, existed, records.digest(edit.after), folders, tuple(dict.fromkeys(made))
+    )
+    backup = records.write_record(home, record, before)
+    files.write(edit.file, edit.after, edit.root)
+    return backup
+
+
+def uninstall(edits: Sequence[Edit], home: Path) -> None:
+    """Make planned removals; folders that were made for them go where nothing else is in them.
+
+    Raises: FileError; then that file is as it was.
+    """
+    folders: set[Path] = set()
+    for edit in edits:
+        known = records.read_record(home, edit.file)
+        if edit.kept_for:
+            if known is not None:
+                records.write_record(home, replace(known, clients=edit.kept_for), None)
+            continue
+        if edit.after is None:
+            files.delete(edit.file, edit.root)
+        elif edit.after != edit.before:
+            files.write(edit.file, edit.after, edit.root)
+        folders |= set(known.folders) if known else set()
+        records.drop_record(home, edit.file)
+    files.remove_folders(folders)
+    _hand_over([folder for folder in folders if folder.exists()], home)
+
+
+def _hand_over(folders: Sequence[Path], home: Path) -> None:
+    """Folders of ours that still hold another file of ours: its record takes them over."""
+    for record in list(records.read_records(home)):
+        around = [one for one in folders if record.file.is_relative_to(one) and one not in record.folders]
+        if around:
+            records.write_record(home, replace(record, folders=(*around, *record.folders)), None)
+
+
+def _start(file: Path, root: Path | None) -> Edit:
+    content = files.read(file, root)
+    return Edit((), file, root, content, content)
+
+
+def _merge(edit: Edit, client: Client, change: Callable[[str], Merged]) -> Edit:
+    text = files.read_text(edit.file, edit.after or b"")
+    try:
+        merged = change(text)
+    except Broken as error:
+        raise _broken(edit.file, error) from None
+    clients = edit.clients if client in edit.clients else (*edit.clients, client)
+    return replace(edit, clients=clients, after=merged.text.encode(), made=(*edit.made, *merged.made))
+
+
+def _plan_removal(file: Path, leaving: tuple[Client, ...], root: Path | None, home: Path) -> Edit:
+    content = files.read(file, root)
+    edit = Edit(leaving, file, root, content, content)
+    known = records.read_record(home, file)
+    if content is None:
+        return edit
+    names = {client.name for client in leaving}
+    staying = tuple(name for name in known.clients if name not in names) if known else ()
+    if staying:
+        return replace(edit, kept_for=staying)
+    if known is not None and known.written == records.digest(content):
+        before = records.read_backup(home, file) if known.existed else None
+        if before is not None or not known.existed:
+            return replace(edit, after=before)
+    rest = _without_ours(edit, known)
+    gone = known is not None and not known.existed and rest.strip(b"\xef\xbb\xbf \t\r\n") in (b"", b"{}")
+    return replace(edit, after=None if gone else rest)
+
+
+def _without_ours(edit: Edit, known: Record | None) -> bytes:
+    """What a file holds besides ours."""
+    content = edit.before or b""
+    text = whole = files.read_text(edit.file, content)
+    try:
+        in_toml = edit.file.suffix == ".toml"
+        for client in edit.clients:
+            if in_toml == (client.format is Format.TOML):  # hooks are JSON in every client
+                text = entries.remove_entry(text, client)
+            if client.hooks is not None and not in_toml:
+                text = entries.remove_hooks(text, client.hooks)
+        if known is not None and text != whole and not in_toml:
+            text = entries.remove_made(text, known.made)
+    except Broken as error:
+        raise _broken(edit.file, error) from None
+    return text.encode()
+
+
+def _remember_clients(edit: Edit, home: Path) -> None:
+    """A further client that shares an unchanged file."""
+    known = records.read_record(home, edit.file)
+    names = {client.name for client in edit.clients}
+    if known is not None and not names <= set(known.clients):
+        records.write_record(home, replace(known, clients=tuple(dict.fromkeys((*known.clients, *sorted(names))))), None)
+
+
+def _broken(file: Path, error: Broken) -> ConfigError:
+    context = {"path": str(file), "line": error.line, "column": error.column}
+    return ConfigError("CLIENT_FILE_INVALID", f"{file}, {error}", context=context)

@@ -1,0 +1,154 @@
+"""Everything of ours on a machine, and removing it: entries and hooks in clients' files, Cortex's home, the stores in projects.
+
+By name, never a folder as it stands: whatever lies between our files and isn't called like one of them stays, and so do links, since
+what they point to isn't ours. Settings that a project shares (.cortex/config.yml) are the project's. Where CORTEX_HOME is the
+person's home folder or one around it, names aren't proof enough, and nothing in it is touched but our store.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from cortex.errors import FileError
+from cortex.install import plans, records
+from cortex.install.clients import CLIENTS, Machine
+from cortex.install.plans import Edit
+from cortex.install.project import plan_ignore_removal
+from cortex.paths import STORE_FOLDER
+
+IGNORE_MARK = b"# Written by Cortex"
+STORE_FILES = ("cortex.db", "cortex.db-*", "cortex.db.damaged-*", "lease", "*.log")
+STORE_FOLDERS = ("words*", "vectors*")
+HOME_FILES = ("cortex.db", "cortex.db-*", "cortex.db.damaged-*", "lease", "config.yml", "cortexd*")
+HOME_FOLDERS = (*STORE_FOLDERS, records.FOLDER)
+_HASHED = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A file or folder of ours."""
+
+    kind: str  # home, store, other
+    path: Path
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """Everything of ours that was found."""
+
+    edits: tuple[Edit, ...]  # clients' files
+    places: tuple[Trace, ...]
+    folders: tuple[Path, ...]  # that go where nothing else is left in them
+
+
+def find_traces(machine: Machine, home: Path, projects: Iterable[Path] = (), others: Iterable[Path] = ()) -> Traces:
+    """Look for everything of ours: `projects` are further roots to look at, `others` files elsewhere (sockets, logs)."""
+    known = list(records.read_records(home))
+    edits = plans.plan_uninstall(CLIENTS, machine, None, home)
+    roots = dict.fromkeys([*(one.root for one in known if one.root), *(root.resolve() for root in projects)])
+    for root in roots:
+        edits += plans.plan_uninstall(CLIENTS, machine, root, home)
+    lists = [plan_ignore_removal(one, home) for one in known if not one.clients]
+    edits += [edit for edit in lists if edit.action != "unchanged"]
+    folders: list[Path] = []
+    places: list[Trace] = []
+    for root in roots:
+        places += _find(root / STORE_FOLDER, STORE_FILES, STORE_FOLDERS, "store", folders)
+    places += _find_home(home, machine, folders)
+    places += [Trace("other", one, _size(one)) for one in others if os.path.lexists(one)]
+    return Traces(tuple(edits), tuple(places), tuple(folders))
+
+
+def remove_traces(traces: Traces, home: Path, stop: Callable[[], None]) -> list[str]:
+    """Remove what was found; gives what couldn't be, with the reason. `stop` ends the process that uses the stores."""
+    stop()
+    failed: list[str] = []
+    for edit in traces.edits:
+        try:
+            plans.uninstall([edit], home)
+        except FileError as error:
+            failed.append(error.message)
+    for trace in traces.places:
+        try:
+            if trace.path.is_dir() and not trace.path.is_symlink():
+                shutil.rmtree(trace.path)  # never goes through a link
+            else:
+                trace.path.unlink(missing_ok=True)
+        except OSError as error:
+            failed.append(f"{trace.path}: {error.strerror or error}")
+    for folder in traces.folders:
+        _remove_if_empty(folder)
+    return failed
+
+
+def _find_home(home: Path, machine: Machine, folders: list[Path]) -> list[Trace]:
+    """Our files in Cortex's home, and in those of its profiles."""
+    if machine.home.resolve().is_relative_to(home.resolve()):
+        return _find(home, ("cortex.db", "cortex.db-*"), (records.FOLDER,), "home", [])
+    found: list[Trace] = []
+    for name in _names(home / "profiles"):
+        found += _find_home(home / "profiles" / name, machine, folders)
+    stores = [home / "projects" / name for name in _names(home / "projects") if _HASHED.fullmatch(name)]
+    found += [Trace("store", one, _size(one)) for one in stores]
+    folders += [home / "profiles", home / "projects"]
+    return found + _find(home, HOME_FILES, HOME_FOLDERS, "home", folders)
+
+
+def _names(folder: Path) -> list[str]:
+    """The folders in a folder, links left out."""
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    with os.scandir(folder) as entries:
+        return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+
+
+def _find(
+    folder: Path, names: Sequence[str], folder_names: Sequence[str], kind: str, folders: list[Path]
+) -> list[Trace]:
+    """Our files in one folder of ours; nothing where that folder is a link."""
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    folders.append(folder)
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda one: one.name):
+            if entry.is_symlink():
+                continue
+            wanted = folder_names if entry.is_dir(follow_symlinks=False) else names
+            path = Path(entry.path)
+            if any(fnmatchcase(entry.name, one) for one in wanted) or (
+                entry.name == ".gitignore" and _is_our_list(path)
+            ):
+                found.append(Trace(kind, path, _size(path)))
+    return found
+
+
+def _is_our_list(file: Path) -> bool:
+    try:
+        with open(file, "rb") as source:
+            return source.read(len(IGNORE_MARK)) == IGNORE_MARK
+    except OSError:
+        return False
+
+
+def _remove_if_empty(folder: Path) -> None:
+    try:
+        os.rmdir(folder)
+    except OSError:  # something that isn't ours is in it
+        return
+
+
+def _size(path: Path) -> int:
+    try:
+        if path.is_symlink() or not path.is_dir():
+            return path.lstat().st_size
+        return sum(os.lstat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(path) for name in names)
+    except OSError:
+        return 0

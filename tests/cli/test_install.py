@@ -1,0 +1,242 @@
+"""`cortex install` and `cortex uninstall` as a person or a script runs them."""
+
+import io
+import json
+import os
+import re
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cortex.cli import app, run
+from cortex.install.clients import CLIENTS
+from protocol.code_server import make_repository
+from protocol.golden import check_golden
+
+
+@pytest.fixture
+def person(isolated, monkeypatch, tmp_path):
+    """A person whose programs and project are known, and who isn't at a terminal."""
+    monkeypatch.setenv("PATH", os.path.dirname(shutil.which("git")))
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    root = make_repository(tmp_path / "shop", {"a.py": "x = 1\n"})
+    monkeypatch.chdir(root)
+    (isolated.user / ".cursor").mkdir()
+    (isolated.user / ".gemini").mkdir()
+    return isolated
+
+
+@pytest.fixture
+def cortex(capsys, person):
+    def call(*arguments):
+        capsys.readouterr()
+        code = run([str(one) for one in arguments])
+        seen = capsys.readouterr()
+        return code, seen.out, seen.err
+
+    return call
+
+
+def files_in(folder):
+    return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+
+
+def test_the_clients_that_are_there_are_connected_and_disconnected(cortex, person):
+    before = files_in(person.user)
+    code, out, err = cortex("install", "--yes")
+    assert code == 0, err
+    assert "Cursor: " in out and "Gemini CLI: " in out and out.count(": made") == 2
+    entry = json.loads((person.user / ".cursor" / "mcp.json").read_text("utf-8"))["mcpServers"]["cortex"]
+    assert os.path.isabs(entry["command"]) and os.path.exists(entry["command"])
+    assert os.path.dirname(entry["command"]) == os.path.abspath(sysconfig.get_path("scripts"))
+    assert entry["args"] == ["mcp"]
+    assert "as it was" in cortex("install", "--yes")[1]
+    code, out, _ = cortex("uninstall", "--yes")
+    assert (code, out.count(": removed")) == (0, 2)
+    assert files_in(person.user) == before
+    assert "nothing to remove" in cortex("uninstall", "--yes")[1]
+
+
+def test_nothing_is_changed_where_nobody_can_be_asked(cortex, person):
+    before = files_in(person.user)
+    code, _, err = cortex("install")
+    assert code == 1
+    assert "--yes" in err and "Cursor" in err
+    assert files_in(person.user) == before
+    cortex("install", "--yes")
+    code, _, err = cortex("uninstall")
+    assert code == 1 and "--yes" in err
+    code, _, err = cortex("uninstall", "--all")
+    assert code == 1 and "--yes" in err
+    assert (person.user / ".cursor" / "mcp.json").exists()
+
+
+def test_an_answer_on_a_terminal_counts(cortex, person, monkeypatch):
+    import typer
+
+    class Terminal:
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    monkeypatch.setattr(typer, "confirm", lambda *_, **__: (_ for _ in ()).throw(typer.Abort()))
+    assert cortex("install", "cursor")[0] == 130
+    assert not (person.user / ".cursor" / "mcp.json").exists()
+    monkeypatch.setattr(typer, "confirm", lambda *_, **__: True)
+    assert cortex("install", "cursor")[0] == 0
+    assert (person.user / ".cursor" / "mcp.json").exists()
+
+
+def test_a_dry_run_shows_a_diff_and_changes_nothing(cortex, person):
+    before = files_in(person.user)
+    code, out, _ = cortex("install", "codex", "gemini", "--hooks", "--dry-run")
+    assert code == 0
+    assert "+[mcp_servers.cortex]" in out and '+        "AfterAgent"' not in out and '"AfterAgent"' in out
+    assert files_in(person.user) == before
+    cortex("install", "codex", "--yes")
+    after = files_in(person.user)
+    code, out, _ = cortex("uninstall", "codex", "--dry-run")
+    assert code == 0 and "-[mcp_servers.cortex]" in out
+    assert files_in(person.user) == after
+
+
+def test_programs_get_json(cortex, person):
+    code, out, _ = cortex("install", "cursor", "--families", "code", "--json", "--yes")
+    body = json.loads(out)
+    assert code == 0
+    assert (body["scope"], body["dryRun"]) == ("user", False)
+    (change,) = body["changes"]
+    assert (change["clients"], change["action"], change["backup"]) == (["cursor"], "created", None)
+    assert '"args": ["mcp", "code"]' in change["diff"]
+    code, out, _ = cortex("install", "cursor", "--families", "code", "--json")
+    assert code == 0 and json.loads(out)["changes"][0]["action"] == "unchanged"  # nothing to ask about
+    body = json.loads(cortex("uninstall", "cursor", "--json", "--yes")[1])
+    assert body["changes"][0]["action"] == "removed"
+    code, out, _ = cortex("install", "cursor", "--json")
+    assert code == 1 and json.loads(out)["error"]["code"] == "ARGUMENT_INVALID"
+
+
+def test_a_projects_file_has_no_path_of_a_person(cortex, person, tmp_path):
+    code, _, err = cortex("install", "claude-code", "vscode", "--scope", "project", "--hooks", "--yes")
+    assert code == 0, err
+    for name in (".mcp.json", ".vscode/mcp.json", ".claude/settings.json", ".github/hooks/cortex.json"):
+        text = (tmp_path / "shop" / name).read_text("utf-8")
+        assert str(tmp_path) not in text and str(person.user) not in text and "cortex" in text
+    assert cortex("uninstall", "--scope", "project", "--yes")[0] == 0
+    assert not (tmp_path / "shop" / ".vscode").exists()
+    assert not (tmp_path / "shop" / ".github").exists()
+
+
+def test_folders_to_serve_can_be_named_for_a_client_without_projects(cortex, person, tmp_path):
+    _, _, err = cortex("install", "claude-desktop", "--yes")
+    assert "--workspace" in err
+    code, _, err = cortex("install", "claude-desktop", "--workspace", tmp_path / "shop", "--yes")
+    assert code == 0 and "--workspace" not in err
+    written = b"".join(
+        content for name, content in files_in(person.user).items() if name.endswith("desktop_config.json")
+    )
+    assert json.loads(written)["mcpServers"]["cortex"]["args"] == ["mcp", "--workspace", str(tmp_path / "shop")]
+    assert cortex("install", "cursor", "--scope", "project", "--workspace", tmp_path, "--yes")[0] == 1
+    assert cortex("install", "cursor", "--workspace", tmp_path / "no", "--yes")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["install", "emacs", "--yes"], "unknown client"),
+        (["install", "cursor", "--families", "nonsense", "--yes"], "unknown family"),
+        (["install", "windsurf", "--scope", "project", "--yes"], "--scope user"),
+        (["uninstall", "cursor", "--all", "--yes"], "leave the names"),
+    ],
+)
+def test_what_cant_be_done_is_told(cortex, arguments, said):
+    code, _, err = cortex(*arguments)
+    assert code == 1 and said in err
+
+
+def test_a_server_of_somebody_else_needs_more_than_yes(cortex, person):
+    file = person.user / ".cursor" / "mcp.json"
+    text = '{"mcpServers": {"cortex": {"command": "npx", "args": ["x"]}}}'
+    file.write_text(text, encoding="utf-8")
+    code, _, err = cortex("install", "cursor", "--yes")
+    assert code == 1 and "ENTRY_FOREIGN" in err and "--replace" in err
+    assert file.read_text("utf-8") == text
+    assert cortex("install", "cursor", "--yes", "--replace")[0] == 0
+    assert "npx" not in file.read_text("utf-8")
+    cortex("uninstall", "cursor", "--yes")
+    assert file.read_text("utf-8") == text
+
+
+def test_where_no_client_is_found_the_names_are_told(cortex, person):
+    for name in (".cursor", ".gemini"):
+        (person.user / name).rmdir()
+    code, _, err = cortex("install", "--yes")
+    assert code == 1
+    assert all(client.name in err for client in CLIENTS)
+
+
+def test_outside_of_a_project_there_is_no_project_scope(cortex, person, monkeypatch):
+    monkeypatch.chdir(person.user)
+    code, _, err = cortex("install", "cursor", "--scope", "project", "--yes")
+    assert code == 1 and "WORKSPACE_MISSING" in err
+
+
+def test_everything_goes_after_it_was_shown(cortex, person, tmp_path):
+    before = files_in(person.user)
+    cortex("install", "--yes", "--hooks")
+    cortex("install", "claude-code", "--scope", "project", "--yes")
+    assert cortex("index", tmp_path / "shop")[0] == 0
+    assert (tmp_path / "shop" / ".cortex" / "cortex.db").exists()
+    code, out, _ = cortex("uninstall", "--all", "--dry-run")
+    assert code == 0 and str(person.user / ".cursor" / "mcp.json") in out and ".cortex" in out
+    code, out, _ = cortex("uninstall", "--all", "--yes", "--json")
+    body = json.loads(out)
+    assert code == 0 and body["failed"] == []
+    assert {one["kind"] for one in body["removed"]} >= {"store"}
+    assert files_in(person.user) == before
+    assert not person.cortex.exists()
+    assert not (tmp_path / "shop" / ".cortex").exists()
+    assert not (tmp_path / "shop" / ".mcp.json").exists()
+    assert "nothing of Cortex is here" in cortex("uninstall", "--all", "--yes")[1]
+
+
+def test_a_program_in_a_cache_is_refused(cortex, monkeypatch, tmp_path):
+    scripts = tmp_path / "uv" / "archive-v0" / "x" / "bin"
+    scripts.mkdir(parents=True)
+    (scripts / ("cortex.exe" if os.name == "nt" else "cortex")).write_text("", encoding="utf-8")
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(scripts))
+    code, _, err = cortex("install", "cursor", "--yes")
+    assert code == 1 and "uv tool install cortex-context" in err
+
+
+@pytest.mark.parametrize("command", ["install", "uninstall"])
+def test_the_help_is_as_it_was(command):
+    seen = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "100", "TERM": "dumb"}, terminal_width=100)
+    assert seen.exit_code == 0
+    check_golden(f"help-{command}", {"help": [line.rstrip() for line in seen.output.splitlines()]})
+
+
+def shape(value, place=""):
+    """Every key of a JSON value by its place; members of a list count as one."""
+    if isinstance(value, list):
+        return {key for one in value for key in shape(one, place + "[]")}
+    if not isinstance(value, dict):
+        return set()
+    return {f"{place}.{key}" for key in value} | {
+        key for name, part in value.items() for key in shape(part, f"{place}.{name}")
+    }
+
+
+def test_the_examples_in_the_handbook_have_the_shape_of_real_answers(cortex):
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
+    real = {
+        "cortex install": cortex("install", "cursor", "--yes", "--json")[1],
+        "cortex uninstall --all": cortex("uninstall", "--all", "--yes", "--json")[1],
+    }
+    for name, answer in real.items():
+        (example,) = re.findall(rf"<!-- answer of {name} -->\n```json\n(.*?)```", page, re.DOTALL)
+        assert shape(json.loads(answer)) == shape(json.loads(example))

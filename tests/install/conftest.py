@@ -1,0 +1,18 @@
+"""Lets the tests use the machines and documents beside them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from install.places import Place, make_place
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A machine with nothing on it."""
+    return make_place(tmp_path)

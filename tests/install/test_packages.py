@@ -1,0 +1,110 @@
+"""What others install us by: the plugin folder, the registry's server.json, the Dockerfile."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from cortex.families.code import TOOLS
+from cortex.install.clients import EVENTS, find_client
+from cortex.install.entries import Server, write_entry
+
+ROOT = Path(__file__).parents[2]
+PLUGIN = ROOT / "plugin"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SHARED = write_entry(find_client("claude-code"), Server("cortex", ("mcp",)))
+# The fields that the portable manifest may have; clients report every other one.
+PORTABLE = set("$schema name version description author homepage repository license keywords extensions".split())
+
+
+def read(file: Path) -> dict:
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def test_every_manifest_has_the_version_of_the_package():
+    server = read(ROOT / "server.json")
+    found = [read(PLUGIN / ".claude-plugin" / "plugin.json"), read(PLUGIN / "plugin.json"), server, *server["packages"]]
+    assert {one["version"] for one in found} == {PROJECT["version"]}
+
+
+def test_the_portable_plugin_keeps_to_its_closed_schema():
+    manifest, servers = read(PLUGIN / "plugin.json"), read(PLUGIN / "mcp.json")
+    assert manifest["$schema"] == "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json"
+    assert set(manifest) <= PORTABLE
+    assert re.fullmatch(r"[a-z0-9](?:[a-z0-9.-]{0,62}[a-z0-9])?", manifest["name"])
+    assert set(manifest["author"]) <= {"name", "email", "url"}
+    assert set(servers) == {"$schema", "mcpServers"}
+    assert servers["$schema"] == "https://agent-plugins.org/schemas/1.0.0/mcp.schema.json"
+    assert servers["mcpServers"] == {"cortex": SHARED}
+
+
+def test_the_plugin_of_claude_code_is_whole():
+    manifest = read(PLUGIN / ".claude-plugin" / "plugin.json")
+    assert manifest["name"] == "cortex" and manifest["license"] == PROJECT["license"]
+    market = read(PLUGIN / ".claude-plugin" / "marketplace.json")
+    assert market["owner"]["name"] and [one["name"] for one in market["plugins"]] == [manifest["name"]]
+    assert (PLUGIN / market["plugins"][0]["source"] / ".claude-plugin" / "plugin.json").exists()
+    assert read(PLUGIN / ".mcp.json") == {"mcpServers": {"cortex": SHARED}}
+
+
+def test_the_plugins_hooks_are_those_that_install_registers():
+    hooks = read(PLUGIN / "hooks" / "hooks.json")["hooks"]
+    client = find_client("claude-code")
+    assert client.hooks is not None
+    assert tuple(hooks) == client.hooks.events
+    commands = [hook["command"] for groups in hooks.values() for group in groups for hook in group["hooks"]]
+    assert commands == [f"cortex hook {event}" for event in EVENTS]
+
+
+def test_the_skill_names_only_tools_that_exist_and_all_of_them():
+    text = (PLUGIN / "skills" / "cortex" / "SKILL.md").read_text(encoding="utf-8")
+    front = dict(line.split(": ", 1) for line in text.split("---\n")[1].strip().splitlines())
+    assert front["name"] == "cortex"
+    assert 1 <= len(front["description"]) <= 1024
+    assert len(text) < 4_000
+    tools = {tool.name: tool for tool in TOOLS}
+    named = set(re.findall(r"`([a-z]+_[a-z_]+)`", text))
+    assert named == set(tools)
+    arguments = {name for tool in TOOLS for name in tool.arguments.model_fields}
+    assert set(re.findall(r"`([a-z]+[A-Z]\w*|cursor|threshold|workspace)`", text)) <= arguments
+
+
+def test_the_registry_gets_what_its_schema_needs():
+    server = read(ROOT / "server.json")
+    assert server["$schema"] == "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
+    assert server["name"] == "io.github.cortex-context/cortex"
+    assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", server["name"])
+    assert 1 <= len(server["description"]) <= 100
+    (package,) = server["packages"]
+    assert {"registryType", "identifier", "version", "transport"} <= set(package)
+    assert (package["registryType"], package["identifier"], package["runtimeHint"]) == ("pypi", PROJECT["name"], "uvx")
+    assert package["packageArguments"][0] == {"type": "positional", "value": "mcp"}
+    assert f"mcp-name: {server['name']}" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_package_has_a_command_of_its_own_name():
+    """A runner such as uvx starts the command that is called like the package."""
+    assert PROJECT["scripts"][PROJECT["name"]] == PROJECT["scripts"]["cortex"]
+
+
+def test_the_image_is_a_server_over_the_workspace_and_not_root():
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert text.count("FROM python:3.12-slim") == 2
+    assert text.rstrip().endswith('ENTRYPOINT ["cortex", "mcp"]')
+    user, workdir = text.index("\nUSER cortex"), text.index("\nWORKDIR /workspace")
+    assert user < workdir and "USER root" not in text
+    allowed = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    for line in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE):
+        for name in line.split():
+            assert (ROOT / name).exists() and f"!{name}" in allowed, name
+
+
+@pytest.mark.parametrize("file", sorted(PLUGIN.rglob("*.json")), ids=lambda file: file.relative_to(PLUGIN).as_posix())
+def test_no_file_of_the_plugin_has_a_secret_or_a_persons_path(file: Path):
+    text = file.read_text(encoding="utf-8")
+    assert json.loads(text)
+    assert not re.search(r"/home/|/Users/|C:\\|token|key\"", text)

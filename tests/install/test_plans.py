@@ -1,0 +1,187 @@
+"""What installing does to files: modes, links, broken files, entries of others."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from cortex.errors import ConfigError, FileError, InputError
+from cortex.install.clients import CLIENTS, entry_file, find_client, hooks_file
+from cortex.install.entries import Server
+from cortex.install.plans import Wish, install, plan_install, plan_uninstall, uninstall
+
+SERVER = Server("/opt/cortex", ("mcp",))
+WISH = Wish(SERVER)
+posix = pytest.mark.skipif(os.name == "nt", reason="modes and links of POSIX")
+
+
+def written(place, name: str, text: str) -> Path:
+    file = entry_file(find_client(name), place.machine, None)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(text.encode())
+    return file
+
+
+def connect(place, name: str, wish: Wish = WISH) -> None:
+    for edit in plan_install([find_client(name)], place.machine, None, wish):
+        install(edit, place.home)
+
+
+def disconnect(place, name: str) -> None:
+    uninstall(plan_uninstall([find_client(name)], place.machine, None, place.home), place.home)
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda one: one.name)
+def test_a_broken_file_is_told_with_its_place_and_nothing_is_written(client, place):
+    text = "a = 1\nb = ]\n" if client.format == "toml" else '{\n  "a": ]\n}'
+    file = written(place, client.name, text)
+    with pytest.raises(ConfigError) as told:
+        plan_install([*CLIENTS[:3], client], place.machine, None, WISH)
+    assert told.value.code == "CLIENT_FILE_INVALID"
+    assert f"{file}, line 2, column " in told.value.message
+    assert told.value.context["line"] == 2
+    assert file.read_text("utf-8") == text
+    assert not place.home.exists()
+
+
+def test_a_file_in_another_encoding_is_told(place):
+    file = written(place, "cursor", "")
+    file.write_bytes('{"a": 1}'.encode("utf-16"))
+    with pytest.raises(ConfigError, match="line 1, column 1: not UTF-8"):
+        plan_install([find_client("cursor")], place.machine, None, WISH)
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda one: one.name)
+def test_an_entry_of_somebody_else_is_overwritten_only_where_that_was_asked_for(client, place):
+    if client.format == "toml":
+        text = '[mcp_servers.cortex]\ncommand = "npx"\nargs = ["other"]\n'
+    else:
+        text = f'{{"{client.key}": {{"cortex": {{"command": "npx", "args": ["other"]}}}}}}'
+    file = written(place, client.name, text)
+    with pytest.raises(ConfigError) as told:
+        plan_install([client], place.machine, None, WISH)
+    assert told.value.code == "ENTRY_FOREIGN"
+    assert "npx" in told.value.message and "--replace" in " ".join(told.value.suggestions)
+    assert plan_uninstall([client], place.machine, None, place.home) == []
+    connect(place, client.name, Wish(SERVER, replace=True))
+    assert "npx" not in file.read_text("utf-8")
+    disconnect(place, client.name)
+    assert file.read_text("utf-8") == text
+
+
+def test_what_a_person_added_to_our_entry_stays(place):
+    file = written(
+        place,
+        "claude-code",
+        '{"mcpServers": {"cortex": {"command": "/old/cortex", "args": ["mcp"], "env": {"A": "b"}}}}',
+    )
+    connect(place, "claude-code")
+    assert file.read_text("utf-8") == (
+        '{"mcpServers": {"cortex": {"command": "/opt/cortex", "args": ["mcp"], "env": {"A": "b"}, "type": "stdio"}}}'
+    )
+
+
+def test_an_old_hook_of_ours_is_replaced_and_one_of_others_stays(place):
+    client = find_client("claude-code")
+    connect(place, "claude-code", Wish(Server("/old/cortex", ("mcp",)), hooks=True))
+    file = hooks_file(client, place.machine, None)
+    theirs = '{"hooks": [{"type": "command", "command": "say cortex hook stop it"}]}'
+    file.write_text(file.read_text("utf-8").replace('"Stop": [', f'"Stop": [{theirs},'), encoding="utf-8")
+    connect(place, "claude-code", Wish(SERVER, hooks=True))
+    text = file.read_text("utf-8")
+    assert "/old/cortex" not in text
+    assert text.count("/opt/cortex hook stop") == 1
+    disconnect(place, "claude-code")
+    assert "say cortex hook stop it" in file.read_text("utf-8")
+    assert "/opt/cortex" not in file.read_text("utf-8")
+
+
+@posix
+def test_mode_and_link_of_a_file_stay(place, tmp_path):
+    real = tmp_path / "dotfiles" / "config.toml"
+    real.parent.mkdir()
+    real.write_text('model = "x"\n', encoding="utf-8")
+    real.chmod(0o640)
+    link = entry_file(find_client("codex"), place.machine, None)
+    link.parent.mkdir()
+    link.symlink_to(real)
+    connect(place, "codex")
+    assert link.is_symlink() and "mcp_servers" in real.read_text("utf-8")
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert [one.name for one in real.parent.iterdir()] == ["config.toml"]
+    disconnect(place, "codex")
+    assert link.is_symlink() and real.read_text("utf-8") == 'model = "x"\n'
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+
+
+@posix
+def test_the_copy_is_for_its_owner_only(place):
+    written(place, "claude-code", '{"secret": "token"}')
+    (edit,) = plan_install([find_client("claude-code")], place.machine, None, WISH)
+    backup = install(edit, place.home)
+    assert backup.read_bytes() == b'{"secret": "token"}'
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+    assert stat.S_IMODE(backup.parent.stat().st_mode) == 0o700
+
+
+@posix
+def test_a_link_out_of_the_project_is_not_followed(place, tmp_path):
+    outside = tmp_path / "outside.json"
+    outside.write_text("{}", encoding="utf-8")
+    (place.root / ".mcp.json").symlink_to(outside)
+    (place.root / ".vscode").symlink_to(tmp_path / "elsewhere")
+    for name in ("claude-code", "vscode"):
+        with pytest.raises(FileError) as told:
+            plan_install([find_client(name)], place.machine, place.root, WISH)
+        assert told.value.code == "PATH_OUTSIDE"
+    assert outside.read_text("utf-8") == "{}"
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cant_be_written_is_told(place):
+    file = written(place, "cursor", "{}")
+    file.parent.chmod(0o500)
+    try:
+        with pytest.raises(FileError) as told:
+            connect(place, "cursor")
+        assert told.value.code == "PERMISSION_DENIED"
+        assert file.read_text("utf-8") == "{}"
+    finally:
+        file.parent.chmod(0o700)
+
+
+def test_a_folder_in_the_place_of_a_file_is_told(place):
+    entry_file(find_client("cursor"), place.machine, None).mkdir(parents=True)
+    with pytest.raises(FileError, match="is not a file"):
+        connect(place, "cursor")
+
+
+def test_a_client_without_files_in_projects_is_told(place):
+    with pytest.raises(InputError, match="--scope user"):
+        plan_install([find_client("windsurf")], place.machine, place.root, WISH)
+
+
+def test_a_projects_entry_of_cursor_names_the_folder_by_cursors_own_variable(place):
+    (edit,) = plan_install([find_client("cursor")], place.machine, place.root, Wish(Server("cortex", ("mcp",))))
+    assert b'"command": "cortex"' in edit.after
+    assert b'"args": ["mcp", "--workspace", "${workspaceFolder}"]' in edit.after
+
+
+def test_a_diff_names_the_file_and_shows_missing_line_ends(place):
+    file = written(place, "cursor", '{"a": 1}')
+    (edit,) = plan_install([find_client("cursor")], place.machine, None, WISH)
+    assert edit.diff().startswith(f"--- {file}\n+++ {file}\n")
+    assert "\\ No newline at end of file" in edit.diff()
+    assert file.read_text("utf-8") == '{"a": 1}'
+
+
+def test_a_file_that_is_gone_is_nothing_to_undo(place):
+    connect(place, "cursor")
+    entry_file(find_client("cursor"), place.machine, None).unlink()
+    assert plan_uninstall([find_client("cursor")], place.machine, None, place.home) == []
+    connect(place, "cursor")
+    disconnect(place, "cursor")
+    assert not (place.machine.home / ".cursor").exists()

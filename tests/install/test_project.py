@@ -1,0 +1,108 @@
+"""The files that a project shares."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from cortex.errors import ConfigError
+from cortex.install.project import write_project_files
+
+LINES = ".cortex/*\n!.cortex/config.yml\n"
+
+
+@pytest.fixture
+def project(place):
+    git(place.root, "init", "--quiet")
+    return place
+
+
+def git(root, *arguments):
+    subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, timeout=30)
+
+
+def write(place, **what):
+    return write_project_files(place.root, **{"mcp": True, "gitignore": True, "home": place.home, **what})
+
+
+def test_both_files_are_written_once(project):
+    assert write(project) == [".mcp.json", ".gitignore"]
+    entry = {"type": "stdio", "command": "cortex", "args": ["mcp"]}
+    text = (project.root / ".mcp.json").read_text("utf-8")
+    assert json.loads(text) == {"mcpServers": {"cortex": entry}}
+    assert str(project.root) not in text
+    assert (project.root / ".gitignore").read_text("utf-8") == LINES
+    assert write(project) == []
+
+
+def test_each_file_can_be_left_out(project):
+    assert write(project, mcp=False, gitignore=False) == []
+    assert write(project, mcp=False) == [".gitignore"]
+    assert write(project, gitignore=False) == [".mcp.json"]
+
+
+def test_other_servers_and_lines_stay(project):
+    (project.root / ".mcp.json").write_text('{"mcpServers": {"other": {"command": "o"}}}', encoding="utf-8")
+    (project.root / ".gitignore").write_bytes(b"*.log\r\nbuild")
+    write(project)
+    assert set(json.loads((project.root / ".mcp.json").read_text("utf-8"))["mcpServers"]) == {"other", "cortex"}
+    assert (project.root / ".gitignore").read_bytes() == b"*.log\r\nbuild\r\n.cortex/*\r\n!.cortex/config.yml\r\n"
+
+
+@pytest.mark.parametrize("line", [".cortex", ".cortex/", "/.cortex/", ".cortex/*", "!.cortex/", ".*"])
+def test_a_project_that_has_decided_is_left_alone(project, line):
+    (project.root / ".gitignore").write_text(line + "\n", encoding="utf-8")
+    assert write(project) == [".mcp.json"]
+
+
+def test_a_project_that_tracks_files_there_is_left_alone(project):
+    (project.root / ".cortex").mkdir()
+    (project.root / ".cortex" / "config.json").write_text("{}", encoding="utf-8")
+    git(project.root, "add", ".cortex/config.json")
+    assert write(project) == [".mcp.json"]
+
+
+def test_a_store_with_its_own_list_is_no_decision(project):
+    (project.root / ".cortex").mkdir()
+    (project.root / ".cortex" / ".gitignore").write_text("/cortex.db\n", encoding="utf-8")
+    assert write(project) == [".mcp.json", ".gitignore"]
+
+
+def test_git_ignores_the_store_and_not_the_settings(project):
+    write(project)
+    (project.root / ".cortex").mkdir()
+    for name in ("cortex.db", "config.yml"):
+        (project.root / ".cortex" / name).write_text("x", encoding="utf-8")
+    seen = subprocess.run(
+        ["git", "status", "--porcelain", "-uall"],
+        cwd=project.root,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert sorted(line[3:] for line in seen.stdout.splitlines()) == [".cortex/config.yml", ".gitignore", ".mcp.json"]
+
+
+def test_without_git_there_is_no_list(place):
+    assert write(place) == [".mcp.json"]
+
+
+def test_a_foreign_entry_is_told(project):
+    (project.root / ".mcp.json").write_text('{"mcpServers": {"cortex": {"command": "o"}}}', encoding="utf-8")
+    with pytest.raises(ConfigError) as told:
+        write(project)
+    assert told.value.code == "ENTRY_FOREIGN"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links of POSIX")
+def test_a_link_out_of_the_project_is_not_followed(project, tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_text("x\n", encoding="utf-8")
+    (project.root / ".gitignore").symlink_to(outside)
+    with pytest.raises(Exception, match="leaves the project"):
+        write(project, mcp=False)
+    assert outside.read_text("utf-8") == "x\n"

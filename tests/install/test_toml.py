@@ -1,0 +1,77 @@
+"""Splicing one table into TOML."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+from hypothesis import given
+
+from cortex.install import toml
+from cortex.install.jsonc import Broken
+from install.documents import toml_documents
+
+PATH = ("mcp_servers", "cortex")
+VALUES = {"command": 'C:\\tools\\"x"\\cortex.exe', "args": ["mcp", "é\n"]}
+
+
+def meaning(text: str) -> dict[str, object]:
+    return tomllib.loads(text.removeprefix("\ufeff"))
+
+
+@given(toml_documents())
+def test_the_table_comes_and_goes_and_the_rest_stays(text: str):
+    before = meaning(text)
+    changed = toml.put_table(text, PATH, VALUES)
+    assert meaning(changed)["mcp_servers"]["cortex"] == VALUES
+    assert changed.startswith(text)
+    gone = toml.remove_table(changed, PATH)
+    assert meaning(gone) == before
+    assert gone.rstrip("\r\n") == text.rstrip("\r\n")
+
+
+@given(toml_documents())
+def test_a_table_in_the_middle_goes_with_the_tables_in_it(text: str):
+    ours = '\n[mcp_servers.cortex]\ncommand = "c"\n# about it\n\n[mcp_servers.cortex.env]\nA = "b"\n'
+    later = "\n[later]\nx = 1\n"
+    both = text + ours + later
+    assert meaning(toml.remove_table(both, PATH)) == meaning(text + later)
+
+
+def test_values_of_a_table_that_is_there_are_changed_in_place():
+    text = '[mcp_servers.cortex]\nargs = [\n  "mcp", # why\n] # end\nstartup_timeout_sec = 5\n\n[x]\n'
+    changed = toml.put_table(text, PATH, {"command": "c", "args": ["mcp", "code"]})
+    assert changed == (
+        '[mcp_servers.cortex]\ncommand = "c"\nargs = ["mcp", "code"] # end\nstartup_timeout_sec = 5\n\n[x]\n'
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["mcp_servers = {}\n", 'mcp_servers = { a = { command = "x" } }\n', "[[mcp_servers]]\n", "mcp_servers = 1\n"],
+)
+def test_a_way_of_writing_that_leaves_no_room_for_a_table_is_told(text: str):
+    with pytest.raises(Broken, match="can't be"):
+        toml.put_table(text, PATH, VALUES)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [("a = \n", 1, 5), ("a = 1\nb = [1\n", 3, 1), ("x = 1\n\n[t\ny = 1\n", 3, 3), ("a = 1 2", 1, 7)],
+)
+def test_a_broken_document_is_told_with_line_and_column(text: str, line: int, column: int):
+    with pytest.raises(Broken) as told:
+        toml.put_table(text, PATH, VALUES)
+    assert (told.value.line, told.value.column) == (line, column)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[mcp_servers]\ncortex = { command = "c", args = ["mcp"] }\nb = { command = "d" }\n',
+        '[mcp_servers]\ncortex.command = "c"\ncortex.args = ["mcp"]\nb = { command = "d" }\n',
+        'mcp_servers.cortex.command = "c"\n[mcp_servers.b]\ncommand = "d"\n',
+    ],
+)
+def test_an_entry_in_another_form_is_removed_too(text: str):
+    assert meaning(toml.remove_table(text, PATH)) == {"mcp_servers": {"b": {"command": "d"}}}

@@ -1,0 +1,121 @@
+"""Everything of ours on a machine, and nothing else, goes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from cortex.install.clients import CLIENTS, Machine, System, find_client
+from cortex.install.entries import Server
+from cortex.install.plans import Wish, install, plan_install
+from cortex.install.project import write_project_files
+from cortex.install.traces import find_traces, remove_traces
+
+WISH = Wish(Server("cortex", ("mcp",)), hooks=True)
+posix = pytest.mark.skipif(os.name == "nt", reason="links of POSIX")
+
+
+def fill(folder, *names):
+    for name in names:
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("x", encoding="utf-8")
+
+
+def files_in(folder):
+    return sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if not one.is_dir())
+
+
+def remove(place, projects=(), others=()):
+    stopped = []
+    found = find_traces(place.machine, place.home, projects, others)
+    failed = remove_traces(found, place.home, lambda: stopped.append(True))
+    assert stopped == [True]
+    assert failed == []
+    return found
+
+
+def test_a_full_machine_is_empty_afterwards(place):
+    subprocess.run(["git", "init", "--quiet", str(place.root)], check=True, timeout=30)
+    for edit in plan_install(CLIENTS, place.machine, None, WISH):
+        install(edit, place.home)
+    for edit in plan_install([find_client("vscode")], place.machine, place.root, WISH):
+        install(edit, place.home)
+    write_project_files(place.root, mcp=True, gitignore=True, home=place.home)
+    fill(place.home, "config.yml", "cortex.db", "cortex.db-wal", "words/a", "vectors-2/b", "lease", "cortexd.log.1")
+    fill(place.home, f"projects/{'0a' * 16}/cortex.db", "profiles/work/cortex.db", "profiles/work/config.yml")
+    fill(place.root, ".cortex/cortex.db", ".cortex/words/x", ".cortex/lease")
+    (place.root / ".cortex" / ".gitignore").write_text("# Written by Cortex: its own files\n", encoding="utf-8")
+    found = remove(place)
+    assert {one.kind for one in found.places} == {"home", "store"}
+    assert not place.home.exists()
+    assert files_in(place.machine.home) == []
+    assert [one for one in files_in(place.root) if not one.startswith(".git/")] == []
+    assert not (place.root / ".cortex").exists()
+
+
+def test_files_of_others_stay(place):
+    fill(place.home, "cortex.db", "notes.txt", "projects/mine/x", "words.txt", "other/words/x")
+    fill(
+        place.root,
+        ".cortex/cortex.db",
+        ".cortex/config.yml",
+        ".cortex/config.json",
+        ".cortex/plan.md",
+        ".cortex/.gitignore",
+    )
+    remove(place, [place.root])
+    assert files_in(place.home) == ["notes.txt", "other/words/x", "projects/mine/x", "words.txt"]
+    assert files_in(place.root) == [
+        ".cortex/.gitignore",
+        ".cortex/config.json",
+        ".cortex/config.yml",
+        ".cortex/plan.md",
+    ]
+
+
+@posix
+def test_links_are_not_followed(place, tmp_path):
+    outside = tmp_path / "outside"
+    fill(outside, "cortex.db", "words/a")
+    place.home.mkdir()
+    (place.home / "words").symlink_to(outside / "words")
+    (place.home / "projects").symlink_to(outside)
+    (place.root / ".cortex").symlink_to(outside)
+    fill(place.home, "vectors/v")
+    (place.home / "vectors" / "link").symlink_to(outside)
+    remove(place, [place.root])
+    assert files_in(outside) == ["cortex.db", "words/a"]
+    assert not (place.home / "vectors").exists()
+    assert (place.home / "words").is_symlink() and (place.root / ".cortex").is_symlink()
+
+
+def test_a_home_that_is_the_persons_own_keeps_all_but_the_store(tmp_path):
+    fill(tmp_path, "cortex.db", "config.yml", "words/essay", f"projects/{'0' * 32}/x", "lease")
+    found = find_traces(Machine(tmp_path, System.LINUX), tmp_path)
+    assert [one.path.name for one in found.places] == ["cortex.db"]
+    assert found.folders == ()
+
+
+def test_other_places_go_too(place, tmp_path):
+    fill(tmp_path, "run/cortexd.sock")
+    socket = tmp_path / "run" / "cortexd.sock"
+    found = remove(place, others=[socket, tmp_path / "never"])
+    assert [one.kind for one in found.places] == ["other"]
+    assert not socket.exists()
+
+
+def test_lines_of_a_list_that_changed_since_are_cut_out(place):
+    subprocess.run(["git", "init", "--quiet", str(place.root)], check=True, timeout=30)
+    write_project_files(place.root, mcp=False, gitignore=True, home=place.home)
+    file = place.root / ".gitignore"
+    file.write_text("*.o\n" + file.read_text("utf-8") + "*.a\n", encoding="utf-8")
+    remove(place)
+    assert file.read_text("utf-8") == "*.o\n*.a\n"
+
+
+def test_on_a_clean_machine_there_is_nothing(place):
+    found = find_traces(place.machine, place.home)
+    assert (found.edits, found.places) == ((), ())
