@@ -166,8 +166,9 @@ def run(command: Sequence[str], environment: dict[str, str], bare_kb: int, folde
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """This process's variables without those that would configure what is measured."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)} | more
+    """This process's variables without those that would configure what is measured; each server in its own process."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    return {**kept, "CORTEX_NO_SIDECAR": "1", **more}
 
 
 def bytes_below(folder: Path) -> int:

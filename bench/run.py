@@ -25,7 +25,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import corpus
-import install
+import daemon
 import memory
 import peers
 import queries
@@ -40,6 +40,8 @@ import updates
 from figures import Section, Setup
 from peers_semble import Semble
 
+import install
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "RESULTS.md"
 MEASURES: dict[str, Callable[[Setup], Section]] = {
@@ -50,6 +52,7 @@ MEASURES: dict[str, Callable[[Setup], Section]] = {
     "rankcost": rankcost.measure,
     "memory": memory.measure,
     "updates": updates.measure,
+    "daemon": daemon.measure,
 }
 NEEDS_MORE = ("peers", "retrieval", "ranking", "relevance", "tokens")
 
