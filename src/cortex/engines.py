@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cortex.engine import Engine
@@ -23,13 +23,15 @@ START_SECONDS = 3.0  # that a first question waits for a keeper to begin with it
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Lent:
-    """An open engine and who has it."""
+    """An engine, opened by the first who has it, and how many have it."""
 
-    engine: Engine
+    root: Path
     asked: Settings  # as the borrower had them: what changes at run time changes the engine's own
-    keeper: Keeper | None
+    engine: Engine | None = None
+    keeper: Keeper | None = None
+    opening: threading.Lock = field(default_factory=threading.Lock)
     users: int = 0
     left: float = 0.0  # when the last user gave it back
 
@@ -52,34 +54,58 @@ class Engines:
         with self._lock:
             if self._closed:
                 raise ConfigError("WORKSPACE_MISSING", "the server is ending")
-            one = next((one for one in self._lent if one.engine.root == root and one.asked == settings), None)
+            one = next((one for one in self._lent if one.root == root and one.asked == settings), None)
             if one is None:
-                engine = Engine(root, settings)
-                one = _Lent(engine, settings, Keeper(engine) if self._keep else None)
+                one = _Lent(root, settings)
                 self._lent.append(one)
             one.users += 1
+        try:
+            engine = self._open(one)
+        except BaseException:
+            self._return(one)
+            raise
         if one.keeper is not None:
-            _await_start(one.engine)
-        return one.engine
+            _await_start(engine)
+        return engine
+
+    def _open(self, one: _Lent) -> Engine:
+        """The engine, opened where it isn't; not under the lock of all: a slow disk holds up only those who want what is on it."""
+        with one.opening:
+            if one.engine is None:
+                one.engine = Engine(one.root, one.asked)
+                one.keeper = Keeper(one.engine) if self._keep else None
+                if self._closed:  # meanwhile, and without this one
+                    _close(one)
+                    raise ConfigError("WORKSPACE_MISSING", "the server is ending")
+            return one.engine
+
+    def _return(self, one: _Lent) -> None:
+        with self._lock:
+            one.users -= 1
+            one.left = time.monotonic()
+            if not one.users and one.engine is None and one in self._lent:
+                self._lent.remove(one)
 
     def give_back(self, engine: Engine) -> None:
         """Say that a borrower is done; the engine is closed at once where nothing lingers."""
-        with self._lock:
-            one = next((one for one in self._lent if one.engine is engine), None)
-            if one is None:
-                return
-            one.users -= 1
-            one.left = time.monotonic()
+        one = self._find(engine)
+        if one is None:
+            return
+        self._return(one)
         if not self._linger:
             self.close_idle()
 
     def look_again(self, engine: Engine) -> bool:
         """Have the folder compared soon in the background; false where nobody keeps it."""
-        one = next((one for one in self._lent if one.engine is engine), None)
+        one = self._find(engine)
         if one is None or one.keeper is None:
             return False
         one.keeper.look_again()
         return True
+
+    def _find(self, engine: Engine) -> _Lent | None:
+        with self._lock:
+            return next((one for one in self._lent if one.engine is engine), None)
 
     def close_idle(self, most_bytes: int = 0) -> None:
         """Close what nobody has and nobody had lately; all that nobody has, where the process is above `most_bytes`."""
@@ -96,7 +122,7 @@ class Engines:
     def open(self) -> list[tuple[Engine, int]]:
         """What is open now, with the number of those who have it."""
         with self._lock:
-            return [(one.engine, one.users) for one in self._lent]
+            return [(one.engine, one.users) for one in self._lent if one.engine]
 
     def close(self) -> None:
         """Close everything, whoever has it."""
@@ -111,9 +137,10 @@ def _close(one: _Lent) -> None:
     try:
         if one.keeper is not None:
             one.keeper.close()
-        one.engine.close()
+        if one.engine is not None:
+            one.engine.close()
     except Exception:  # the others are to be closed, too
-        log.exception("closing %s failed", one.engine.root)
+        log.exception("closing %s failed", one.root)
 
 
 def _await_start(engine: Engine) -> None:

@@ -6,6 +6,7 @@ was started, it ends by itself.
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -15,17 +16,20 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cortex.daemon.rendezvous import ELECTED, Rendezvous, find
 from cortex.home import VERSION
 from cortex.locks import lock_file
+from cortex.paths import make_private
 
 if TYPE_CHECKING:
     from cortex.daemon.server import Hello, Served
     from cortex.engines import Engines
 
 LOG_BYTES, LOGS = 2_000_000, 3
+ELECTION_SECONDS = 8.0  # more than another one takes to end
 
 
 def main(arguments: list[str]) -> int:
@@ -34,7 +38,7 @@ def main(arguments: list[str]) -> int:
     lock = elect(meeting)
     if lock is None:
         return ELECTED
-    started_by = arguments[arguments.index("--started-by") + 1] if "--started-by" in arguments[:-1] else "a person"
+    started_by = _after("--started-by", arguments) or "a person"
     token = ""
     if sys.platform == "win32":
         import secrets
@@ -42,20 +46,36 @@ def main(arguments: list[str]) -> int:
         token = secrets.token_urlsafe(32)
     listener = _listen(meeting)
     _note(meeting, listener, started_by, token)
-    _log_to(meeting.home)
+    _log_to(meeting.home, _after("--log-level", arguments) or "info")
     try:
         _serve(meeting, listener, lock, token)
+    except Exception:
+        logging.getLogger(__name__).exception("cortexd failed")
+        raise
     finally:
         _leave(meeting, lock)
     return 0
 
 
+def _after(option: str, arguments: list[str]) -> str:
+    return arguments[arguments.index(option) + 1] if option in arguments[:-1] else ""
+
+
 def elect(meeting: Rendezvous) -> int | None:
-    """Become cortexd: the lock, None where somebody has it. Children don't inherit it."""
-    lock = os.open(meeting.lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-    if lock_file(lock) and _is_at(lock, meeting.lock):
-        return lock
-    os.close(lock)
+    """Become cortexd: the lock, None where somebody has it and listens. Children don't inherit it.
+
+    One that is ending has the lock, too, but no longer listens: waiting for it here is cheaper than to be started many times.
+    """
+    deadline = time.monotonic() + ELECTION_SECONDS
+    while time.monotonic() < deadline:
+        lock = os.open(meeting.lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        if lock_file(lock) and _is_at(lock, meeting.lock):
+            return lock
+        os.close(lock)
+        if (link := meeting.connect()) is not None:
+            link.close()
+            return None
+        time.sleep(0.02)
     return None
 
 
@@ -73,7 +93,11 @@ def _listen(meeting: Rendezvous) -> socket.socket:
 
 def _note(meeting: Rendezvous, listener: socket.socket, started_by: str, token: str) -> None:
     note: dict[str, object] = {"pid": os.getpid(), "version": VERSION, "home": meeting.home}
-    note |= {"startedBy": started_by, "startedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    note |= {
+        "python": sys.executable,
+        "startedBy": started_by,
+        "startedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
     if sys.platform == "win32":
         note |= {"port": listener.getsockname()[1], "token": token}
     temporary = f"{meeting.note}.{os.getpid()}"
@@ -83,17 +107,19 @@ def _note(meeting: Rendezvous, listener: socket.socket, started_by: str, token: 
         os.replace(temporary, meeting.note)
 
 
-def _log_to(home: str) -> None:
+def _log_to(home: str, level: str) -> None:
     """Logs go to a file of limited size; where the home can't be written, nowhere."""
     handler: logging.Handler = logging.NullHandler()
     with suppress(OSError):
         folder = os.path.join(home, "logs")
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_private(Path(folder))
         handler = RotatingFileHandler(
             os.path.join(folder, "cortexd.log"), maxBytes=LOG_BYTES, backupCount=LOGS, encoding="utf-8"
         )
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(handlers=[handler], level=logging.INFO)
+    known = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
+    logging.basicConfig(handlers=[handler], level=max(known, logging.INFO))
+    logging.getLogger("cortex").setLevel(known)  # libraries would log what clients say
 
 
 def _serve(meeting: Rendezvous, listener: socket.socket, lock: int, token: str) -> None:
@@ -128,23 +154,25 @@ def _serve(meeting: Rendezvous, listener: socket.socket, lock: int, token: str) 
 
 def opener(engines: Engines) -> Callable[[Hello], Served]:
     """What cortexd gives to a client: what its command line says, with the settings of its folder and variables."""
-    from pathlib import Path
-
-    import click
-
     from cortex.cli import mcp, workspace
     from cortex.daemon.server import Refused, Served
 
     def open_served(hello: Hello) -> Served:
         try:
             given = mcp.read_arguments(hello.arguments)
-        except click.UsageError as error:
-            raise Refused(f"error: {error.format_message()}", 2) from None
+        except Exception as error:
+            if not hasattr(error, "format_message"):  # typer has had click's errors and its own
+                raise
+            said = io.StringIO()
+            error.show(said)  # type: ignore[attr-defined]
+            raise Refused(said.getvalue().strip(), 2) from None
         mcp.check_families(given["families"] or ())
         found, warnings = workspace.find_for(list(given["workspaces"] or ()), hello.variables, Path(hello.cwd))
         address = mcp.http_site(given["http"], found)
         families = mcp.open_families(found, engines, read_only=bool(given["read_only"]))
-        return Served(families, mcp.identity_of(found, given["tool_names"]), tuple(f"warning: {one}" for one in warnings), address)
+        return Served(
+            families, mcp.identity_of(found, given["tool_names"]), tuple(f"warning: {one}" for one in warnings), address
+        )
 
     return open_served
 

@@ -19,7 +19,7 @@ from cortex.home import find_home, own_variables
 
 TYPE_CHECKING = False  # as checkers know it: loading `typing` takes longer than all else here
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from subprocess import Popen
 
 PROTOCOL = 1  # of hello and welcome
@@ -30,13 +30,30 @@ CONNECT_SECONDS = 5.0
 MAX_HELLO_BYTES = 4 << 20
 
 
-def find() -> tuple[Rendezvous, dict[str, str]]:
-    """The meeting place of this process's home, and its own variables.
+def find(profile: str = "") -> tuple[Rendezvous, dict[str, str]]:
+    """The meeting place of this process's home, or of a profile's, and its own variables.
 
     Raises: ValueError, with a sentence for people first, where they are wrong; OSError, where there can't be a private folder.
     """
     variables = own_variables(os.environ)
-    return Rendezvous(find_home(variables, os.path.expanduser("~")), os.environ), variables
+    if profile:
+        variables["CORTEX_PROFILE"] = profile
+    return meet_at(find_home(variables, os.path.expanduser("~"))), variables
+
+
+def meet_at(home: str) -> Rendezvous:
+    """The meeting place of a home. Raises: OSError, where there can't be a private folder."""
+    return Rendezvous(home, os.environ)
+
+
+def profile_of(arguments: Sequence[str]) -> str:
+    """What a command line says after --profile, "" for nothing."""
+    for number, word in enumerate(arguments):
+        if word.startswith("--profile="):
+            return word[10:]
+        if word == "--profile":
+            return "".join(arguments[number + 1 : number + 2])
+    return ""
 
 
 class Rendezvous:
@@ -44,7 +61,8 @@ class Rendezvous:
 
     def __init__(self, home: str, variables: Mapping[str, str]) -> None:
         self.home = home
-        name = f"cortexd-{zlib.crc32(home.encode()):08x}{zlib.crc32(home[::-1].encode()):08x}"
+        known = os.fsencode(os.path.realpath(home))  # by whatever name it was reached
+        name = f"cortexd-{zlib.crc32(known):08x}{zlib.crc32(known[::-1]):08x}"
         folder = _private_folder(variables, len(name) + 6)
         self.socket = os.path.join(folder, f"{name}.sock")
         self.lock = os.path.join(folder, f"{name}.lock")
@@ -52,17 +70,24 @@ class Rendezvous:
 
     def connect(self) -> socket.socket | None:
         """A connection to cortexd, None where nobody listens."""
-        try:
-            if sys.platform != "win32":
-                link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-                link.settimeout(CONNECT_SECONDS)
-                link.connect(self.socket)
-            else:
-                link = socket.create_connection(("127.0.0.1", int(self.read_note()["port"])), CONNECT_SECONDS)
-        except (OSError, KeyError, ValueError):
-            return None
-        link.settimeout(None)
-        return link
+        deadline = time.monotonic() + CONNECT_SECONDS
+        while True:
+            link: socket.socket | None = None
+            try:
+                if sys.platform != "win32":
+                    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                    link.settimeout(CONNECT_SECONDS)
+                    link.connect(self.socket)
+                else:
+                    link = socket.create_connection(("127.0.0.1", int(self.read_note()["port"])), CONNECT_SECONDS)
+                link.settimeout(None)
+                return link
+            except (OSError, KeyError, ValueError) as error:
+                if link is not None:
+                    link.close()
+                if not isinstance(error, BlockingIOError) or time.monotonic() > deadline:
+                    return None
+            time.sleep(0.02)  # so many want to connect at once that the queue is full
 
     def read_note(self) -> dict[str, object]:
         """What the last cortexd said of itself: pid, version, port and token where it has them."""
@@ -78,14 +103,25 @@ class Rendezvous:
             return None
         with link:
             try:
-                link.settimeout(wait)
-                link.sendall(self.encode(hello))
-                line = b""
-                while not line.endswith(b"\n") and (part := link.recv(65_536)):
-                    line += part
-                found = json.loads(line)
+                return self.exchange(link, hello, wait)
             except (OSError, ValueError):
                 return None
+
+    def exchange(self, link: socket.socket, hello: dict[str, object], wait: float) -> dict[str, object] | None:
+        """Say one thing over a connection and hear the answer, a line, no more; None where it ends first.
+
+        Raises: TimeoutError; OSError and ValueError, where the connection breaks or the answer is none.
+        """
+        link.settimeout(wait)
+        link.sendall(self.encode(hello))
+        line = b""
+        while not line.endswith(b"\n"):
+            waiting = link.recv(65_536, socket.MSG_PEEK)
+            if not waiting:
+                return None
+            line += link.recv(waiting.find(b"\n") + 1 or len(waiting))
+        link.settimeout(None)
+        found = json.loads(line)
         return found if isinstance(found, dict) else None
 
     def encode(self, hello: dict[str, object]) -> bytes:
@@ -94,13 +130,14 @@ class Rendezvous:
             hello = {**hello, "token": self.read_note().get("token", "")}
         return json.dumps({"protocol": PROTOCOL, **hello}).encode() + b"\n"
 
-    def start(self, by: str) -> Popen[bytes]:
-        """Start a cortexd that outlives this process and has none of its settings."""
+    def start(self, by: str, arguments: Sequence[str] = ()) -> Popen[bytes]:
+        """Start a cortexd for this home that outlives this process and has none of its settings."""
         import subprocess
 
-        own = own_variables(os.environ).keys() - {"CORTEX_HOME", "CORTEX_PROFILE"}
+        own = own_variables(os.environ)
         variables = {name: value for name, value in os.environ.items() if name not in own}
-        command = [sys.executable, "-m", "cortex.cli.cortexd", "--started-by", by]
+        variables["CORTEX_HOME"] = self.home
+        command = [sys.executable, "-m", "cortex.cli.cortexd", "--started-by", by, *arguments]
         windows = sys.platform == "win32"
         return subprocess.Popen(
             command,
@@ -113,20 +150,25 @@ class Rendezvous:
             creationflags=0x00000208 if windows else 0,  # DETACHED_PROCESS, CREATE_NEW_PROCESS_GROUP
         )
 
-    def obtain(self, by: str, seconds: float = START_SECONDS) -> socket.socket | None:
-        """A connection to cortexd, which is started where there is none; None where that fails."""
-        deadline = time.monotonic() + seconds
+    def obtain(
+        self, by: str, seconds: float = START_SECONDS, arguments: Sequence[str] = (), patience: float = 0.0
+    ) -> socket.socket | None:
+        """A connection to cortexd, which is started where there is none, after some patience; None where that fails."""
+        began = time.monotonic()
         process: Popen[bytes] | None = None
         failures = 0
-        while time.monotonic() < deadline and failures < 2:
+        while time.monotonic() < began + seconds and failures < 2:
             link = self.connect()
             if link is not None:
                 if process is not None:
                     _forget(process)
                 return link
-            if process is None or process.poll() is not None:
+            if time.monotonic() >= began + patience and (process is None or process.poll() is not None):
                 failures += process is not None and process.returncode not in (0, ELECTED)
-                process = self.start(by)
+                try:
+                    process = self.start(by, arguments)
+                except OSError:  # no memory, no interpreter any more
+                    return None
             time.sleep(0.02)
         return None
 

@@ -14,13 +14,14 @@ import os
 import signal
 import socket
 import time
+import traceback
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from cortex.daemon.rendezvous import MAX_HELLO_BYTES, PROTOCOL
-from cortex.daemon.shim import BYE
+from cortex.daemon.shim import BYE, LEAVING
 from cortex.engines import Engines
 from cortex.errors import CortexError
 from cortex.home import VERSION
@@ -54,6 +55,7 @@ class Hello:
     variables: Mapping[str, str] = field(repr=False)
     version: str
     pid: int
+    protocol: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +68,13 @@ class Served:
     http: Site | None = None  # where it is served over HTTP instead of its own lines
 
 
-@dataclass(frozen=True, slots=True)
 class Refused(Exception):
-    """Why a client gets nothing."""
+    """Why a client gets nothing: what to say on its stderr, and with what to exit."""
 
-    message: str
-    exit_code: int
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.exit_code = exit_code
 
 
 @dataclass(slots=True, eq=False)
@@ -83,6 +86,13 @@ class _Client:
     since: float
     arguments: tuple[str, ...]
     reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    task: asyncio.Task[Any] | None
+
+    def take_no_more(self) -> None:
+        """Let it be as if nothing more came: what is under way is answered."""
+        self.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        self.reader.feed_eof()
 
 
 Opener = Callable[[Hello], Served]
@@ -123,9 +133,10 @@ class Daemon:
                 self.leave()
         server.close()
         for client in self._clients:
-            client.reader.feed_eof()  # what was asked is answered, nothing more is taken
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=DRAIN_SECONDS)
+            client.take_no_more()
+        under_way = [client.task for client in self._clients if client.task]
+        if under_way:
+            await asyncio.wait(under_way, timeout=DRAIN_SECONDS)
 
     def leave(self) -> None:
         """Take no more clients, finish what is under way, and end."""
@@ -145,26 +156,30 @@ class Daemon:
             if not isinstance(hello, dict) or not self._knows(hello):
                 return
             if "control" in hello:
-                await _say(writer, self._control(str(hello["control"])))
+                await _say(writer, await self._control(str(hello["control"])))
             else:
                 await self._welcome(_read_hello(hello), reader, writer)
         except (OSError, ValueError, TimeoutError, KeyError, TypeError) as error:
             log.info("a connection ended at its hello: %s", type(error).__name__)
-        except Exception:
-            log.exception("a connection failed")
+        except Exception as error:  # not its text: it may hold what the hello held
+            log.error(
+                "a connection failed: %s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__))
+            )
         finally:
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
 
     def _knows(self, hello: Mapping[str, object]) -> bool:
-        return hello.get("protocol") == PROTOCOL and (not self._token or hello.get("token") == self._token)
+        return isinstance(hello.get("protocol"), int) and (not self._token or hello.get("token") == self._token)
 
-    def _control(self, wanted: str) -> dict[str, object]:
+    async def _control(self, wanted: str) -> dict[str, object]:
         if wanted == "stop":
             self.leave()
             return {"pid": os.getpid(), "leaving": True}
-        return self.status()
+        if wanted == "ping":
+            return {"pid": os.getpid()}
+        return await asyncio.get_running_loop().run_in_executor(None, self.status)  # it asks disks
 
     def status(self) -> dict[str, object]:
         """What there is to know of this process."""
@@ -193,13 +208,16 @@ class Daemon:
         }
 
     async def _welcome(self, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if _is_newer(hello.version):
+        if _is_newer(hello.version) or hello.protocol > PROTOCOL:
             log.info("a newer version, %s, takes over", hello.version)
             self.leave()
-        if self._leaving.is_set() or len(self._clients) >= MAX_CLIENTS:
+        if self._leaving.is_set():
             await _say(writer, {"leaving": True})
             return
-        client = _Client(hello.pid, hello.cwd, time.time(), hello.arguments, reader)
+        if len(self._clients) >= MAX_CLIENTS or hello.protocol < PROTOCOL:
+            await _say(writer, {"refused": "cortexd can't serve this client"})
+            return
+        client = _Client(hello.pid, hello.cwd, time.time(), hello.arguments, reader, writer, asyncio.current_task())
         self._clients.add(client)
         families: Sequence[Family] = ()
         try:
@@ -219,6 +237,13 @@ class Daemon:
             self._alone_since = time.monotonic()
             await asyncio.get_running_loop().run_in_executor(None, _close, families)
 
+    async def _taken(self, reader: asyncio.StreamReader) -> AsyncIterator[bytes | None]:
+        """The lines of a front end until it ends or we do; the rest is for the next cortexd."""
+        async for line in split_lines(_chunks(reader)):
+            if self._leaving.is_set():
+                return
+            yield line
+
     async def _serve(self, served: Served, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         reads = [tool.name for family in served.families for tool in family.tools if not tool.writes]
         again = sorted({*reads, *(spell(name) for name in reads)})
@@ -227,9 +252,8 @@ class Daemon:
         if served.http is None:
             server = make_server(served.families, threads, served.identity)
             await _say(writer, welcome)
-            await serve_lines(server, split_lines(_chunks(reader)), _sink(writer))
-            if not self._leaving.is_set():
-                await _say(writer, BYE)
+            await serve_lines(server, self._taken(reader), _sink(writer))
+            await _say(writer, LEAVING if self._leaving.is_set() else BYE)
             return
         with listen(served.http) as listener:
             said = serving(listener.getsockname()[1])
@@ -243,7 +267,9 @@ class Daemon:
 def _read_hello(hello: Mapping[str, Any]) -> Hello:
     variables = {str(name): str(value) for name, value in dict(hello["variables"]).items()}
     arguments = tuple(str(one) for one in hello["arguments"])
-    return Hello(arguments, str(hello["cwd"]), variables, str(hello["version"]), int(hello["pid"]))
+    return Hello(
+        arguments, str(hello["cwd"]), variables, str(hello["version"]), int(hello["pid"]), int(hello["protocol"])
+    )
 
 
 def _is_newer(version: str) -> bool:
