@@ -6,7 +6,7 @@ import http.client
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from protocol.client import MODERN, envelope
@@ -40,6 +40,12 @@ class Server:
         response, text = self.send("POST", body, **headers)
         return response.status, last_message(response, text)
 
+    def api(self, tool: str, arguments: object, **headers: str) -> tuple[int, dict]:
+        """What the JSON API answers to a tool's arguments."""
+        body = arguments if isinstance(arguments, bytes) else json.dumps(arguments).encode()
+        response, text = self.send("POST", body, path=f"/api/{tool}", **headers)
+        return response.status, json.loads(text)
+
     def modern(self, method: str, params: dict, **headers: str) -> tuple[int, dict]:
         name = {"mcp_name": params["name"]} if "name" in params else {}
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params | {"_meta": envelope()}}
@@ -54,9 +60,9 @@ def last_message(response: http.client.HTTPResponse, text: str) -> dict:
 
 
 @contextmanager
-def serving(argv: Sequence[str]) -> Iterator[Server]:
+def serving(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Iterator[Server]:
     """A server that says its port on stderr and nothing on stdout; killed at the end unless it has ended."""
-    process = subprocess.Popen([*argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen([*argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
     assert process.stdout is not None
     assert process.stderr is not None
     try:

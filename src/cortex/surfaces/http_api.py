@@ -15,18 +15,18 @@ import anyio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from cortex.errors import CortexError, InputError
+from cortex.errors import CODES, CortexError, InputError
 from cortex.home import VERSION
 from cortex.surfaces.http_door import API_PATH, BODY, SAFE_HEADERS, Refused
 from cortex.surfaces.lines import read_object, well_formed
 from cortex.surfaces.mcp import Identity
 from cortex.surfaces.openapi import describe, list_tools
 from cortex.surfaces.threads import Threads
-from cortex.tools import Answer, Call, Family, Tool, bind, envelope, find_tool, perform
+from cortex.tools import Answer, Call, Family, Tool, bind, envelope, find_tool, perform, unforeseen
 
 DOCUMENT = "openapi.json"
 
-# The HTTP status of every error that isn't an error of the server (500).
+# The HTTP status of errors by code. Of the others, 503 is for those that may be gone later and 500 for those that won't.
 STATUSES: Mapping[str, int] = {
     "ARGUMENT_INVALID": 400,
     "QUERY_EMPTY": 400,
@@ -42,12 +42,6 @@ STATUSES: Mapping[str, int] = {
     "WORKSPACE_UNKNOWN": 404,
     "INDEX_BUSY": 409,
     "RATE_LIMITED": 429,
-    "STORE_LOCKED": 503,
-    "STORE_IO": 503,
-    "DISK_FULL": 503,
-    "MEMORY_LIMIT": 503,
-    "EMBEDDER_UNAVAILABLE": 503,
-    "CANCELLED": 503,
     "INDEX_TIMEOUT": 504,
     "SEARCH_TIMEOUT": 504,
     "REGEX_TIMEOUT": 504,
@@ -56,7 +50,7 @@ STATUSES: Mapping[str, int] = {
 
 def status_of(code: str) -> int:
     """The HTTP status that an error of this code is answered with."""
-    return STATUSES.get(code, 500)
+    return STATUSES.get(code, 503 if CODES[code].retryable else 500)
 
 
 class Api:
@@ -69,7 +63,7 @@ class Api:
         tools = list_tools(self._families, dotted=identity.dotted)
         about = {"name": identity.name, "version": version, "openapi": f"{API_PATH}/{DOCUMENT}", "tools": tools}
         document = describe(
-            self._families, version, status_of, dotted=identity.dotted, guarded=guarded, document=DOCUMENT
+            self._families, version, STATUSES, dotted=identity.dotted, guarded=guarded, document=DOCUMENT
         )
         self._pages = {"": _dump(about), DOCUMENT: _dump(document)}
 
@@ -79,6 +73,9 @@ class Api:
             response = await self._respond(scope, wanted, receive)
         except Refused as refused:
             response = refused.response(is_api=True)
+        except Exception as error:
+            told = unforeseen(error, wanted[:200])
+            response = _failure(envelope(told), told)
         if response is not None:
             await response(scope, receive, send)
 
@@ -132,10 +129,12 @@ def _content(answer: Answer) -> str:
 
 def _object(text: str) -> str:
     try:
-        read_object(text.encode("utf-8", "replace"))
+        if text.startswith("{"):
+            read_object(text.encode("utf-8", "replace"))
+            return text
     except ValueError:
-        return _dump({"text": text})
-    return text
+        pass  # it only looks like one
+    return _dump({"text": text})
 
 
 def _failure(text: str, error: CortexError | None) -> Response:
@@ -150,4 +149,4 @@ def _json(text: str, status: int = 200, headers: Mapping[str, str] | None = None
 
 
 def _dump(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)

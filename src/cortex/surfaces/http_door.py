@@ -23,7 +23,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cortex.errors import CortexError, LimitError, NetworkError
+from cortex.errors import CortexError, InputError, LimitError, NetworkError
 from cortex.surfaces.lines import INVALID_REQUEST, Batch, Refusal, parse, without_surrogates
 from cortex.surfaces.mcp_batches import replay
 from cortex.tools import envelope
@@ -194,7 +194,8 @@ async def _body(request: Request) -> bytes:
         raise Refused(408, "the body did not arrive in time")
     body = b"".join(parts)
     if not body.strip():
-        raise Refused(400, "the body is empty; send {} where there is nothing to say")
+        error = InputError("ARGUMENT_INVALID", "the body is empty; send {} where there is nothing to say")
+        raise Refused(400, error.message, error=error)
     return body
 
 

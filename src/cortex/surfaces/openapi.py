@@ -1,13 +1,12 @@
 """The tools as an OpenAPI 3.1 document, made from the table that MCP lists them from.
 
-It knows schemas and descriptions, not how a call is answered; which status an error has is told to it.
+It knows schemas and descriptions, not how a call is answered; which statuses errors have is told to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from cortex.errors import CODES
 from cortex.surfaces.http_door import API_PATH
 from cortex.tools import Family, Tool, input_schema, spell
 
@@ -18,7 +17,7 @@ REFUSALS: Mapping[int, str] = {
     400: "The body is empty or no JSON object, or an argument doesn't fit.",
     401: "The token is missing or wrong.",
     403: "The request comes from another site, or the file is none that may be read.",
-    404: "There is no such tool, file or workspace.",
+    404: "There is no such tool (`ARGUMENT_INVALID`), file or workspace.",
     405: "The path wants another method.",
     408: "The body did not arrive in time.",
     409: "Another run is under way.",
@@ -70,20 +69,20 @@ def list_tools(families: Sequence[Family], *, dotted: bool) -> list[dict[str, ob
 def describe(
     families: Sequence[Family],
     version: str,
-    status_of: Callable[[str], int],
+    statuses: Mapping[str, int],
     *,
     dotted: bool,
     guarded: bool,
     document: str,
 ) -> dict[str, object]:
-    """The document; `guarded` where every request needs the token."""
+    """The document; `statuses` are those of errors by code, `guarded` is whether every request needs the token."""
     paths: dict[str, object] = {
         API_PATH: {"get": _page("listTools", "List the tools", _LIST)},
         f"{API_PATH}/{document}": {"get": _page("describeTools", "This document", {"type": "object"})},
     }
     for family, tool, name in _tools(families, dotted):
         paths[f"{API_PATH}/{name}"] = {"post": _operation(family, tool, name)}
-    components: dict[str, object] = {"schemas": {"Error": ERROR}, "responses": _errors(status_of)}
+    components: dict[str, object] = {"schemas": {"Error": ERROR}, "responses": _errors(statuses)}
     if guarded:
         components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     return {
@@ -95,7 +94,6 @@ def describe(
             "description": "The tools of Cortex, each with its arguments as a JSON object and its answer as another.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": "/"}],
         "security": [{"token": []}] if guarded else [],
         "tags": [{"name": family.name} for family in families],
         "paths": paths,
@@ -158,10 +156,10 @@ def _refusals() -> dict[str, object]:
     return {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in REFUSALS}
 
 
-def _errors(status_of: Callable[[str], int]) -> dict[str, object]:
+def _errors(statuses: Mapping[str, int]) -> dict[str, object]:
     found: dict[str, object] = {}
     for status, meaning in REFUSALS.items():
-        codes = ", ".join(f"`{code}`" for code in CODES if status_of(code) == status)
+        codes = ", ".join(f"`{code}`" for code, other in statuses.items() if other == status)
         response: dict[str, object] = {
             "description": f"{meaning} Codes: {codes}." if codes else meaning,
             "content": _json({"$ref": "#/components/schemas/Error"}),

@@ -1,0 +1,141 @@
+"""How many requests a client may send over HTTP: counted by address and token, bounded in memory, refused with a time to wait."""
+
+import json
+import sys
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from cortex.surfaces.http_door import Rates, _network
+from protocol import http_client
+from protocol.client import FAMILY
+from protocol.code_server import check_envelope
+
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@contextmanager
+def serving(*arguments: str):
+    with http_client.serving([sys.executable, str(FAMILY), "http", "0", "127.0.0.1", *arguments]) as server:
+        yield server
+
+
+def test_a_minutes_worth_comes_at_once_and_then_evenly():
+    clock = Clock()
+    rates = Rates(6, clock=clock)
+    assert [rates.wait("a") for _ in range(6)] == [0] * 6
+    assert rates.wait("a") == pytest.approx(10)
+    assert rates.wait("b") == 0
+    clock.now += 4
+    assert rates.wait("a") == pytest.approx(6)
+    clock.now += 6
+    assert rates.wait("a") == 0
+    assert rates.wait("a") == pytest.approx(10)
+
+
+def test_without_a_rate_nothing_is_counted():
+    rates = Rates(0)
+    assert all(rates.wait(number) == 0 for number in range(100))
+    assert len(rates) == 0
+
+
+def test_requests_together_are_taken_whole_or_not_at_all():
+    rates = Rates(10, clock=Clock())
+    assert rates.wait("a", 8) == 0
+    assert rates.wait("a", 5) == pytest.approx(18)
+    assert rates.wait("a", 2) == 0
+    assert rates.wait("b", 1000) == 0  # more than there can ever be is a whole minute
+
+
+def test_clients_beyond_the_most_push_out_those_unseen_for_longest():
+    rates = Rates(1, most=10, clock=Clock())
+    assert rates.wait("busy") == 0
+    for number in range(1000):
+        assert rates.wait(number) == 0
+        assert rates.wait("busy") > 0
+    assert len(rates) == 10
+
+
+@given(some.integers(1, 50), some.lists(some.tuples(some.floats(0, 20), some.integers(1, 3)), max_size=200))
+def test_no_minute_has_more_than_twice_the_rate_and_waiting_as_told_always_helps(rate, steps):
+    clock = Clock()
+    rates = Rates(rate, clock=clock)
+    taken: list[float] = []
+    for seconds, requests in steps:
+        clock.now += seconds
+        requests = min(requests, rate)
+        if wait := rates.wait("a", requests):
+            clock.now += wait
+            assert rates.wait("a", requests) == 0
+        taken += [clock.now] * requests
+        assert sum(moment > clock.now - 59.9 for moment in taken) <= 2 * rate
+
+
+@pytest.mark.parametrize(
+    ("client", "network"),
+    [
+        (("10.0.0.1", 5), "10.0.0.1"),
+        (("2001:db8::1", 5), "2001:db8::/64"),
+        (("2001:db8::ffff:1", 5), "2001:db8::/64"),
+        (("::ffff:10.0.0.1", 5), "10.0.0.1"),
+        (("fe80::1%eth0", 5), "fe80::/64"),
+        (("x" * 60_000, 5), ""),
+        (None, ""),
+    ],
+)
+def test_a_client_is_an_address_or_a_network_of_one_customer(client, network):
+    assert _network({"client": client}) == network
+
+
+def test_too_many_requests_are_refused_on_every_path_with_the_time_to_wait():
+    with serving("", "5") as server:
+        assert [server.api("echo", {"text": "a"})[0] for _ in range(4)] == [200] * 4
+        assert server.modern("tools/list", {})[0] == 200
+        response, text = server.send("POST", b'{"text": "a"}', path="/api/echo")
+        error = check_envelope(json.loads(text))
+        assert (response.status, error["code"], error["retryable"]) == (429, "RATE_LIMITED", True)
+        seconds = int(response.getheader("retry-after"))
+        assert 1 <= seconds <= 12
+        assert error["context"] == {"retry_after_seconds": seconds, "requests_per_minute": 5}
+        status, body = server.modern("tools/list", {})
+        assert (status, body["error"]["data"]["error"]["code"]) == (429, "RATE_LIMITED")
+        assert server.send("GET", path="/api")[0].status == 429
+        assert server.send("GET", path="/nowhere")[0].status == 429
+        assert server.modern("tools/list", {}, origin="http://evil.example")[0] == 403
+        assert server.modern("tools/list", {}, x_forwarded_for="10.9.9.9")[0] == 429
+
+
+def test_a_page_of_another_site_uses_up_nobodys_requests():
+    with serving("", "3") as server:
+        for _ in range(10):
+            assert server.api("echo", {"text": "a"}, origin="http://evil.example")[0] == 403
+            assert server.api("echo", {"text": "a"}, host="evil.example")[0] == 421
+        assert server.api("echo", {"text": "a"})[0] == 200
+
+
+def test_who_guesses_the_token_is_stopped_and_shuts_nobody_out():
+    with serving("secret", "5") as server:
+        guesses = [server.api("echo", {"text": "a"}, authorization=f"Bearer {number}")[0] for number in range(8)]
+        assert guesses == [401] * 5 + [429] * 3
+        assert server.api("echo", {"text": "a"}, authorization="Bearer secret") == (200, {"text": "a"})
+
+
+def test_a_batch_counts_as_many_as_it_asks():
+    hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    with serving("", "20") as server:
+        opening = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        response, _ = server.send("POST", json.dumps(opening).encode())
+        session = response.getheader("mcp-session-id")
+        batch = [PING | {"id": number} for number in range(15)]
+        assert server.send("POST", json.dumps(batch).encode(), mcp_session_id=session)[0].status == 200
+        assert server.send("POST", json.dumps(batch).encode(), mcp_session_id=session)[0].status == 429
