@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 from cortex.cli import app, run
 from cortex.install.clients import CLIENTS
-from protocol.code_server import make_repository
+from protocol.code_server import CORTEX, make_repository
 from protocol.golden import check_golden
 
 
@@ -111,7 +112,9 @@ def test_programs_get_json(cortex, person):
     assert (body["scope"], body["dryRun"]) == ("user", False)
     (change,) = body["changes"]
     assert (change["clients"], change["action"], change["backup"]) == (["cursor"], "created", None)
-    assert '"args": ["mcp", "code"]' in change["diff"]
+    assert "diff" not in change  # the lines around ours may hold other programs' keys
+    (change,) = json.loads(cortex("install", "gemini", "--dry-run", "--json")[1])["changes"]
+    assert '"args": ["mcp"]' in change["diff"]
     code, out, _ = cortex("install", "cursor", "--families", "code", "--json")
     assert code == 0 and json.loads(out)["changes"][0]["action"] == "unchanged"  # nothing to ask about
     body = json.loads(cortex("uninstall", "cursor", "--json", "--yes")[1])
@@ -142,6 +145,23 @@ def test_folders_to_serve_can_be_named_for_a_client_without_projects(cortex, per
     assert json.loads(written)["mcpServers"]["cortex"]["args"] == ["mcp", "--workspace", str(tmp_path / "shop")]
     assert cortex("install", "cursor", "--scope", "project", "--workspace", tmp_path, "--yes")[0] == 1
     assert cortex("install", "cursor", "--workspace", tmp_path / "no", "--yes")[0] == 1
+
+
+def test_a_broken_file_stops_an_installation_and_no_removal(cortex, person):
+    cortex("install", "cursor", "--yes")
+    broken = person.user / ".gemini" / "settings.json"
+    broken.write_text('{\n  "cortex": ]', encoding="utf-8")
+    code, _, err = cortex("install", "--yes", "--hooks")
+    assert code == 1 and f"{broken}, line 2, column 13" in err and "name the clients" in err
+    assert not (person.user / ".cursor" / "hooks.json").exists()
+    code, out, _ = cortex("uninstall", "--yes", "--json")
+    body = json.loads(out)
+    assert code == 1 and len(body["failed"]) == 1 and str(broken) in body["failed"][0]
+    assert [change["clients"] for change in body["changes"]] == [["cursor"]]
+    assert not (person.user / ".cursor" / "mcp.json").exists()
+    assert cortex("uninstall", "--all", "--yes")[0] == 1
+    broken.write_text("{", encoding="utf-8")  # broken, and nothing of ours in it
+    assert cortex("uninstall", "--yes")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -240,3 +260,48 @@ def test_the_examples_in_the_handbook_have_the_shape_of_real_answers(cortex):
     for name, answer in real.items():
         (example,) = re.findall(rf"<!-- answer of {name} -->\n```json\n(.*?)```", page, re.DOTALL)
         assert shape(json.loads(answer)) == shape(json.loads(example))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pseudo-terminals of POSIX")
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 130)])
+def test_on_a_terminal_the_files_are_shown_and_the_person_is_asked(person, answer, code):
+    import pty
+
+    master, slave = pty.openpty()
+    running = subprocess.Popen([*CORTEX, "install", "cursor"], stdin=slave, stdout=slave, stderr=slave)
+    os.close(slave)
+    shown = b""
+    with open(master, "r+b", buffering=0) as terminal:
+        while b"[y/N]" not in shown:
+            shown += terminal.read(4096)
+        terminal.write(answer.encode() + b"\n")
+        try:
+            while part := terminal.read(4096):
+                shown += part
+        except OSError:  # Linux: the other end is closed
+            pass
+    assert running.wait(60) == code
+    file = person.user / ".cursor" / "mcp.json"
+    assert str(file).encode() in shown
+    assert file.exists() is (answer == "y")
+
+
+def test_the_entry_that_is_written_starts_the_server(cortex, person, tmp_path):
+    cortex("install", "cursor", "--yes")
+    entry = json.loads((person.user / ".cursor" / "mcp.json").read_text("utf-8"))["mcpServers"]["cortex"]
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+    }
+    done = subprocess.run(
+        [entry["command"], *entry["args"]],
+        cwd=tmp_path / "shop",
+        env=person.environment(CORTEX_NO_SIDECAR="1"),
+        input=json.dumps(hello) + "\n",
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+    )
+    assert json.loads(done.stdout.splitlines()[0])["result"]["serverInfo"]["name"] == "cortex"

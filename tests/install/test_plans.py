@@ -31,7 +31,7 @@ def connect(place, name: str, wish: Wish = WISH) -> None:
 
 
 def disconnect(place, name: str) -> None:
-    uninstall(plan_uninstall([find_client(name)], place.machine, None, place.home), place.home)
+    uninstall(plan_uninstall([find_client(name)], place.machine, None, place.home, []), place.home)
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda one: one.name)
@@ -65,7 +65,7 @@ def test_an_entry_of_somebody_else_is_overwritten_only_where_that_was_asked_for(
         plan_install([client], place.machine, None, WISH)
     assert told.value.code == "ENTRY_FOREIGN"
     assert "npx" in told.value.message and "--replace" in " ".join(told.value.suggestions)
-    assert plan_uninstall([client], place.machine, None, place.home) == []
+    assert plan_uninstall([client], place.machine, None, place.home, []) == []
     connect(place, client.name, Wish(SERVER, replace=True))
     assert "npx" not in file.read_text("utf-8")
     disconnect(place, client.name)
@@ -181,7 +181,7 @@ def test_a_diff_names_the_file_and_shows_missing_line_ends(place):
 def test_a_file_that_is_gone_is_nothing_to_undo(place):
     connect(place, "cursor")
     entry_file(find_client("cursor"), place.machine, None).unlink()
-    assert plan_uninstall([find_client("cursor")], place.machine, None, place.home) == []
+    assert plan_uninstall([find_client("cursor")], place.machine, None, place.home, []) == []
     connect(place, "cursor")
     disconnect(place, "cursor")
     assert not (place.machine.home / ".cursor").exists()

@@ -83,12 +83,14 @@ def test_links_are_not_followed(place, tmp_path):
     place.home.mkdir()
     (place.home / "words").symlink_to(outside / "words")
     (place.home / "projects").symlink_to(outside)
+    (place.home / "lease").symlink_to(outside / "cortex.db")
     (place.root / ".cortex").symlink_to(outside)
     fill(place.home, "vectors/v")
     (place.home / "vectors" / "link").symlink_to(outside)
     remove(place, [place.root])
     assert files_in(outside) == ["cortex.db", "words/a"]
     assert not (place.home / "vectors").exists()
+    assert (place.home / "lease").is_symlink()
     assert (place.home / "words").is_symlink() and (place.root / ".cortex").is_symlink()
 
 

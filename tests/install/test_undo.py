@@ -83,7 +83,7 @@ def test_what_was_there_comes_back_byte_for_byte(client: Client, choice: st.Data
         once = tree(place.machine.home)
         connect(place, client, None, hooks=True)
         assert tree(place.machine.home) == once
-        uninstall(plan_uninstall([client], place.machine, None, place.home), place.home)
+        uninstall(plan_uninstall([client], place.machine, None, place.home, []), place.home)
         assert tree(place.machine.home) == before
         assert tree(place.home) == {}
 
@@ -125,7 +125,7 @@ def test_after_somebody_else_changed_the_file_only_ours_goes(client: Client, cho
         else:
             text, _ = jsonc.put(text, ("added",), {"later": 1})
         write(file, text)
-        uninstall(plan_uninstall([client], place.machine, None, place.home), place.home)
+        uninstall(plan_uninstall([client], place.machine, None, place.home, []), place.home)
         assert parse(file) == original | {"added": {"later": 1}}
         assert comments_of(text) == comments_of(file.read_bytes().decode())
         assert tree(place.home) == {}
@@ -144,7 +144,7 @@ def test_without_any_record_ours_is_cut_out(client: Client, choice: st.DataObjec
         write(file, choice.draw(documents(client)))
         original = parse(file)
         connect(place, client, None, hooks=False)
-        uninstall(plan_uninstall([client], place.machine, None, place.home / "another"), place.home / "another")
+        uninstall(plan_uninstall([client], place.machine, None, place.home / "another", []), place.home / "another")
         left = parse(file)
         assert left == original or left == original | {client.key: {}}
 
@@ -155,7 +155,7 @@ def test_a_projects_files_come_and_go(client: Client, place):
     before = tree(place.root)
     connect(place, client, place.root, hooks=True)
     assert tree(place.root) != before
-    uninstall(plan_uninstall([client], place.machine, place.root, place.home), place.home)
+    uninstall(plan_uninstall([client], place.machine, place.root, place.home, []), place.home)
     assert tree(place.root) == before
 
 
@@ -163,7 +163,7 @@ def test_all_clients_at_once_leave_no_folder_behind(place):
     for edit in plan_install(CLIENTS, place.machine, None, Wish(SERVER, hooks=True)):
         install(edit, place.home)
     for client in CLIENTS:  # one after the other, although some share a folder or a file
-        uninstall(plan_uninstall([client], place.machine, None, place.home), place.home)
+        uninstall(plan_uninstall([client], place.machine, None, place.home, []), place.home)
     assert tree(place.machine.home) == {}
     assert tree(place.home) == {}
 
@@ -174,9 +174,9 @@ def test_a_file_that_two_clients_share_stays_for_the_other(place):
         connect(place, client, None, hooks=True)
     shared = hooks_file(vscode, place.machine, None)
     assert shared == hooks_file(copilot, place.machine, None)
-    uninstall(plan_uninstall([vscode], place.machine, None, place.home), place.home)
+    uninstall(plan_uninstall([vscode], place.machine, None, place.home, []), place.home)
     assert shared.exists()
-    uninstall(plan_uninstall([copilot], place.machine, None, place.home), place.home)
+    uninstall(plan_uninstall([copilot], place.machine, None, place.home, []), place.home)
     assert tree(place.machine.home) == {}
 
 
@@ -188,7 +188,7 @@ def test_hooks_that_come_later_are_taken_back_with_the_rest(place):
     connect(place, gemini, None, hooks=False)
     connect(place, gemini, None, hooks=True)
     assert "AfterAgent" in file.read_text("utf-8")
-    uninstall(plan_uninstall([gemini], place.machine, None, place.home), place.home)
+    uninstall(plan_uninstall([gemini], place.machine, None, place.home, []), place.home)
     assert tree(place.machine.home) == before
 
 
@@ -202,5 +202,5 @@ def test_a_change_between_two_installations_is_not_lost(place):
     other = Wish(Server("/elsewhere/cortex", ("mcp",)))
     for edit in plan_install([cursor], place.machine, None, other):
         install(edit, place.home)
-    uninstall(plan_uninstall([cursor], place.machine, None, place.home), place.home)
+    uninstall(plan_uninstall([cursor], place.machine, None, place.home, []), place.home)
     assert parse(file) == {"mcpServers": {"theirs": {"command": "t"}}}

@@ -10,33 +10,33 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cortex.cli.mcp import FAMILIES
 from cortex.cli.show import print_json, say
 from cortex.errors import ConfigError, InputError
-from cortex.install.clients import (
-    CLIENTS,
-    VARIABLES,
-    Client,
-    Machine,
-    Scope,
-    find_client,
-    is_installed,
-    this_system,
-)
-from cortex.install.entries import Server
-from cortex.install.plans import Edit, Wish, install, plan_install, plan_uninstall, uninstall
-from cortex.install.traces import Traces, find_traces, remove_traces
 from cortex.paths import find_project_root
 from cortex.settings import environment, find_home
-from cortex.settings.others import variables_of_others
+
+if TYPE_CHECKING:  # 30 ms that no other command needs
+    from cortex.install.clients import Client, Machine
+    from cortex.install.plans import Edit
+    from cortex.install.traces import Traces
 
 TEMPORARY = ("archive-v0", "environments-v2", "builds-v0")  # folders of uv's cache, which it empties
 DONE = {"created": "made", "updated": "changed", "removed": "removed", "unchanged": "as it was"}
+
+
+class Scope(StrEnum):
+    """For whom an entry counts: a person in all projects, or all people in one project."""
+
+    USER = "user"
+    PROJECT = "project"
+
 
 ScopeOption = Annotated[Scope, typer.Option("--scope", help="Your own files, or those of the project here.")]
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
@@ -70,13 +70,23 @@ def install_clients(
     as_json: JsonFlag = False,
 ) -> None:
     """Connect clients: add the server to their settings."""
+    from cortex.install.clients import find_client
+    from cortex.install.entries import Server
+    from cortex.install.plans import Wish, install, plan_install
+
     machine, home = _machine(), _home()
     root = _root(scope)
     chosen = [find_client(name) for name in clients or ()] or _found(machine, root)
     command = _program() if scope is Scope.USER else "cortex"
     arguments = ("mcp", *_families(families or ""), *_workspaces(workspaces or [], scope))
     wish = Wish(Server(command, arguments), hooks=hooks, replace=replace)
-    edits = plan_install(chosen, machine, root, wish)
+    try:
+        edits = plan_install(chosen, machine, root, wish)
+    except ConfigError as error:
+        if not clients and len(chosen) > 1:
+            others = f"Or name the clients to connect: {', '.join(client.name for client in chosen)}."
+            error.suggestions = (*error.suggestions, others)
+        raise
     if dry_run:
         _print_plan(edits, scope, as_json)
         return
@@ -109,26 +119,30 @@ def uninstall_clients(
     as_json: JsonFlag = False,
 ) -> int:
     """Disconnect clients, or with --all remove everything."""
+    from cortex.install.clients import CLIENTS, find_client
+    from cortex.install.plans import plan_uninstall, uninstall
+
     machine, home = _machine(), _home()
     if everything:
         if clients:
             raise InputError("ARGUMENT_INVALID", "--all is for everything; leave the names of clients out")
         return remove_everything(machine, home, dry_run=dry_run, yes=yes, as_json=as_json)
     chosen = [find_client(name) for name in clients or ()] or list(CLIENTS)
-    edits = plan_uninstall(chosen, machine, _root(scope), home)
-    if dry_run:
-        _print_plan(edits, scope, as_json)
-        return 0
-    if edits:
+    failed: list[str] = []
+    edits = plan_uninstall(chosen, machine, _root(scope), home, failed)
+    if not dry_run:
         _ask(edits, "change", yes, as_json)
-    uninstall(edits, home)
+        uninstall(edits, home)
     if as_json:
-        print_json({"scope": scope.value, "dryRun": False, "changes": _rows(edits)})
+        body = {"scope": scope.value, "dryRun": dry_run, "changes": _rows(edits, diffs=dry_run)}
+        print_json({**body, "failed": failed})
+    elif dry_run:
+        _print_plan(edits, scope, as_json)
     elif edits:
         _print_rows(edits)
     else:
         say("nothing to remove")
-    return 0
+    return _tell_failures(failed, as_json)
 
 
 def remove_everything(
@@ -143,29 +157,34 @@ def remove_everything(
     stop: Callable[[], None] = lambda: None,
 ) -> int:
     """Show everything of ours, ask, and remove it; `stop` ends the process that uses the stores."""
+    from cortex.install.traces import find_traces, remove_traces
+
     here = find_project_root(Path.cwd(), machine.home)
     traces = find_traces(machine, home, [*projects, *([here] if here else [])], others)
     if not as_json:
         _print_traces(traces)
-    if not traces.edits and not traces.places:
-        failed: list[str] = []
-    elif dry_run:
-        failed = []
-    else:
+    failed = list(traces.failed)
+    if not dry_run and (traces.edits or traces.places):
         _confirm("Remove all this?", yes)
         failed = remove_traces(traces, home, stop)
     if as_json:
         places = [{"kind": one.kind, "path": str(one.path), "bytes": one.bytes} for one in traces.places]
         print_json({"dryRun": dry_run, "changes": _rows(traces.edits), "removed": places, "failed": failed})
-    else:
-        for one in failed:
-            say(f"not removed: {one}", error=True)
-        if not dry_run:
-            say("What is left is the program itself: pip uninstall cortex-context (or uv tool uninstall).", error=True)
+    elif not dry_run:
+        say("What is left is the program itself: pip uninstall cortex-context (or uv tool uninstall).", error=True)
+    return _tell_failures(failed, as_json)
+
+
+def _tell_failures(failed: Sequence[str], as_json: bool) -> int:
+    for one in failed if not as_json else ():
+        say(f"not changed: {one}", error=True)
     return 1 if failed else 0
 
 
 def _machine() -> Machine:
+    from cortex.install.clients import VARIABLES, Machine, this_system
+    from cortex.settings.others import variables_of_others
+
     return Machine(Path.home(), this_system(), variables_of_others(VARIABLES))
 
 
@@ -184,6 +203,8 @@ def _root(scope: Scope) -> Path | None:
 
 
 def _found(machine: Machine, root: Path | None) -> list[Client]:
+    from cortex.install.clients import CLIENTS, is_installed
+
     found = [client for client in CLIENTS if is_installed(client, machine)]
     if root is not None:
         found = [client for client in found if client.project]
@@ -260,7 +281,7 @@ def _titles(edit: Edit) -> str:
 
 def _print_plan(edits: Sequence[Edit], scope: Scope, as_json: bool) -> None:
     if as_json:
-        print_json({"scope": scope.value, "dryRun": True, "changes": _rows(edits)})
+        print_json({"scope": scope.value, "dryRun": True, "changes": _rows(edits, diffs=True)})
         return
     for edit in edits:
         if edit.action == "unchanged":
@@ -275,7 +296,10 @@ def _print_rows(edits: Sequence[Edit]) -> None:
         say(f"{_titles(edit)}: {edit.file}: {DONE[edit.action]}{kept}")
 
 
-def _rows(edits: Sequence[Edit], backups: Sequence[Path | None] = ()) -> list[dict[str, object]]:
+def _rows(
+    edits: Sequence[Edit], backups: Sequence[Path | None] = (), *, diffs: bool = False
+) -> list[dict[str, object]]:
+    """For programs; a diff only where it was asked for, since the lines around ours may hold other programs' keys."""
     padded = [*backups, *([None] * (len(edits) - len(backups)))]
     return [
         {
@@ -283,7 +307,7 @@ def _rows(edits: Sequence[Edit], backups: Sequence[Path | None] = ()) -> list[di
             "file": str(edit.file),
             "action": edit.action,
             "backup": str(backup) if backup else None,
-            "diff": edit.diff(),
+            **({"diff": edit.diff()} if diffs else {}),
         }
         for edit, backup in zip(edits, padded, strict=True)
     ]

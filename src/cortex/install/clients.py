@@ -31,13 +31,6 @@ class System(StrEnum):
     WINDOWS = "windows"
 
 
-class Scope(StrEnum):
-    """For whom an entry counts: a person in all projects, or all people in one project."""
-
-    USER = "user"
-    PROJECT = "project"
-
-
 class Shape(StrEnum):
     """How a client writes down a server that it starts."""
 

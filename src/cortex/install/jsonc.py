@@ -257,11 +257,9 @@ def _cut(text: str, around: Part, index: int) -> str:
     elif index + 1 < len(around.parts):
         end += len(text[end:]) - len(text[end:].lstrip(" \t"))
     before, after = text[:start], kept + text[end:]
-    previous = around.parts[index - 1] if index else None
-    if (
-        previous is not None and part.comma < 0
-    ):  # the last one, and no comma behind it: then none behind the new last one
-        before = before[: previous.comma] + before[previous.comma + 1 :]
+    if index > 0 and part.comma < 0:  # the last one, and no comma behind it: then none behind the new last one
+        comma = around.parts[index - 1].comma
+        before = before[:comma] + before[comma + 1 :]
     changed = before + after
     if len(around.parts) == 1:
         return _close_up(changed, around.start)

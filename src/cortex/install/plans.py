@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from cortex.errors import ConfigError, InputError
+from cortex.errors import ConfigError, FileError, InputError
 from cortex.install import entries, files, records
-from cortex.install.clients import Client, Format, Machine, entry_file, hooks_file
+from cortex.install.clients import NAME, Client, Format, Machine, entry_file, hooks_file
 from cortex.install.entries import Merged, Server
 from cortex.install.jsonc import Broken, Keys
 from cortex.install.records import Record
@@ -91,14 +91,21 @@ def plan_install(clients: Sequence[Client], machine: Machine, root: Path | None,
     return list(edits.values())
 
 
-def plan_uninstall(clients: Sequence[Client], machine: Machine, root: Path | None, home: Path) -> list[Edit]:
-    """The changes that disconnect these clients; files without anything of ours are left out."""
+def plan_uninstall(
+    clients: Sequence[Client], machine: Machine, root: Path | None, home: Path, failed: list[str]
+) -> list[Edit]:
+    """The changes that disconnect these clients; files without anything of ours are left out, and in `failed` is what can't be read."""
     wanted: dict[Path, list[Client]] = {}
     for client in clients:
         for file in dict.fromkeys((entry_file(client, machine, root), hooks_file(client, machine, root))):
             if file is not None:
                 wanted.setdefault(file, []).append(client)
-    edits = [_plan_removal(file, tuple(leaving), root, home) for file, leaving in wanted.items()]
+    edits: list[Edit] = []
+    for file, leaving in wanted.items():
+        try:
+            edits.append(_plan_removal(file, tuple(leaving), root, home))
+        except (ConfigError, FileError) as error:  # one broken file doesn't keep us in all the others
+            failed.append(error.message)
     return [edit for edit in edits if edit.action != "unchanged" or edit.kept_for]
 
 
@@ -126,7 +133,12 @@ def install(edit: Edit, home: Path) -> Path | None:
         edit.file, edit.root, names, existed, records.digest(edit.after), folders, tuple(dict.fromkeys(made))
     )
     backup = records.write_record(home, record, before)
-    files.write(edit.file, edit.after, edit.root)
+    try:
+        files.write(edit.file, edit.after, edit.root)
+    except FileError:
+        if known is None:
+            records.drop_record(home, edit.file)
+        raise
     return backup
 
 
@@ -179,7 +191,7 @@ def _plan_removal(file: Path, leaving: tuple[Client, ...], root: Path | None, ho
     content = files.read(file, root)
     edit = Edit(leaving, file, root, content, content)
     known = records.read_record(home, file)
-    if content is None:
+    if content is None or NAME.encode() not in content:  # a file that never heard of us may be as broken as it likes
         return edit
     names = {client.name for client in leaving}
     staying = tuple(name for name in known.clients if name not in names) if known else ()

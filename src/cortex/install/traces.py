@@ -46,15 +46,17 @@ class Traces:
     edits: tuple[Edit, ...]  # clients' files
     places: tuple[Trace, ...]
     folders: tuple[Path, ...]  # that go where nothing else is left in them
+    failed: tuple[str, ...] = ()  # files that can't be read
 
 
 def find_traces(machine: Machine, home: Path, projects: Iterable[Path] = (), others: Iterable[Path] = ()) -> Traces:
     """Look for everything of ours: `projects` are further roots to look at, `others` files elsewhere (sockets, logs)."""
     known = list(records.read_records(home))
-    edits = plans.plan_uninstall(CLIENTS, machine, None, home)
+    failed: list[str] = []
+    edits = plans.plan_uninstall(CLIENTS, machine, None, home, failed)
     roots = dict.fromkeys([*(one.root for one in known if one.root), *(root.resolve() for root in projects)])
     for root in roots:
-        edits += plans.plan_uninstall(CLIENTS, machine, root, home)
+        edits += plans.plan_uninstall(CLIENTS, machine, root, home, failed)
     lists = [plan_ignore_removal(one, home) for one in known if not one.clients]
     edits += [edit for edit in lists if edit.action != "unchanged"]
     folders: list[Path] = []
@@ -62,14 +64,18 @@ def find_traces(machine: Machine, home: Path, projects: Iterable[Path] = (), oth
     for root in roots:
         places += _find(root / STORE_FOLDER, STORE_FILES, STORE_FOLDERS, "store", folders)
     places += _find_home(home, machine, folders)
-    places += [Trace("other", one, _size(one)) for one in others if os.path.lexists(one)]
-    return Traces(tuple(edits), tuple(places), tuple(folders))
+    places += [
+        Trace("other", one, _size(one))
+        for one in others
+        if os.path.lexists(one) and not (one.is_dir() and _is_around(home, machine))
+    ]
+    return Traces(tuple(edits), tuple(places), tuple(folders), tuple(failed))
 
 
 def remove_traces(traces: Traces, home: Path, stop: Callable[[], None]) -> list[str]:
     """Remove what was found; gives what couldn't be, with the reason. `stop` ends the process that uses the stores."""
     stop()
-    failed: list[str] = []
+    failed = list(traces.failed)
     for edit in traces.edits:
         try:
             plans.uninstall([edit], home)
@@ -90,7 +96,7 @@ def remove_traces(traces: Traces, home: Path, stop: Callable[[], None]) -> list[
 
 def _find_home(home: Path, machine: Machine, folders: list[Path]) -> list[Trace]:
     """Our files in Cortex's home, and in those of its profiles."""
-    if machine.home.resolve().is_relative_to(home.resolve()):
+    if _is_around(home, machine):
         return _find(home, ("cortex.db", "cortex.db-*"), (records.FOLDER,), "home", [])
     found: list[Trace] = []
     for name in _names(home / "profiles"):
@@ -99,6 +105,11 @@ def _find_home(home: Path, machine: Machine, folders: list[Path]) -> list[Trace]
     found += [Trace("store", one, _size(one)) for one in stores]
     folders += [home / "profiles", home / "projects"]
     return found + _find(home, HOME_FILES, HOME_FOLDERS, "home", folders)
+
+
+def _is_around(home: Path, machine: Machine) -> bool:
+    """Whether CORTEX_HOME is the person's home folder, or a folder around it."""
+    return machine.home.resolve().is_relative_to(home.resolve())
 
 
 def _names(folder: Path) -> list[str]:
