@@ -2,7 +2,10 @@
 
 import http.client
 import json
+import os
+import signal
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -207,6 +210,19 @@ def test_a_client_that_goes_away_cancels_its_call():
         assert server.api("echo", {"text": "meanwhile"})[0] == 200
         connection.close()
         assert server.api("was_cancelled", {}) == (200, {"text": "True"})
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_a_signal_ends_it_within_a_second_even_while_a_call_runs(tmp_path):
+    with serving("127.0.0.1", str(tmp_path / "family.closed")) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        connection.request("POST", "/api/stubborn", b"{}", {"Content-Type": "application/json"})
+        assert server.api("echo", {"text": "meanwhile"})[0] == 200
+        start = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(10) == 0
+        assert time.monotonic() - start < 1
+        connection.close()
 
 
 def test_many_calls_at_once_get_each_its_own_answer(server):

@@ -130,6 +130,17 @@ def test_who_guesses_the_token_is_stopped_and_shuts_nobody_out():
         assert server.api("echo", {"text": "a"}, authorization="Bearer secret") == (200, {"text": "a"})
 
 
+def test_with_a_token_a_proxy_on_this_machine_says_for_whom_it_asks(monkeypatch):
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
+    with serving("secret", "2") as server:
+        for client in ("10.0.0.1", "10.0.0.2", "10.9.9.9, 10.0.0.3", "10.8.8.8, 10.0.0.3"):
+            answers = [server.api("echo", {"text": "a"}, authorization="Bearer secret", x_forwarded_for=client)[0]]
+            assert answers == [200], client
+        # What came from beyond the proxy is only somebody's word.
+        last = server.api("echo", {"text": "a"}, authorization="Bearer secret", x_forwarded_for="10.7.7.7, 10.0.0.3")
+        assert last[0] == 429
+
+
 def test_a_batch_counts_as_many_as_it_asks():
     hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     with serving("", "20") as server:

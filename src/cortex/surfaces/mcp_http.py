@@ -34,6 +34,7 @@ MAX_SESSIONS = 256
 IDLE_SECONDS = 30 * 60.0
 MAX_CONNECTIONS = 512
 HEAD_SECONDS = 10.0  # for the head of a request to arrive
+PROXIES = ["127.0.0.1", "::1"]  # that may say for whom they ask
 GRACE_SECONDS = 0.2  # for answers under way when a signal comes
 
 
@@ -103,6 +104,7 @@ def _config(app: ASGIApp, site: Site) -> uvicorn.Config:
         ws="none",
         server_header=False,
         proxy_headers=bool(site.token),  # behind a proxy there is a token; without one nobody may say who he is
+        forwarded_allow_ips=PROXIES,
         limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=GRACE_SECONDS,  # pyright: ignore[reportArgumentType]  a float works and 1 is too long
     )

@@ -1,0 +1,114 @@
+"""How tools are listed: names that every client takes, short texts, one order; dots in names on wish, both spellings callable."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cortex import guide
+from cortex.cli.mcp import FAMILIES
+from cortex.errors import InputError
+from cortex.tools import find_tool, input_schema, spell
+from protocol import dotted
+from protocol.client import Client
+from protocol.code_server import CORTEX, CodeServer, make_repository
+from protocol.golden import FOLDER
+from protocol.http_client import serving
+
+PROGRAM = str(Path(dotted.__file__))
+NAME = re.compile(r"^[a-z][a-z0-9_]{2,31}$")
+DEFINED = ["team.search", "team.record.add", "plain_name", "team_status"]
+UNDERSCORED = ["team_search", "team_record_add", "plain_name", "team_status"]
+MOST_BYTES = 2048  # clients cut longer texts off
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    return make_repository(tmp_path_factory.mktemp("named") / "shop")
+
+
+@pytest.fixture(scope="module")
+def everything(repository):
+    """Every family that there is."""
+    with CodeServer(repository, more=FAMILIES[1:]) as server:
+        yield server
+
+
+def listed(server) -> list[dict]:
+    return server.request("tools/list")["result"]["tools"]
+
+
+def test_every_name_is_one_that_all_clients_take(everything):
+    assert [tool["name"] for tool in listed(everything) if not NAME.match(tool["name"])] == []
+
+
+def test_texts_are_short_enough_for_every_client(everything):
+    assert [tool["name"] for tool in listed(everything) if len(tool["description"].encode()) >= MOST_BYTES] == []
+    assert len(everything.initialize()["result"]["instructions"].encode()) < MOST_BYTES
+    prompts = everything.request("prompts/list")["result"]["prompts"]
+    assert all(len(prompt["description"].encode()) < MOST_BYTES for prompt in prompts)
+
+
+@pytest.mark.parametrize("parts", [[], ["x" * 5000], ["a" * 700] * 20, ["é" * 1000] * 3])
+def test_instructions_of_any_families_are_short(parts):
+    assert len(guide.instructions(parts).encode()) < MOST_BYTES
+
+
+def test_the_tools_come_in_one_order_each_time(everything, repository):
+    first = [tool["name"] for tool in listed(everything)]
+    assert len(set(first)) == len(first)
+    with CodeServer(repository, more=FAMILIES[1:]) as again:
+        assert [tool["name"] for tool in listed(again)] == [tool["name"] for tool in listed(everything)] == first
+
+
+def test_the_schemas_of_every_family_are_golden():
+    assert [name for name in FAMILIES if not (FOLDER / f"{name}-tools.json").exists()] == []
+
+
+@pytest.mark.parametrize(("spelling", "names"), [("underscore", UNDERSCORED), ("dotted", DEFINED)])
+def test_dots_are_listed_on_wish_and_both_spellings_can_be_called(spelling, names):
+    with Client([sys.executable, PROGRAM, "stdio", spelling]) as server:
+        assert [tool["name"] for tool in listed(server)] == names
+        assert spelling == "dotted" or all(NAME.match(name) for name in names)
+        for called, defined in zip(DEFINED + UNDERSCORED, DEFINED * 2, strict=True):
+            assert server.call(called)["result"]["content"][0]["text"] == defined
+        for unknown in ("team.record_add", "team_record.add", "plain.name", "team.status", "Team.search"):
+            assert server.call(unknown)["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize(("spelling", "names"), [("underscore", UNDERSCORED), ("dotted", DEFINED)])
+def test_the_api_spells_names_like_mcp(spelling, names):
+    with serving([sys.executable, PROGRAM, "http", spelling]) as server:
+        assert [tool["name"] for tool in json.loads(server.send("GET", path="/api")[1])["tools"]] == names
+        paths = json.loads(server.send("GET", path="/api/openapi.json")[1])["paths"]
+        assert [path for path, methods in paths.items() if "post" in methods] == [f"/api/{name}" for name in names]
+        for called, defined in zip(DEFINED + UNDERSCORED, DEFINED * 2, strict=True):
+            assert server.api(called, {}) == (200, {"text": defined})
+
+
+def test_a_name_as_it_is_defined_comes_before_one_that_is_spelled_like_it():
+    both = [dotted.FAMILY, dotted.Family("other", "", None, (dotted._tool("team_search"),))]
+    assert find_tool(both, "team_search")[1].name == "team_search"
+    assert find_tool(both, "team.search")[1].name == "team.search"
+    assert (spell("a.b.c"), spell("a.b.c", dotted=True)) == ("a_b_c", "a.b.c")
+    with pytest.raises(InputError, match=r"team\.search"):
+        find_tool(both, "team.serch")
+
+
+def test_the_command_takes_the_spelling_and_refuses_another(repository):
+    with CodeServer(repository, more=["--tool-names", "dotted"]) as server:
+        assert listed(server)[0]["name"] == "search_code"
+    argv = [*CORTEX, "mcp", "--workspace", str(repository), "--tool-names", "camel"]
+    done = subprocess.run(argv, capture_output=True, timeout=30, stdin=subprocess.DEVNULL)
+    assert done.returncode == 2
+    assert b"underscore" in done.stderr
+
+
+def test_no_schema_refers_to_another_place(everything):
+    for tool in listed(everything):
+        assert tool["inputSchema"]["type"] == "object"
+        assert "$ref" not in json.dumps(tool["inputSchema"])
+    assert input_schema(dotted.FAMILY.tools[0])["additionalProperties"] is False
