@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 Keys = tuple[str, ...]  # the way to a value, from the outside in
 
@@ -47,6 +48,7 @@ class Part:
     comma: int = -1  # where the comma behind it is
 
 
+@lru_cache(maxsize=2)  # the same text is asked about several times, and Claude Code's may have many megabytes
 def read(text: str) -> Part | None:
     """The outermost value of a text; None where there is none but space and comments.
 
