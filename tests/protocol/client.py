@@ -32,7 +32,7 @@ class Client:
 
     def __init__(self, argv: Sequence[str] = (sys.executable, str(FAMILY), "stdio"), **options: object) -> None:
         self.process = subprocess.Popen(
-            [*argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **options
+            [*argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE, **{"stderr": subprocess.DEVNULL, **options}
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None

@@ -1,0 +1,82 @@
+"""A cortexd that does what a test says: takes the front end's hello, hears its lines, answers, dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+WAIT_SECONDS = 10.0
+
+
+class Connection:
+    """One front end, welcomed."""
+
+    def __init__(self, raw: socket.socket, again: tuple[str, ...]) -> None:
+        self._raw = raw
+        raw.settimeout(WAIT_SECONDS)
+        self._lines = raw.makefile("rb")
+        self.hello = self.hear()
+        self.say({"version": "0", "again": list(again), "messages": []})
+
+    def hear(self) -> dict:
+        """The next line; {} at the end."""
+        line = self._lines.readline()
+        return json.loads(line) if line else {}
+
+    def hears_nothing_more(self) -> bool:
+        """Whether nothing comes for a moment."""
+        self._raw.settimeout(0.15)
+        try:
+            return self._raw.recv(1, socket.MSG_PEEK) == b""
+        except TimeoutError:
+            return True
+        finally:
+            self._raw.settimeout(WAIT_SECONDS)
+
+    def say(self, body: object) -> None:
+        self.write(json.dumps(body).encode() + b"\n")
+
+    def write(self, raw: bytes) -> None:
+        self._raw.sendall(raw)
+
+    def answer(self, request: dict, result: object = None) -> None:
+        self.say({"jsonrpc": "2.0", "id": request["id"], "result": {} if result is None else result})
+
+    def die(self) -> None:
+        self._lines.close()
+        self._raw.close()
+
+
+class FakeCortexd:
+    """Listens where front ends look for cortexd."""
+
+    def __init__(self, path: str, again: tuple[str, ...] = ("search_code",)) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        os.chmod(Path(path).parent, 0o700)
+        self._again = again
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(path)
+        self._listener.listen(8)
+        self._listener.settimeout(WAIT_SECONDS)
+        self._taken: list[Connection] = []
+
+    def accept(self) -> Connection:
+        self._taken.append(Connection(self._listener.accept()[0], self._again))
+        return self._taken[-1]
+
+    def nobody_comes(self) -> bool:
+        self._listener.settimeout(0.2)
+        try:
+            self._listener.accept()[0].close()
+            return False
+        except TimeoutError:
+            return True
+        finally:
+            self._listener.settimeout(WAIT_SECONDS)
+
+    def close(self) -> None:
+        for connection in self._taken:
+            connection.die()
+        self._listener.close()
