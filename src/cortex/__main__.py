@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 
-_IN_PROCESS = {"--no-sidecar", "--help", "-h"}
+_HELP = {"--help", "-h"}
+_IN_PROCESS = {"--no-sidecar", *_HELP}
 
 
 def main() -> int:
@@ -21,6 +22,10 @@ def main() -> int:
             from cortex.daemon.shim import main as carry
 
             return carry(sys.argv[2:])
+    if sys.argv[1:2] == ["hook"] and not _HELP.intersection(sys.argv[2:]):
+        from cortex.daemon.hook import main as take
+
+        return take()
     # Loading modules makes objects that stay: looking for garbage among them takes a tenth of it.
     gc.set_threshold(50_000)
     from cortex.cli import run

@@ -10,16 +10,29 @@ import os
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
-from cortex.cli import config, doctor, index, install, mcp, search
+from cortex.cli import config, daemon, doctor, hook, index, install, mcp, search, status
 from cortex.cli.show import PrintableFormatter, print_error, printable
 from cortex.errors import CortexError, explained
 from cortex.settings import environment
 
 log = logging.getLogger(__name__)
+
+
+class Commands(TyperGroup):
+    """Knows commands of two words: `mcp` takes names of families, so `mcp status` can't be a command within it."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = " ".join(args[:2])
+        return (name, self.commands[name], args[2:]) if name in self.commands else super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
+    cls=Commands,
     name="cortex",
     help="A local context engine for coding agents: index a folder, ask it questions, serve it over MCP.",
     no_args_is_help=True,
@@ -30,7 +43,14 @@ app = typer.Typer(
 app.command("index")(index.index)
 app.command("search")(search.search)
 app.command("mcp")(mcp.mcp)
+app.command("mcp status")(status.mcp_status)
+app.command("mcp logs")(status.mcp_logs)
+app.command("start")(daemon.start)
+app.command("stop")(daemon.stop)
+app.command("restart")(daemon.restart)
+app.command("status")(status.status)
 app.command("doctor")(doctor.doctor)
+app.command("hook")(hook.hook)
 app.command("install")(install.install_clients)
 app.command("uninstall")(install.uninstall_clients)
 app.add_typer(config.app, name="config")

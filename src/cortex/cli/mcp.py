@@ -15,6 +15,7 @@ import typer
 
 from cortex.cli import workspace
 from cortex.cli.show import say
+from cortex.cli.status import ProfileOption
 from cortex.engines import Engines
 from cortex.errors import InputError, NetworkError
 from cortex.settings import Workspace
@@ -57,13 +58,14 @@ def mcp(
     no_sidecar: Annotated[
         bool, typer.Option("--no-sidecar", help="Serve from this process instead of cortexd.")
     ] = False,
+    profile: ProfileOption = None,
 ) -> int:
     """Serve tools over the Model Context Protocol."""
     from cortex.surfaces.stdio import claim
 
     check_families(families or ())
     stdio = None if http else claim()  # before anything can write to stdout
-    found = workspace.find(workspaces or [])
+    found = workspace.find(workspaces or [], profile)
     site = http_site(http, found)
     identity = identity_of(found, tool_names)
     if site is not None:

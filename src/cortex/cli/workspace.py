@@ -11,9 +11,10 @@ from cortex.errors import ConfigError
 from cortex.settings import Workspace, environment, find_workspaces, load
 
 
-def find(paths: list[Path], **flags: object) -> tuple[Workspace, ...]:
+def find(paths: list[Path], profile: str | None = None, **flags: object) -> tuple[Workspace, ...]:
     """The workspaces for these paths, or the one that is guessed; what is wrong with their settings is said on stderr."""
-    found, warnings = find_for(paths, environment(), Path.cwd(), **flags)
+    variables = environment() | ({"CORTEX_PROFILE": profile} if profile else {})
+    found, warnings = find_for(paths, variables, Path.cwd(), **flags)
     for warning in warnings:
         say(f"warning: {warning}", error=True)
     logging.getLogger().setLevel(found[0].settings.server.log_level.upper())

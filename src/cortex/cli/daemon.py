@@ -1,0 +1,157 @@
+"""`cortex start`, `stop` and `restart`: cortexd by hand.
+
+Nobody has to: clients start it and it ends by itself. Only a start that somebody typed writes into the project; a front end that
+starts cortexd never does.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cortex.cli.show import print_json, say
+from cortex.cli.status import TURN_OFF, JsonFlag, ProfileOption, in_words, meet, read_log, rows, who_runs
+from cortex.daemon import control
+from cortex.daemon.control import State
+from cortex.daemon.rendezvous import Rendezvous
+from cortex.errors import CortexError, NetworkError
+from cortex.paths import find_project_root
+from cortex.settings import environment, find_home
+
+ALREADY_RUNNING = 2
+
+
+class LogLevel(StrEnum):
+    """How much cortexd writes into its log."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+LevelOption = Annotated[
+    LogLevel | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error; default: info.")
+]
+
+
+def start(
+    skip_sync: Annotated[
+        bool, typer.Option("--skip-sync", help="Start from what is here. There is nothing to sync with yet.")
+    ] = False,
+    no_mcp_write: Annotated[bool, typer.Option("--no-mcp-write", help="Don't write the project's .mcp.json.")] = False,
+    no_gitignore_write: Annotated[
+        bool, typer.Option("--no-gitignore-write", help="Don't write the project's .gitignore.")
+    ] = False,
+    profile: ProfileOption = None,
+    plugins: Annotated[
+        str | None, typer.Option("--plugins", metavar="A,B", help="Plugins to enable. There are none yet.")
+    ] = None,
+    log_level: LevelOption = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """Start cortexd, and connect the project here."""
+    meeting = meet(profile)
+    state = control.look(meeting)
+    started = not state.running
+    if started:
+        state, started = _start(meeting, "cortex start", log_level)
+    notes = _notes(state, started, skip_sync=skip_sync, plugins=plugins, log_level=log_level)
+    written, failure = _write_project(mcp=not no_mcp_write, gitignore=not no_gitignore_write)
+    body = {"started": started, **who_runs(meeting, state), "written": written, "notes": notes}
+    if as_json:
+        print_json({**body, "error": failure})
+    else:
+        say(f"cortexd {'started' if started else 'is running already'}: {in_words(body)}")
+        for file in written:
+            say(f"written: {file}")
+        for note in notes:
+            say(f"note: {note}", error=True)
+        if failure:
+            say(f"error: {failure}", error=True)
+    return 1 if failure else 0 if started else ALREADY_RUNNING
+
+
+def stop(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
+    """End cortexd after what is under way."""
+    meeting = meet(profile)
+    state = control.look(meeting)
+    clients = len(rows(state.status.get("clients")))
+    pid = _stop(meeting, state)
+    if as_json:
+        print_json({"stopped": bool(pid), "pid": pid or None, "home": meeting.home, "clients": clients})
+        return 0
+    say(f"cortexd ended (process {pid})" if pid else "cortexd is not running")
+    if clients:
+        say(f"note: {clients} clients are connected; they start it again. Off for good: {TURN_OFF}", error=True)
+    return 0
+
+
+def restart(profile: ProfileOption = None, log_level: LevelOption = None, as_json: JsonFlag = False) -> int:
+    """End cortexd and start it again; clients stay connected."""
+    meeting = meet(profile)
+    before = _stop(meeting, control.look(meeting))
+    state, _ = _start(meeting, "cortex restart", log_level)
+    body = {"ended": before or None, **who_runs(meeting, state)}
+    if as_json:
+        print_json(body)
+    else:
+        say(f"cortexd {'restarted' if before else 'started'}: {in_words(body)}")
+    return 0
+
+
+def _start(meeting: Rendezvous, by: str, level: LogLevel | None) -> tuple[State, bool]:
+    state, ours = control.start(meeting, by, ("--log-level", level.value) if level else ())
+    if not state.answers:
+        raise NetworkError(
+            "CORTEXD_UNAVAILABLE",
+            f"cortexd could not be started{_last_words(meeting.home)}",
+            context={"log": control.log_file(meeting.home)},
+        )
+    return state, ours
+
+
+def _stop(meeting: Rendezvous, state: State) -> int:
+    try:
+        return control.stop(meeting, state)
+    except TimeoutError as error:
+        raise NetworkError("CORTEXD_UNAVAILABLE", str(error)) from None
+
+
+def _last_words(home: str) -> str:
+    lines = read_log(home, 1)
+    return f"; its log ends with: {lines[0].strip()}" if lines else ""
+
+
+def _notes(
+    state: State, started: bool, *, skip_sync: bool, plugins: str | None, log_level: LogLevel | None
+) -> list[str]:
+    notes = []
+    if skip_sync:
+        notes.append("--skip-sync has no effect yet: there is nothing to sync with")
+    if plugins:
+        notes.append("--plugins has no effect yet: there are none")
+    if log_level and not started:
+        notes.append("--log-level has no effect on a cortexd that runs already: use `cortex restart --log-level`")
+    if state.running and not state.answers:
+        notes.append("it doesn't answer: `cortex restart` ends it and starts another")
+    if environment().get("CORTEX_NO_SIDECAR", "") not in ("", "0"):
+        notes.append("CORTEX_NO_SIDECAR is set here: clients with it serve themselves")
+    return notes
+
+
+def _write_project(*, mcp: bool, gitignore: bool) -> tuple[list[str], str]:
+    """Write the project's files; gives their names, and what went wrong."""
+    root = find_project_root(Path.cwd(), Path.home())
+    if root is None or not (mcp or gitignore):
+        return [], ""
+    from cortex.install.project import write_project_files
+
+    home = find_home({**environment(), "CORTEX_PROFILE": ""}, Path.home())
+    try:
+        return [str(root / name) for name in write_project_files(root, mcp=mcp, gitignore=gitignore, home=home)], ""
+    except CortexError as error:
+        return [], f"the project's files were not written: {error.message}"

@@ -1,0 +1,217 @@
+"""`cortex status`, `cortex mcp status` and `cortex mcp logs`: what there is to know of cortexd, whether it runs or not.
+
+What a process knows is asked of the process itself; what is on disk is read here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cortex.cli.show import print_json, say
+from cortex.daemon import control
+from cortex.daemon.control import State
+from cortex.daemon.rendezvous import Rendezvous, find
+from cortex.engine import OWN_PATTERNS, find_store
+from cortex.errors import ConfigError, FileError
+
+TURN_OFF = (
+    "CORTEX_NO_SIDECAR=1 in the environment, or --no-sidecar in the client's entry: each client then serves itself"
+)
+NO_SERVER = "no team server configured"
+
+ProfileOption = Annotated[
+    str | None, typer.Option("--profile", metavar="NAME", help="A home of its own with this name, and its own cortexd.")
+]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
+
+
+def status(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
+    """Show how cortexd is, whom it serves and what it keeps."""
+    meeting = meet(profile)
+    state = control.look(meeting)
+    body = {**describe(meeting, state), **_kept(meeting, state)}
+    if as_json:
+        print_json(body)
+    else:
+        _print_status(body)
+        say(f"server       {NO_SERVER}")
+        say("last sync    never")
+        say(f"queue        {body['queue']} waiting")
+        say("plugins      none")
+        say(f"cache        {_megabytes(body['cacheBytes'])} on disk")
+        _print_projects(body)
+    return 1 if state.running and not state.answers else 0
+
+
+def mcp_status(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
+    """Show how cortexd is and whom it serves."""
+    meeting = meet(profile)
+    state = control.look(meeting)
+    body = describe(meeting, state)
+    if as_json:
+        print_json(body)
+    else:
+        _print_status(body)
+    return 1 if state.running and not state.answers else 0
+
+
+def mcp_logs(
+    tail: Annotated[int, typer.Option("--tail", "-n", min=1, metavar="N", help="How many lines.")] = 50,
+    profile: ProfileOption = None,
+) -> None:
+    """Show the end of cortexd's log."""
+    home = meet(profile).home
+    lines = read_log(home, tail)
+    for line in lines:
+        say(line)
+    if not lines:
+        say(f"nothing was logged yet: {control.log_file(home)}", error=True)
+
+
+def meet(profile: str | None) -> Rendezvous:
+    """The meeting place of this person's cortexd. Raises: ConfigError, FileError."""
+    try:
+        return find(profile or "")[0]
+    except ValueError as error:
+        raise ConfigError("CONFIG_INVALID", str(error.args[0])) from None
+    except OSError as error:
+        raise FileError("PERMISSION_DENIED", str(error), suggestions=("Run `cortex doctor --fix`.",)) from None
+
+
+def describe(meeting: Rendezvous, state: State) -> dict[str, object]:
+    """What there is to know of the process and of whom it serves."""
+    said = state.status
+    return {
+        "running": state.running,
+        "answers": state.answers,
+        **who_runs(meeting, state),
+        "startedBy": state.note.get("startedBy") if state.running else None,
+        "startedAt": state.note.get("startedAt") if state.running else None,
+        "python": state.note.get("python") if state.running else None,
+        "uptime": said.get("uptime"),
+        "memoryBytes": said.get("memory"),
+        "endsIn": said.get("endsIn"),
+        "idleTimeout": said.get("idle"),
+        "turnOff": TURN_OFF,
+        "clients": rows(said.get("clients")),
+    }
+
+
+def in_time(seconds: object) -> str:
+    """A span of time for people."""
+    whole = int(seconds) if isinstance(seconds, int | float) else 0
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def read_log(home: str, count: int) -> list[str]:
+    """The last lines of cortexd's log, from the file before it too where it has just begun a new one."""
+    file = control.log_file(home)
+    lines: list[str] = []
+    for path in (file, f"{file}.1"):
+        if len(lines) >= count:
+            break
+        try:
+            with open(path, encoding="utf-8", errors="replace") as source:
+                lines = [*source.read().splitlines(), *lines]
+        except OSError:
+            continue
+    return lines[-count:] if count else []
+
+
+def who_runs(meeting: Rendezvous, state: State) -> dict[str, object]:
+    """Which process it is, and where its files are."""
+    return {
+        "pid": state.pid or None,
+        "version": state.status.get("version") or state.note.get("version") if state.running else None,
+        "home": meeting.home,
+        "socket": meeting.socket,
+        "log": control.log_file(meeting.home),
+    }
+
+
+def in_words(body: Mapping[str, object]) -> str:
+    """Which process it is, for people."""
+    return f"process {body['pid']}, version {body['version']}, home {body['home']}"
+
+
+def _kept(meeting: Rendezvous, state: State) -> dict[str, object]:
+    """What is on disk and what is connected."""
+    home = Path(meeting.home)
+    projects = []
+    for project in rows(state.status.get("projects")):
+        store = find_store(Path(str(project["root"])), home)
+        projects.append({**project, "diskBytes": 0 if store.is_relative_to(home) else _size(store)})
+    own = sum(_size(path) for pattern in (*OWN_PATTERNS, "projects") for path in home.glob(pattern))
+    elsewhere = {str(one["root"]): one["diskBytes"] for one in projects}
+    cache = own + sum(size for size in elsewhere.values() if isinstance(size, int))
+    return {"server": None, "lastSync": None, "queue": 0, "plugins": [], "cacheBytes": cache, "projects": projects}
+
+
+def _print_status(body: Mapping[str, object]) -> None:
+    if not body["running"]:
+        say(f"cortexd      not running; it starts with the next client, or with `cortex start` (home {body['home']})")
+        return
+    if not body["answers"]:
+        say(f"cortexd      process {body['pid']} doesn't answer: `cortex restart` ends it and starts another")
+        return
+    say(f"cortexd      {in_words(body)}")
+    say(f"started      {body['startedAt']} by {body['startedBy']}, {in_time(body['uptime'])} ago")
+    say(f"memory       {_megabytes(body['memoryBytes']) if body['memoryBytes'] else 'unknown'}")
+    say(f"ends         {_end(body)}")
+    say(f"turn it off  {TURN_OFF}")
+    say(f"log          {body['log']}")
+    clients = rows(body["clients"])
+    say(f"clients      {len(clients)}")
+    for client in clients:
+        words = " ".join(str(one) for one in _texts(client.get("arguments")))
+        say(f"  process {client['pid']}, for {in_time(client['seconds'])}: cortex mcp {words} in {client['cwd']}")
+
+
+def _print_projects(body: Mapping[str, object]) -> None:
+    projects = rows(body["projects"])
+    say(f"projects     {len(projects)} open")
+    for one in projects:
+        indexed = f"indexed {one['lastIndexed']}" if one["lastIndexed"] else "not indexed yet"
+        say(f"  {one['root']}: {one['status']}, {indexed}, {one['users']} clients")
+
+
+def _end(body: Mapping[str, object]) -> str:
+    idle = body["idleTimeout"]
+    if not idle:
+        return "never by itself (server.idleTimeout is 0)"
+    if body["endsIn"] is None:
+        return f"{in_time(idle)} after the last client has left (server.idleTimeout)"
+    return f"in {in_time(body['endsIn'])}, unless a client comes (server.idleTimeout)"
+
+
+def _megabytes(size: object) -> str:
+    return f"{size / 1e6:.1f} MB" if isinstance(size, int | float) else "unknown"
+
+
+def _size(path: Path) -> int:
+    """What a file, or all files in a folder, take on disk."""
+    total = 0
+    try:
+        if not path.is_dir():
+            return path.lstat().st_size
+        for folder, _, names in os.walk(path):
+            total += sum(os.lstat(os.path.join(folder, name)).st_size for name in names)
+    except OSError:  # merged away meanwhile
+        pass
+    return total
+
+
+def rows(value: object) -> list[Mapping[str, object]]:
+    """The objects of a list that came as JSON."""
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+
+
+def _texts(value: object) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else []

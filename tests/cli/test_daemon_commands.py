@@ -1,0 +1,254 @@
+"""`cortex start`, `stop`, `restart`, `status`, `mcp status`, `mcp logs` and `hook` with a real cortexd."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from cortex.daemon import control
+from cortex.daemon.rendezvous import meet_at
+from protocol.code_server import CORTEX, make_repository
+
+NOT_LOADED = {"asyncio", "pathlib", "pydantic", "typer", "typing", "logging"}
+
+
+class Commands:
+    """Runs `cortex ...` in a project, with a home of its own."""
+
+    def __init__(self, root, home, environment):
+        self.root, self.home, self.environment = root, home, environment
+
+    def __call__(self, *arguments, **more):
+        return subprocess.run(
+            [*CORTEX, *map(str, arguments)],
+            cwd=self.root,
+            env=self.environment | more,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+        )
+
+    def read(self, *arguments, code=0, **more):
+        done = self(*arguments, "--json", **more)
+        assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+        return json.loads(done.stdout)
+
+    def state(self, profile=""):
+        return control.look(meet_at(str(self.home / "profiles" / profile) if profile else str(self.home)))
+
+
+@pytest.fixture
+def cortex(isolated, tmp_path):
+    environment = isolated.environment()
+    del environment["CORTEX_NO_SIDECAR"]
+    commands = Commands(make_repository(tmp_path / "shop", {"a.py": "x = 1\n"}), isolated.cortex, environment)
+    yield commands
+    control.stop_all(str(isolated.cortex))
+
+
+def test_start_starts_cortexd_and_connects_the_project(cortex):
+    body = cortex.read("start")
+    assert body["started"] and body["pid"] == cortex.state().pid
+    assert [os.path.basename(one) for one in body["written"]] == [".mcp.json", ".gitignore"]
+    entry = json.loads((cortex.root / ".mcp.json").read_text(encoding="utf-8"))
+    assert entry["mcpServers"]["cortex"]["command"] == "cortex"
+    assert cortex.state().note["startedBy"].startswith("cortex start, process")
+
+
+def test_a_second_start_names_the_one_that_runs_and_ends_with_2(cortex):
+    pid = cortex.read("start")["pid"]
+    again = cortex.read("start", code=2)
+    assert (again["started"], again["pid"], again["written"]) == (False, pid, [])
+    assert f"running already: process {pid}" in cortex("start").stdout
+
+
+def test_of_many_starts_at_once_one_has_started_it(cortex):
+    command = [*CORTEX, "start", "--json", "--no-mcp-write", "--no-gitignore-write"]
+    several = [
+        subprocess.Popen(command, cwd=cortex.root, env=cortex.environment, stdout=subprocess.PIPE) for _ in range(4)
+    ]
+    answers = [json.loads(one.communicate(timeout=60)[0]) for one in several]
+    assert sorted(one.returncode for one in several) == [0, 2, 2, 2]
+    assert len({one["pid"] for one in answers}) == 1
+
+
+def test_start_leaves_the_projects_files_alone_where_that_is_wanted(cortex):
+    assert cortex.read("start", "--no-mcp-write", "--no-gitignore-write")["written"] == []
+    assert not (cortex.root / ".mcp.json").exists()
+    assert not (cortex.root / ".gitignore").exists()
+
+
+def test_start_says_what_kept_it_from_writing_a_file_and_runs_all_the_same(cortex):
+    (cortex.root / ".mcp.json").write_text("{ nonsense", encoding="utf-8")
+    body = cortex.read("start", code=1)
+    assert body["started"] and ".mcp.json" in body["error"]
+    assert (cortex.root / ".mcp.json").read_text(encoding="utf-8") == "{ nonsense"
+    assert cortex.state().answers
+
+
+def test_flags_without_an_effect_yet_say_so(cortex):
+    notes = cortex.read("start", "--skip-sync", "--plugins", "a,b")["notes"]
+    assert [note.split()[0] for note in notes] == ["--skip-sync", "--plugins"]
+
+
+def test_the_log_level_reaches_cortexd(cortex):
+    pid = cortex.read("start", "--log-level", "debug")["pid"]
+    assert psutil.Process(pid).cmdline()[-2:] == ["--log-level", "debug"]
+    assert "--log-level" in cortex.read("start", "--log-level", "info", code=2)["notes"][0]
+
+
+def test_stop_ends_it_and_is_content_where_none_runs(cortex):
+    pid = cortex.read("start")["pid"]
+    assert cortex.read("stop") == {"stopped": True, "pid": pid, "home": str(cortex.home), "clients": 0}
+    assert not cortex.state().running
+    assert cortex.read("stop")["stopped"] is False
+    assert "not running" in cortex("stop").stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such signal")
+def test_stop_kills_one_that_does_not_answer_and_status_says_that_it_does_not(cortex, monkeypatch):
+    pid = cortex.read("start")["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    silent = cortex.read("status", code=1)
+    assert (silent["running"], silent["answers"], silent["pid"]) == (True, False, pid)
+    assert cortex.read("stop")["pid"] == pid
+    assert not cortex.state().running
+    assert not os.path.exists(meet_at(str(cortex.home)).socket)
+
+
+def test_restart_replaces_the_process(cortex):
+    before = cortex.read("start")["pid"]
+    body = cortex.read("restart")
+    assert body["ended"] == before != body["pid"]
+    assert cortex.state().pid == body["pid"]
+    assert cortex.state().note["startedBy"].startswith("cortex restart")
+
+
+def test_status_works_without_cortexd(cortex):
+    body = cortex.read("status")
+    assert (body["running"], body["pid"], body["clients"], body["projects"]) == (False, None, [], [])
+    text = cortex("status")
+    assert text.returncode == 0
+    assert "not running" in text.stdout
+    assert "no team server configured" in text.stdout
+
+
+def test_status_shows_clients_and_projects_and_stop_says_that_they_are_there(cortex, until):
+    client = subprocess.Popen(
+        [*CORTEX, "mcp", "code"],
+        cwd=cortex.root,
+        env=cortex.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        until(lambda: [one["status"] for one in cortex.read("status")["projects"]] == ["ready"])
+        body = cortex.read("status")
+        assert [(one["pid"], one["arguments"]) for one in body["clients"]] == [(client.pid, ["code"])]
+        assert body["projects"][0]["root"] == str(cortex.root)
+        assert body["projects"][0]["diskBytes"] > 0
+        assert body["cacheBytes"] >= body["projects"][0]["diskBytes"]
+        assert body["startedBy"] == "cortex mcp" and body["endsIn"] is None
+        assert "after the last client" in cortex("status").stdout
+        assert "turn it off" in cortex("mcp", "status").stdout
+        assert "projects" not in cortex.read("mcp", "status")
+        assert cortex.read("stop")["clients"] == 1
+    finally:
+        client.communicate(timeout=30)
+    assert client.returncode == 0
+
+
+def test_a_profile_has_a_home_and_a_process_of_its_own(cortex):
+    own = cortex.read("start")
+    other = cortex.read("start", "--profile", "work")
+    assert other["started"] and other["pid"] != own["pid"]
+    assert other["home"] == str(cortex.home / "profiles" / "work")
+    assert cortex.read("status", "--profile", "work")["pid"] == other["pid"]
+    assert cortex.read("status", CORTEX_PROFILE="work")["pid"] == other["pid"]
+    assert cortex.read("stop", "--profile", "work")["pid"] == other["pid"]
+    assert cortex.state().pid == own["pid"]
+    refused = cortex("status", "--profile", "../up")
+    assert refused.returncode == 1 and "CORTEX_PROFILE" in refused.stderr
+
+
+@pytest.mark.parametrize("spelled", [["--profile", "work"], ["--profile=work"]])
+@pytest.mark.parametrize("alone", [[], ["--no-sidecar"]])
+def test_a_client_with_a_profile_is_served_in_that_home(cortex, spelled, alone):
+    (cortex.home / "profiles" / "work").mkdir(parents=True)
+    (cortex.home / "profiles" / "work" / "config.yml").write_text("server:\n  name: Work\n", encoding="utf-8")
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}) + "\n"
+    done = subprocess.run(
+        [*CORTEX, "mcp", *alone, *spelled],
+        input=line,
+        cwd=cortex.root,
+        env=cortex.environment,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+    )
+    assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "Work", done.stderr
+    assert (cortex.state("work").running, cortex.state().running) == (not alone, False)
+
+
+def test_the_end_of_the_log_is_shown(cortex):
+    assert "nothing was logged" in cortex("mcp", "logs").stderr
+    cortex.read("start")
+    cortex.read("stop")
+    assert cortex("mcp", "logs", "--tail", "1").stdout.rstrip().endswith("cortexd ends")
+    assert "cortexd" in cortex("mcp", "logs").stdout.splitlines()[0]
+
+
+def test_a_start_that_fails_says_what_the_log_says(cortex):
+    cortex.home.mkdir(parents=True)
+    done = cortex("start", "--json", PYTHONPATH=str(broken_package(cortex.root)))
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["error"]["code"] == "CORTEXD_UNAVAILABLE"
+
+
+def broken_package(folder):
+    """A folder that keeps cortexd's process, and no other, from starting."""
+    (folder / "sitecustomize.py").write_text(
+        "import sys\nif 'cortex.cli.cortexd' in sys.orig_argv: sys.exit('no')\n", encoding="utf-8"
+    )
+    return folder
+
+
+def test_a_client_with_a_wrong_command_line_is_told_so_and_ends_with_2(cortex):
+    done = cortex("mcp", "--nonsense")
+    assert done.returncode == 2
+    assert "--nonsense" in done.stderr
+
+
+# -- hook --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("event", ["session-start", "stop", "pre-compact", "something-new"])
+@pytest.mark.parametrize("said", [b"", b'{"session_id": "1"}', b"\xff" * 3_000_000, b"not JSON"])
+def test_a_hook_takes_anything_says_nothing_and_never_fails(cortex, event, said):
+    done = subprocess.run(
+        [*CORTEX, "hook", event], input=said, cwd=cortex.root, env=cortex.environment, capture_output=True, timeout=30
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert not cortex.state().running
+
+
+def test_a_hook_does_not_wait_for_a_client_that_never_ends_its_message(cortex):
+    began = time.monotonic()
+    with subprocess.Popen([*CORTEX, "hook", "stop"], env=cortex.environment, stdin=subprocess.PIPE) as process:
+        assert process.wait(30) == 0
+        assert time.monotonic() - began < 2
+    closed = subprocess.run([*CORTEX, "hook", "stop"], env=cortex.environment, timeout=30, stdin=subprocess.DEVNULL)
+    assert closed.returncode == 0
+
+
+def test_a_hook_loads_nothing_heavy(cortex):
+    code = "import sys; sys.argv = ['cortex', 'hook', 'stop']; from cortex.__main__ import main; main(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, input="{}")
+    assert not NOT_LOADED & set(done.stdout.split())
