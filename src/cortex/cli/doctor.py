@@ -1,45 +1,131 @@
-"""`cortex doctor`: why a file is or isn't in the index, or whether a folder's index is sound."""
+"""`cortex doctor`: whether all is well here, with a way out for what isn't, or why a file is or isn't in the index.
+
+What is looked at is in `checks/`; this is the command and what it prints. `--fix` does only what can't lose anything: files that a
+killed process left, an outdated cortexd, permissions that are too wide, an index that can be built anew.
+"""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cortex.cli import workspace
+from cortex.cli.checks import Finding, Level
 from cortex.cli.show import print_json, say
 from cortex.engine import Engine, find_store
+from cortex.errors import ConfigError, StoreError, explained
 from cortex.paths import find_project_root
-from cortex.settings import environment, load
-from cortex.sources import git
+from cortex.settings import Workspace, environment, load
+from cortex.settings.others import variables_of_others
 from cortex.store import STORE_NAME
 from cortex.text import rfc3339
 
 LEFT_OUT_SHOWN = 10
+FACTS = ("workspace", "store", "lastIndexed", "files", "chunks", "skipped", "diskBytes", "leaseHolder")
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A finding, and what was done about it."""
+
+    finding: Finding
+    done: str = ""
+    failed: str = ""
+
+    @property
+    def open(self) -> bool:
+        """Whether it is still to be seen to."""
+        return self.finding.level is not Level.OK and not self.done
 
 
 def doctor(
     path: Annotated[
         Path | None, typer.Argument(metavar="PATH", help="A file or folder; default: the project around here.")
     ] = None,
+    fix: Annotated[bool, typer.Option("--fix", help="Do what can be done safely, and say what was done.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
 ) -> int:
-    """Check an index, or say why a file is or isn't in it."""
+    """Check the machine and an index, or say why a file is or isn't in it."""
     if path is not None and not path.is_dir():
         return _explain(path, as_json)
-    every = []
-    for found in workspace.find([path] if path else []):
-        with Engine(found.root, found.settings) as engine:
-            every.append(_check(engine))
+    found = _workspaces(path)
+    settled = _settle(_check_machine(found), fix)
+    facts = []
+    for one in found:
+        about, more = _examine(one, fix)
+        facts.append(about)
+        settled += more
     if as_json:
-        print_json(every[0] if len(every) == 1 else {"workspaces": every})
+        rest: dict[str, object] = {"findings": [_row(one) for one in settled]}
+        print_json({**facts[0], **rest} if len(facts) == 1 else {"workspaces": facts, **rest})
     else:
-        for facts in every:
-            _print_facts(facts)
-    return 1 if any(facts["problems"] for facts in every) else 0
+        for about in facts:
+            _print_facts(about)
+        _print_findings(settled)
+    return 1 if any(one.open and one.finding.level is Level.ERROR for one in settled) else 0
+
+
+def _workspaces(path: Path | None) -> tuple[Workspace, ...]:
+    """The folders to look at; none where there is no project, since the machine can be looked at anywhere."""
+    try:
+        return workspace.find([path] if path else [])
+    except ConfigError as error:
+        if path is not None or error.code != "WORKSPACE_MISSING":
+            raise
+        return ()
+
+
+def _check_machine(found: Sequence[Workspace]) -> Iterable[Finding]:
+    from cortex.cli.checks.clients import check_clients  # here, as 30 ms that no other command needs
+    from cortex.cli.checks.cortexd import check_cortexd
+    from cortex.cli.checks.machine import check_disk, check_folder, check_git
+    from cortex.install.clients import VARIABLES, Machine, this_system
+
+    home = load(None, environment=environment()).home
+    yield from check_cortexd()
+    yield check_git()
+    yield check_disk(home)
+    yield from check_folder(home, Path.home())
+    machine = Machine(Path.home(), this_system(), variables_of_others(VARIABLES))
+    yield from check_clients(machine, [one.root for one in found])
+
+
+def _examine(found: Workspace, fix: bool) -> tuple[dict[str, object], list[Settled]]:
+    """What there is to know of a workspace's index, and what was found."""
+    from cortex.cli.checks.index import check_index, unusable
+    from cortex.cli.checks.machine import check_disk, check_folder, check_watches
+
+    store = find_store(found.root, found.settings.home)
+    settled = _settle([check_disk(store), *check_folder(store, Path.home())], fix)
+    if found.settings.workspace.watch_files:
+        settled += _settle(check_watches(found.root), fix)
+    try:
+        with Engine(found.root, found.settings) as engine:
+            settled += _settle(check_index(engine), fix)
+            return _facts(engine, settled), settled
+    except StoreError as error:
+        settled += _settle([unusable(found, error)], fix)
+        facts: dict[str, object] = {**dict.fromkeys(FACTS)}
+        facts |= {"workspace": str(found.root), "store": str(store), "leftOut": [], "operations": []}
+        return {**facts, "warnings": list(found.settings.warnings), "problems": _problems(settled)}, settled
+
+
+def _settle(findings: Iterable[Finding], fix: bool) -> list[Settled]:
+    """Repair what can be, if that is wanted."""
+    settled = []
+    for one in findings:
+        if not fix or one.repair is None:
+            settled.append(Settled(one))
+            continue
+        try:
+            settled.append(Settled(one, done=one.repair()))
+        except Exception as error:  # the next one may succeed
+            settled.append(Settled(one, failed=explained(error, "fixing it").message))
+    return settled
 
 
 def _explain(path: Path, as_json: bool) -> int:
@@ -66,19 +152,9 @@ def _indexed_root(target: Path) -> Path | None:
     return None
 
 
-def _check(engine: Engine) -> dict[str, object]:
-    """What there is to know of a store, and what is wrong with it."""
+def _facts(engine: Engine, settled: Sequence[Settled]) -> dict[str, object]:
+    """What there is to know of a store."""
     vitals = engine.vitals()
-    free = shutil.disk_usage(engine.store.directory or engine.root).free
-    problems = engine.store.check()
-    if free < 200 << 20:
-        problems.append(f"only {free >> 20} MB of disk are free")
-    if not vitals.freshness.last_indexed:
-        problems.append("the folder was never indexed completely: run `cortex index`")
-    if shutil.which("git") is None:
-        problems.append("git is not installed: ignore files are read by Cortex itself, submodules are not seen")
-    if refused := git.refusal(engine.root):
-        problems.append(refused)
     return {
         "workspace": str(engine.root),
         "store": str(engine.store.directory),
@@ -88,25 +164,54 @@ def _check(engine: Engine) -> dict[str, object]:
         "skipped": len(vitals.skipped),
         "leftOut": [{"file": skip.path, "reason": skip.reason} for skip in vitals.skipped],
         "diskBytes": vitals.disk_bytes,
-        "leaseHolder": vitals.holder_pid or None,
+        "leaseHolder": vitals.holder_pid if vitals.holder_pid and not vitals.holder else None,
         "warnings": list(engine.settings.warnings),
-        "problems": problems,
+        "problems": _problems(settled),
         "operations": [
             {"at": rfc3339(line.at), "what": line.what, **dict(line.detail)} for line in engine.operations(10)
         ],
     }
 
 
+def _problems(settled: Sequence[Settled]) -> list[str]:
+    return [one.finding.text for one in settled if one.open and one.finding.level is Level.ERROR]
+
+
+def _row(one: Settled) -> dict[str, object]:
+    finding = one.finding
+    return {
+        "check": finding.check,
+        "level": finding.level.value,
+        "text": finding.text,
+        "fix": finding.fix,
+        "fixable": finding.repair is not None,
+        "done": one.done,
+        "failed": one.failed,
+    }
+
+
 def _print_facts(facts: Mapping[str, object]) -> None:
-    for name in ("workspace", "store", "lastIndexed", "files", "chunks", "skipped", "diskBytes", "leaseHolder"):
+    for name in FACTS:
         say(f"{name:12} {facts[name]}")
-    left_out, problems = facts["leftOut"], facts["problems"]
+    left_out = facts["leftOut"]
     assert isinstance(left_out, list)
-    assert isinstance(problems, list)
     for skip in left_out[:LEFT_OUT_SHOWN]:
         say(f"left out     {skip['file']} ({skip['reason']})")
     if len(left_out) > LEFT_OUT_SHOWN:
         say(f"left out     … and {len(left_out) - LEFT_OUT_SHOWN} more: see `cortex doctor --json`")
-    for problem in problems:
-        say(f"problem      {problem}")
-    say("no problems found" if not problems else f"{len(problems)} problems")
+
+
+def _print_findings(settled: Sequence[Settled]) -> None:
+    for one in settled:
+        finding = one.finding
+        say(f"{finding.level.value:12} {finding.check}: {finding.text}")
+        if one.done:
+            say(f"{'':12} done: {one.done}")
+        elif one.failed:
+            say(f"{'':12} it could not be fixed: {one.failed}")
+        if one.open:
+            say(f"{'':12} fix: {finding.fix}")
+    left = sum(1 for one in settled if one.open)
+    fixable = sum(1 for one in settled if one.open and one.finding.repair and not one.failed)
+    hint = f"; `cortex doctor --fix` sees to {fixable} of them" if fixable else ""
+    say("no problems found" if not left else f"{left} problem{'s' if left > 1 else ''}{hint}")

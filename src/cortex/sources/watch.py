@@ -112,6 +112,11 @@ class Watcher:
             _log.exception("a change of %d paths in %s was not taken up", len(paths), self._root)
 
 
+def watches_needed(root: Path) -> int:
+    """How many of the system's watches a folder takes. Raises: OSError."""
+    return len(_folders(os.path.realpath(root))) if _BY_FOLDER else 1
+
+
 def relevant_paths(root: str, changes: Iterable[tuple[int, str]]) -> set[str]:
     """The relative paths that the index may care about; {""} where everything has to be looked at."""
     paths: set[str] = set()

@@ -162,6 +162,13 @@ class Indexes:
                 return []
             return _difference("vectors", set(self._live_chunks().tolist()), set(vectors.ids().tolist()))
 
+    def vectors_stamp(self) -> Stamp | None:
+        """Which embedder made the vectors on disk, None where there are none."""
+        from cortex.store.vectorlog import read_manifest
+
+        manifest = None if self._vectors_directory is None else read_manifest(self._vectors_directory)
+        return None if manifest is None else manifest.stamp
+
     def rebuild(self) -> None:
         """Build the words anew beside the current ones and swap; searches go on meanwhile. Only for the lease holder."""
         with self._writing:

@@ -1,0 +1,111 @@
+"""Whether a folder's index is sound: the store's integrity, how far it is behind, whose vectors it has, who writes to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from cortex.cli.checks import Finding, error, ok, warning
+from cortex.daemon import control
+from cortex.engine import Engine, rebuild_damaged
+from cortex.errors import StoreError
+from cortex.settings import Workspace
+from cortex.sources import git
+
+SHOWN = 3
+
+
+def check_index(engine: Engine) -> Iterator[Finding]:
+    """Look at an index that could be opened."""
+    yield from _integrity(engine)
+    yield from _freshness(engine)
+    yield from _vectors(engine)
+    yield _writer(engine)
+    if refused := git.refusal(engine.root):
+        yield error("repository", refused, refused.rpartition(": ")[2])
+    for text in engine.settings.warnings:
+        yield warning("settings", text, "Correct it; `cortex config show` says what counts.")
+
+
+def unusable(found: Workspace, broken: StoreError) -> Finding:
+    """What to say of an index that can't be opened."""
+    repair = (lambda: _replace(found)) if broken.code == "STORE_CORRUPT" else None
+    return error("store", f"{broken.message} [{broken.code}]", broken.suggestions[0], repair)
+
+
+def _integrity(engine: Engine) -> Iterator[Finding]:
+    problems = engine.store.check()
+    for problem in problems:
+        yield error("store", problem, "cortex index --force", lambda: _rebuild(engine))
+    if not problems:
+        yield ok("store", f"{engine.store.directory} is sound")
+
+
+def _freshness(engine: Engine) -> Iterator[Finding]:
+    """The last run, and the files compared by size and time."""
+    state = engine.freshness()
+    if not state.last_indexed:
+        text = "the folder was never indexed completely: run `cortex index`"
+        yield error("freshness", text, "cortex index", lambda: _update(engine))
+        return
+    truth, source = engine.store.truth, engine.source.id
+    known, skips = truth.known(source), truth.skips(source)
+    seen = {file.path: (file.size, file.mtime_ns) for file in engine.files()}
+    before = {path: (one.size, one.mtime_ns) for path, one in known.items()}
+    before |= {path: (size, mtime) for path, (size, mtime, _) in skips.items()}
+    behind = sorted(path for path in {*seen, *before} if seen.get(path) != before.get(path))
+    if not behind:
+        yield ok("freshness", f"{len(known)} files as they are on disk, indexed {state.last_indexed}")
+        return
+    shown = ", ".join(behind[:SHOWN]) + (", …" if len(behind) > SHOWN else "")
+    text = f"{len(behind)} files have changed since they were indexed ({shown})"
+    if engine.store.lease.holder() not in (0, os.getpid()):
+        yield ok("freshness", f"{text}; the process that keeps it is about to see them")
+    else:
+        yield warning("freshness", text, "cortex index", lambda: _update(engine))
+
+
+def _vectors(engine: Engine) -> Iterator[Finding]:
+    stamp, wanted = engine.store.indexes.vectors_stamp(), engine.embedding_of_index()
+    if stamp is None:
+        return
+    made = f"{stamp.provider} {stamp.model}"
+    if wanted is None:
+        text = f"there are vectors of {made}, and nothing embeds now: search goes by words"
+        yield warning("vectors", text, "Choose an embedder with indexing.embeddingProvider.")
+    elif (stamp.provider, stamp.model) != (wanted["provider"], wanted["model"]):
+        text = f"the vectors are of {made}, the settings want {wanted['provider']} {wanted['model']}"
+        yield warning("vectors", text, "cortex index", lambda: _update(engine))
+    else:
+        yield ok("vectors", f"made by {made}")
+
+
+def _writer(engine: Engine) -> Finding:
+    """Who holds the lease."""
+    pid = engine.store.lease.holder()
+    if pid in (0, os.getpid()):
+        return ok("writer", "no other process writes to this store")
+    words = control.command_line(pid) if pid > 0 else []
+    if control.is_cortexd(pid):
+        return ok("writer", f"cortexd, process {pid}")
+    if pid < 0:
+        text = "a process holds the store's lease and hasn't said which it is"
+        return warning("writer", text, f"Look who has {engine.store.directory}/lease open: lsof, fuser or handle.")
+    what = " ".join(words)[:200] or "its command line can't be seen"
+    return ok("writer", f"process {pid} ({what}) writes to this store; all others read it")
+
+
+def _rebuild(engine: Engine) -> str:
+    report = engine.index(force=True)
+    return f"built anew: {report.added + report.changed + report.unchanged} files"
+
+
+def _update(engine: Engine) -> str:
+    report = engine.index()
+    return f"indexed: {report.added} added, {report.changed} changed, {report.deleted} deleted"
+
+
+def _replace(found: Workspace) -> str:
+    kept = rebuild_damaged(found.root, found.settings)
+    with Engine(found.root, found.settings) as engine:
+        return f"the damaged store was kept as {kept.name}; {_rebuild(engine)}"

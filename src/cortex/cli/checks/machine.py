@@ -1,0 +1,79 @@
+"""Whether the machine is fit: git, disk, who may enter Cortex's folders, how much can be watched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from cortex.cli.checks import Finding, error, ok, warning
+from cortex.paths import STORE_FOLDER
+from cortex.sources.watch import watches_needed
+
+LEAST_FREE, LITTLE_FREE = 200 << 20, 1 << 30
+WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
+WATCHES_WANTED = 524_288
+
+
+def check_git() -> Finding:
+    """Whether git is there."""
+    if found := shutil.which("git"):
+        return ok("git", found)
+    text = "git is not installed: ignore files are read by Cortex itself, submodules are not seen"
+    return warning("git", text, "Install git.")
+
+
+def check_disk(folder: Path) -> Finding:
+    """Whether there is room where a store is."""
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    free = shutil.disk_usage(there).free
+    if free < LITTLE_FREE:
+        level = error if free < LEAST_FREE else warning
+        return level("disk", f"only {free >> 20} MB of disk are free at {there}", "Free some disk space.")
+    return ok("disk", f"{free >> 30} GB are free at {there}")
+
+
+def check_folder(folder: Path, user_home: Path) -> Iterator[Finding]:
+    """Whether a folder of Cortex's is its owner's only, and can be written."""
+    try:
+        status = folder.stat()
+    except FileNotFoundError:
+        return
+    except OSError as refused:
+        yield error("permissions", f"{folder}: {refused.strerror}", f"Make {folder} yours.")
+        return
+    if hasattr(os, "getuid") and status.st_uid != os.getuid():
+        text = f"{folder} belongs to user {status.st_uid}, not to you: was a command run with sudo?"
+        yield error("permissions", text, f"sudo chown -R $(id -u) {folder}")
+    elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        text = f"{folder} can't be written"
+        yield error("permissions", text, f"chmod u+rwx {folder}", lambda: _change(folder, 0o700))
+    elif os.name != "nt" and stat.S_IMODE(status.st_mode) & 0o077 and not user_home.is_relative_to(folder):
+        text = f"others can enter {folder}, which holds what was indexed"
+        yield warning("permissions", text, f"chmod 700 {folder}", lambda: _change(folder, 0o700))
+    else:
+        yield ok("permissions", f"{folder} is yours only" if os.name != "nt" else f"{folder} can be written")
+
+
+def check_watches(root: Path) -> Iterator[Finding]:
+    """Whether the system lets a folder be watched."""
+    try:
+        limit = int(WATCHES.read_text(encoding="ascii"))
+        wanted = watches_needed(root)
+    except (OSError, ValueError):  # another system has no such limit
+        return
+    if wanted < limit * 0.9:
+        yield ok("watching", f"{wanted} folders, of {limit} that may be watched")
+        return
+    text = f"{root} has {wanted} folders, and you may watch {limit}: it is compared again and again instead, which is slower"
+    fix = (
+        f"sudo sysctl fs.inotify.max_user_watches={WATCHES_WANTED}, or leave folders out with {STORE_FOLDER}/config.yml"
+    )
+    yield warning("watching", text, fix)
+
+
+def _change(folder: Path, mode: int) -> str:
+    folder.chmod(mode)
+    return f"{folder} is yours only"
