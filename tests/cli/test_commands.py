@@ -47,9 +47,23 @@ def process(*arguments, **options):
 # -- help and usage ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "command", ["", "index", "search", "mcp", "doctor", "config", "config show", "config get", "config set"]
-)
+COMMANDS = [
+    "",
+    "index",
+    "search",
+    "mcp",
+    "mcp status",
+    "mcp logs",
+    "start",
+    "stop",
+    "restart",
+    "status",
+    "doctor",
+    "hook",
+]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "config", "config show", "config get", "config set"])
 def test_the_help_is_as_it_was(command):
     seen = CliRunner().invoke(
         app, [*command.split(), "--help"], env={"COLUMNS": "100", "TERM": "dumb"}, terminal_width=100
@@ -196,10 +210,11 @@ def test_a_damaged_store_is_kept_aside_and_built_anew_by_force(cortex, tmp_path)
     (root / ".cortex").mkdir()
     (root / ".cortex" / "cortex.db").write_bytes(b"no database" * 1_000)
     for arguments in (["index", root], ["search", "x", "--path", root], ["doctor", root]):
-        code, _, err = cortex(*arguments)
+        code, out, err = cortex(*arguments)
         assert code == 1
-        assert "STORE_CORRUPT" in err
-        assert "cortex index --force" in err
+        told = out if arguments[0] == "doctor" else err
+        assert "STORE_CORRUPT" in told
+        assert "cortex index --force" in told
     code, _, err = cortex("index", root, "--force")
     assert code == 0
     assert "damaged" in err

@@ -153,8 +153,10 @@ def command_lines() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("page", "line"), command_lines())
 def test_every_command_line_names_a_command_and_options_that_exist(page: str, line: str) -> None:
     command: Any = typer.main.get_command(app)
-    words = shlex.split(re.sub(r"[\[\]]|#.*", "", line).replace("show|get|set", "show"))[1:]
+    words = shlex.split(re.sub(r"[\[\]]|#.*", "", line).replace("show|get|set", "show").replace("start|stop|restart|status", "start"))[1:]
     while words and getattr(command, "commands", None) and not words[0].startswith("-"):
+        if " ".join(words[:2]) in command.commands:
+            words[:2] = [" ".join(words[:2])]
         assert words[0] in command.commands, f"{page}: {line}"
         command = command.commands[words.pop(0)]
     known = {one for parameter in command.params for one in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
@@ -348,6 +350,7 @@ def test_the_examples_of_resources_have_the_shape_of_real_ones(
         ("cortex search", ["search", "check_password", "--json"]),
         ("cortex doctor", ["doctor", "--json"]),
         ("cortex doctor FILE", ["doctor", ".env", "--json"]),
+        ("cortex stop", ["stop", "--json"]),
         ("cortex config get", ["config", "get", "workspace.maxFiles", "--json"]),
         ("cortex config set", ["config", "set", "workspace.maxFiles", "30000", "--json"]),
     ],
