@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cortex.cli import app, run
+from cortex.daemon import control
 from cortex.install.clients import CLIENTS
 from protocol.code_server import CORTEX, make_repository
 from protocol.golden import check_golden
@@ -305,3 +306,41 @@ def test_the_entry_that_is_written_starts_the_server(cortex, person, tmp_path):
         timeout=60,
     )
     assert json.loads(done.stdout.splitlines()[0])["result"]["serverInfo"]["name"] == "cortex"
+
+
+def test_cortexd_ends_before_everything_goes(person, tmp_path, until):
+    environment = person.environment()
+    environment.pop("CORTEX_NO_SIDECAR", None)
+
+    def call(*arguments, given=""):
+        command = [*CORTEX, *arguments]
+        return subprocess.run(
+            command,
+            cwd=tmp_path / "shop",
+            env=environment,
+            input=given,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+        )
+
+    before = {name for name in files_in(tmp_path / "shop") if not name.startswith(".git/")}
+    try:
+        started = json.loads(call("start", "--json").stdout)
+        ask = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {"name": "search_code", "arguments": {"query": "x"}},
+        }
+        assert call("mcp", given=json.dumps(ask) + "\n").returncode == 0
+        done = call("uninstall", "--all", "--yes", "--json")
+        assert done.returncode == 0, done.stdout + done.stderr
+        body = json.loads(done.stdout)
+        assert {one["kind"] for one in body["removed"]} >= {"other"}
+        until(lambda: not control.is_cortexd(started["pid"]))  # where nobody reaps it, what has ended stays in the list
+        assert not any(os.path.lexists(one["path"]) for one in body["removed"])
+        assert not person.cortex.exists()
+        assert {name for name in files_in(tmp_path / "shop") if not name.startswith(".git/")} == before
+    finally:
+        control.stop_all(str(person.cortex))

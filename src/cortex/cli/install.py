@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import sysconfig
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +18,7 @@ import typer
 
 from cortex.cli.mcp import FAMILIES
 from cortex.cli.show import print_json, say
-from cortex.errors import ConfigError, InputError
+from cortex.errors import ConfigError, InputError, NetworkError
 from cortex.paths import find_project_root
 from cortex.settings import environment, find_home
 
@@ -126,7 +126,7 @@ def uninstall_clients(
     if everything:
         if clients:
             raise InputError("ARGUMENT_INVALID", "--all is for everything; leave the names of clients out")
-        return remove_everything(machine, home, dry_run=dry_run, yes=yes, as_json=as_json)
+        return _remove_everything(machine, home, dry_run=dry_run, yes=yes, as_json=as_json)
     chosen = [find_client(name) for name in clients or ()] or list(CLIENTS)
     failed: list[str] = []
     edits = plan_uninstall(chosen, machine, _root(scope), home, failed)
@@ -145,34 +145,45 @@ def uninstall_clients(
     return _tell_failures(failed, as_json)
 
 
-def remove_everything(
-    machine: Machine,
-    home: Path,
-    *,
-    dry_run: bool = False,
-    yes: bool = False,
-    as_json: bool = False,
-    projects: Sequence[Path] = (),
-    others: Sequence[Path] = (),
-    stop: Callable[[], None] = lambda: None,
-) -> int:
-    """Show everything of ours, ask, and remove it; `stop` ends the process that uses the stores."""
+def _remove_everything(machine: Machine, home: Path, *, dry_run: bool, yes: bool, as_json: bool) -> int:
+    """Show everything of ours, ask, end cortexd, and remove it."""
+    from cortex.daemon import control
     from cortex.install.traces import find_traces, remove_traces
 
     here = find_project_root(Path.cwd(), machine.home)
-    traces = find_traces(machine, home, [*projects, *([here] if here else [])], others)
+    projects = [*_open_projects(home), *([here] if here else [])]
+    traces = find_traces(machine, home, projects, [Path(one) for one in control.places(str(home))])
     if not as_json:
         _print_traces(traces)
     failed = list(traces.failed)
     if not dry_run and (traces.edits or traces.places):
         _confirm("Remove all this?", yes)
-        failed = remove_traces(traces, home, stop)
+        failed = remove_traces(traces, home, lambda: _stop_cortexd(home))
     if as_json:
         places = [{"kind": one.kind, "path": str(one.path), "bytes": one.bytes} for one in traces.places]
         print_json({"dryRun": dry_run, "changes": _rows(traces.edits), "removed": places, "failed": failed})
     elif not dry_run:
         say("What is left is the program itself: pip uninstall cortex-context (or uv tool uninstall).", error=True)
     return _tell_failures(failed, as_json)
+
+
+def _open_projects(home: Path) -> list[Path]:
+    """The projects that cortexd has open, where one runs."""
+    from cortex.cli.status import rows
+    from cortex.daemon import control
+    from cortex.daemon.rendezvous import meet_at
+
+    projects = rows(control.look(meet_at(str(home))).status.get("projects"))
+    return [Path(str(one["root"])) for one in projects if one.get("root")]
+
+
+def _stop_cortexd(home: Path) -> None:
+    from cortex.daemon import control
+
+    try:
+        control.stop_all(str(home))
+    except (TimeoutError, OSError) as error:
+        raise NetworkError("CORTEXD_UNAVAILABLE", f"{error}; nothing was removed") from error
 
 
 def _tell_failures(failed: Sequence[str], as_json: bool) -> int:
