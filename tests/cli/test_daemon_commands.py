@@ -112,7 +112,7 @@ def test_stop_ends_it_and_is_content_where_none_runs(cortex):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no such signal")
-def test_stop_kills_one_that_does_not_answer_and_status_says_that_it_does_not(cortex, monkeypatch):
+def test_stop_kills_one_that_does_not_answer_and_status_says_that_it_does_not(cortex):
     pid = cortex.read("start")["pid"]
     os.kill(pid, signal.SIGSTOP)
     silent = cortex.read("status", code=1)

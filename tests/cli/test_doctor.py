@@ -112,6 +112,18 @@ def test_a_cortexd_of_another_python_is_found_and_ended_where_that_is_gone(docto
     assert control.look(meeting).running is not ended
 
 
+def test_a_cortexd_of_an_older_version_is_ended_and_one_of_a_newer_is_not(doctor, isolated, monkeypatch):
+    start(isolated)
+    meeting = meet_at(str(isolated.cortex))
+    monkeypatch.setattr("cortex.cli.checks.cortexd.VERSION", "0.0.9")
+    code, found, _ = doctor("--fix")
+    assert (code, found["version"]["level"], found["version"]["fixable"]) == (0, "warning", False)
+    assert control.look(meeting).answers
+    monkeypatch.setattr("cortex.cli.checks.cortexd.VERSION", "99.0")
+    assert "was ended" in doctor("--fix")[1]["version"]["done"]
+    assert not control.look(meeting).running
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found where Linux shows them")
 def test_a_second_cortexd_for_the_same_home_is_found_and_ended(doctor, isolated, tmp_path_factory, until):
     start(isolated)
@@ -147,7 +159,7 @@ def test_folders_that_others_can_enter_are_closed(doctor, root, isolated):
         ({"command": "npx", "args": ["cortex-of-somebody"]}, "warning", "another server"),
     ],
 )
-def test_an_entry_of_a_client_that_leads_nowhere_is_found(doctor, isolated, monkeypatch, entry, level, word):
+def test_an_entry_of_a_client_that_leads_nowhere_is_found(doctor, isolated, entry, level, word):
     file = isolated.user / ".cursor" / "mcp.json"
     file.parent.mkdir()
     file.write_text(json.dumps({"mcpServers": {"cortex": entry}}), encoding="utf-8")
