@@ -249,3 +249,16 @@ def test_every_error_has_a_status_that_the_document_describes():
     assert (status_of("STORE_LOCKED"), status_of("STORE_CORRUPT"), status_of("SEARCH_TIMEOUT")) == (503, 500, 504)
     retried = {code for code, fixed in CODES.items() if fixed.retryable}
     assert {status_of(code) for code in retried} <= {409, 429, 503, 504}
+
+
+@pytest.mark.parametrize("size", [10, 3_000])
+def test_no_answer_waits_for_an_acknowledgement(server, size):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    body, seconds = json.dumps({"text": "x" * size}).encode(), []
+    for _ in range(30):
+        start = time.perf_counter()
+        connection.request("POST", "/api/echo", body, {"Content-Type": "application/json"})
+        assert connection.getresponse().read()
+        seconds.append(time.perf_counter() - start)
+    connection.close()
+    assert min(seconds) < 0.03  # with Nagle's algorithm each takes 40 ms
