@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+import psutil
 import pytest
 
 from cortex.daemon.shim import BYE, LEAVING
@@ -284,6 +285,35 @@ def test_after_the_end_of_stdin_a_death_still_costs_no_answer(window, fake):
     second.write(BYE + b"\n")
     assert window.take()["result"] == {"late": True}
     assert window.process.wait(5) == 0
+
+
+def test_a_refusal_by_the_next_one_ends_the_session_with_every_answer_given(window, fake):
+    window.ask("tools/call", CALL, id=1)
+    window.ask("tools/list", id=2)
+    first = fake.accept()
+    assert (first.hear()["id"], first.hear()["id"]) == (1, 2)
+    first.die()
+    fake.refuse({"messages": ["error: the folder is gone"], "exit": 1})
+    assert window.answers([1, 2])
+    assert window.process.wait(5) == 1
+    assert window.stderr == "error: the folder is gone\n"
+
+
+def test_its_own_server_ends_with_it_however_it_ends(window, fake, gone):
+    window.ask("ping", id=0)
+    for _ in range(2):
+        connection = fake.accept()
+        connection.hear()
+        connection.die()
+    connection = fake.accept()
+    assert "error" in window.answer(0)
+    window.ask("ping", id=1)
+    connection.hear()
+    connection.die()
+    assert "result" in window.answer(1)
+    (child,) = psutil.Process(window.process.pid).children()
+    window.process.kill()
+    assert gone(child.pid) < 2
 
 
 def test_three_deaths_in_a_minute_are_enough(window, fake):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cortex.engines import Engines
 
 LOG_BYTES, LOGS = 2_000_000, 3
+MANY_FILES = 8192
 ELECTION_SECONDS = 8.0  # more than another one takes to end
 
 
@@ -44,6 +45,7 @@ def main(arguments: list[str]) -> int:
         import secrets
 
         token = secrets.token_urlsafe(32)
+    _allow_many_files()
     listener = _listen(meeting)
     _note(meeting, listener, started_by, token)
     _log_to(meeting.home, _after("--log-level", arguments) or "info")
@@ -59,6 +61,17 @@ def main(arguments: list[str]) -> int:
 
 def _after(option: str, arguments: list[str]) -> str:
     return arguments[arguments.index(option) + 1] if option in arguments[:-1] else ""
+
+
+def _allow_many_files() -> None:
+    """Every client and every project has files open, and some systems allow 256."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = MANY_FILES if hard == resource.RLIM_INFINITY else min(hard, MANY_FILES)
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def elect(meeting: Rendezvous) -> int | None:

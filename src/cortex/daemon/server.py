@@ -209,7 +209,7 @@ class Daemon:
 
     async def _welcome(self, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if _is_newer(hello.version) or hello.protocol > PROTOCOL:
-            log.info("a newer version, %s, takes over", hello.version)
+            log.info("a newer version, %.40r, takes over", hello.version)
             self.leave()
         if self._leaving.is_set():
             await _say(writer, {"leaving": True})

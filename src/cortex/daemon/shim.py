@@ -124,13 +124,15 @@ class Shim:
     def _carry(self, link: Link) -> bool:
         """Pass on what the server says until it ends; true where that was all, or nobody listens any more."""
         for line in server_lines(lambda: self._hear(link)):
-            if line == BYE and self._ended:
-                return True
+            if line == BYE:
+                break
             if line == LEAVING:
                 self._left = True
             elif not self._deliver(line):
                 return True
-        return False
+        else:
+            return False
+        return self._ended
 
     def _hear(self, link: Link) -> bytes:
         while not link.is_ready(QUIET_SECONDS):
@@ -146,9 +148,12 @@ class Shim:
             return False
         with raw:
             try:
-                return self._meeting.exchange(raw, {"control": "ping"}, PING_SECONDS) is None
-            except (OSError, ValueError) as error:
-                return isinstance(error, TimeoutError)
+                self._meeting.exchange(raw, {"control": "ping"}, PING_SECONDS)
+            except TimeoutError:
+                return True
+            except (OSError, ValueError):
+                pass  # it ends
+        return False
 
     def _deliver(self, line: bytes) -> bool:
         """Pass a line of the server's on, unless only we have asked; false once the client is gone."""
@@ -270,7 +275,10 @@ class Shim:
         code = link.close()
         self._link = None
         if isinstance(link, ChildLink):
-            return code if self._ended else self._give_all_up()
+            if not self._ended:
+                say("error: the server ended unexpectedly")
+            self._give_all_up()
+            return code if self._ended else 1
         now = time.monotonic()
         self._ends = [end for end in self._ends if now - end[0] < DEATH_SECONDS] + [(now, not self._left)]
         if self._left:  # in peace: what isn't answered was never taken
@@ -285,6 +293,7 @@ class Shim:
         else:
             outcome = self._connect()
         if outcome is not None:
+            self._give_all_up()
             return outcome
         self._left = False
         self._say_again()
@@ -330,11 +339,9 @@ class Shim:
                 lost.append(_lost(json.loads(key), one.get("method") == "tools/call"))
         self._write(json.dumps(lost if isinstance(message, list) else lost[0]).encode())
 
-    def _give_all_up(self) -> int:
+    def _give_all_up(self) -> None:
         for asked in self._waiting():
             self._give_up(asked)
-        say("error: the server ended unexpectedly")
-        return 1
 
     def _fall_back(self, reason: str) -> int | None:
         say(f"warning: {reason}; serving in a process of its own")
