@@ -122,7 +122,6 @@ WITHOUT: dict[str, Change] = {
     ),
     "a sole name's own weight": lambda: weights(NAMES, definition=PLAIN.definition),
     "questions' stop words": lambda: constants(PARSE, STOP_WORDS=PARSE.STOP_WORDS - SCAFFOLDING),
-    "names beside kinds (the X class)": lambda: constants(PARSE, _KIND_WORDS=frozenset()),
     "names that begin like the query": lambda: constants(CANDIDATES, MIN_PREFIX=999),
     "names passed on (re-exports)": lambda: constants(EVIDENCE, reexport=lambda candidate: 0.0),
     "other forms of words in paths": lambda: constants(EVIDENCE, HEAD=99),

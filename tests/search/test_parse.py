@@ -46,8 +46,6 @@ def test_a_snippet_names_nothing():
 
 
 def test_whatever_is_spoken_of_like_code_is_a_name():
-    assert "Display" in parse("where is the Display struct filled").names
-    assert "Display" in parse("which class Display is it").names
     assert "drain" in parse("who calls drain() at the end").names
     assert "held" in parse("why is `held` false").names
     assert parse("how are leases taken over").names == ()

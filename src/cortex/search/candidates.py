@@ -24,7 +24,7 @@ DEPTH = 200  # by words, and by meaning
 COVER_DEPTH = 50  # of those that only hold many of the words
 MIN_PREFIX = 3  # characters of a name that others may begin with
 # Short fields score high by themselves: a word in a name of two words counts for more than one in a body of a hundred.
-FIELD_WEIGHTS = (("name", 0.3), ("path", 0.4), ("doc_text", 0.5), ("body", 1.0))
+FIELD_WEIGHTS = (("name", 0.3), ("path", 0.3), ("doc_text", 0.5), ("body", 1.0))
 
 Meaning = tuple[Stamp, Callable[[str], "np.ndarray"]]
 Pair = tuple[int, int]  # doc, chunk

@@ -1,7 +1,7 @@
 """Query text -> what to look for: words with weights, names that may be defined somewhere, places, quoted texts, wanted roles.
 
 Pure functions; nothing here knows the store. Names are looked up in the symbol table, so a wrong guess costs a lookup and no
-wrong answer: words that only look like names ("the Display struct") are taken for names too.
+wrong answer. Road not taken: words beside "class" or "method" as names, which was worth nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from cortex.chunkers import language_of
 from cortex.search.classes import QueryClass, classes_of
@@ -27,10 +26,6 @@ STOP_WORDS = frozenset(
     "who why will with would you your code find show get gets happen happens work works "
     # What questions are made of, whatever they are about.
     "did doing following given implement implementation implemented perform provided purpose specific use used uses using way".split()
-)
-_KIND_WORDS = frozenset(
-    "class struct interface trait enum type object record protocol module method function macro constructor decorator property "
-    "attribute field variable constant parameter".split()
 )
 _TOKEN = re.compile(r"[^\W\d][\w$]*(?:(?:::|->|[.#\\])[^\W\d][\w$]*)*[!?]?", re.UNICODE)
 _SEPARATOR = re.compile(r"::|->|[.#\\]")
@@ -122,11 +117,6 @@ def _names(text: str, tokens: Sequence[str], whole: bool) -> tuple[list[str], li
     for span in _CODE_SPAN.findall(text):
         names.extend(re.findall(r"[^\W\d]\w*", span))
     names.extend(_CALLED.findall(text))
-    for before, after in pairwise(tokens):
-        if after.lower() in _KIND_WORDS and before.lower() not in STOP_WORDS | _KIND_WORDS:  # the Display struct
-            names.append(before)
-        if before.lower() in _KIND_WORDS and after[:1].isupper():  # class Display
-            names.append(after)
     return names, qualified
 
 
