@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -168,22 +169,37 @@ def is_served(address: str) -> bool:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_http_is_served_for_as_long_as_its_front_end_lives(served, until):
-    command = [*CORTEX, "mcp", "--workspace", str(served.root), "--http", "127.0.0.1:0"]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = [*CORTEX, "mcp", "--workspace", str(served.root), "--http", address]
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=served.environment(), cwd=served.root) as front:
         try:
             assert front.stderr
-            port = re.search(r"port (\d+)", front.stderr.readline().decode())
-            assert port, "it did not say where"
-            address = f"http://127.0.0.1:{port[1]}/mcp"
-            assert is_served(address)
+            assert address.split(":")[1] in front.stderr.readline().decode()
+            assert is_served(f"http://{address}/mcp")
+            for number in (signal.SIGKILL, signal.SIGTERM):  # the next cortexd serves at the same place
+                pid = served.pid()
+                os.kill(pid, number)
+                until(lambda pid=pid: is_served(f"http://{address}/mcp") and served.cortexds() != [pid], 15)
             started = time.monotonic()
             front.send_signal(signal.SIGTERM)
             assert front.wait(5) == 0
             assert time.monotonic() - started < 1
-            until(lambda: not is_served(address), 5)
+            until(lambda: not is_served(f"http://{address}/mcp"), 5)
         finally:
             front.kill()
     assert len(served.cortexds()) == 1
+
+
+def test_a_batch_where_there_are_none_is_refused_and_the_end_comes_as_always(served):
+    with served.window() as window:
+        window.initialize("2025-11-25")
+        window.send(b'[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping"}]')
+        assert window.take()["error"]["code"] == -32600
+        started = time.monotonic()
+        assert window.close() == 0
+        assert time.monotonic() - started < 1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a folder in use can't be removed")

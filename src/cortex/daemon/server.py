@@ -16,6 +16,7 @@ import socket
 import time
 import traceback
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 
 THREADS = 32
 THREADS_EACH = 8  # of one connection
+OPENINGS = 64  # at once, closings too
 HELLO_SECONDS = 10.0
 DRAIN_SECONDS = 4.0  # for what is under way when the end comes
 END_SECONDS = 4.8  # from a signal to the end, whatever hangs
@@ -120,6 +122,8 @@ class Daemon:
     async def run(self, still_elected: Callable[[], bool]) -> None:
         """Serve until it is told to end, nobody has come for long, or the place was taken by another."""
         loop = asyncio.get_running_loop()
+        # Openings that wait for a drive which doesn't answer must not be all that there are threads for.
+        loop.set_default_executor(ThreadPoolExecutor(OPENINGS, "opening"))
         for number in (signal.SIGTERM, signal.SIGINT):
             with suppress(NotImplementedError):  # Windows
                 loop.add_signal_handler(number, self.leave)
@@ -127,6 +131,7 @@ class Daemon:
         while not self._leaving.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._leaving.wait(), LOOK_SECONDS)
+                break
             await loop.run_in_executor(None, self._engines.close_idle, self._memory)
             alone = not self._clients and time.monotonic() - self._alone_since
             if not still_elected() or (self._idle and alone and alone > self._idle):
