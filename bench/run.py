@@ -25,7 +25,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import corpus
-import daemon
 import memory
 import peers
 import queries
@@ -40,6 +39,7 @@ import updates
 from figures import Section, Setup
 from peers_semble import Semble
 
+import daemon
 import install
 
 ROOT = Path(__file__).resolve().parent.parent

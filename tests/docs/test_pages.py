@@ -153,7 +153,9 @@ def command_lines() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("page", "line"), command_lines())
 def test_every_command_line_names_a_command_and_options_that_exist(page: str, line: str) -> None:
     command: Any = typer.main.get_command(app)
-    words = shlex.split(re.sub(r"[\[\]]|#.*", "", line).replace("show|get|set", "show").replace("start|stop|restart|status", "start"))[1:]
+    words = shlex.split(
+        re.sub(r"[\[\]]|#.*", "", line).replace("show|get|set", "show").replace("start|stop|restart|status", "start")
+    )[1:]
     while words and getattr(command, "commands", None) and not words[0].startswith("-"):
         if " ".join(words[:2]) in command.commands:
             words[:2] = [" ".join(words[:2])]
