@@ -6,7 +6,7 @@
     ├── FileError          filesystem      PATH_OUTSIDE, FILE_NOT_FOUND, FILE_UNREADABLE, PERMISSION_DENIED, DISK_FULL
     ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_NEWER, STORE_UNWRITABLE, STORE_IO
     ├── LimitError         resource        INDEX_TIMEOUT, SEARCH_TIMEOUT, REGEX_TIMEOUT, MEMORY_LIMIT, DISK_LIMIT, EMBEDDINGS_LIMIT, INDEX_BUSY, RATE_LIMITED
-    ├── NetworkError       network         CORTEXD_UNAVAILABLE, EMBEDDER_UNAVAILABLE, ADDRESS_REFUSED, REQUEST_REFUSED
+    ├── NetworkError       network         SERVER_LOST, CORTEXD_UNAVAILABLE, EMBEDDER_UNAVAILABLE, ADDRESS_REFUSED, REQUEST_REFUSED
     └── Cancelled          processing      CANCELLED
 
 `CODES` holds what is fixed for each code; message, context and (extra) suggestions come from where it is raised. Each family
@@ -98,6 +98,7 @@ CODES: Mapping[str, Code] = {
     "CORTEXD_UNAVAILABLE": Code(
         "network", True, "Look at its log with `cortex mcp logs`, or do without it: CORTEX_NO_SIDECAR=1."
     ),
+    "SERVER_LOST": Code("network", True, "Look whether it was done, then call it again."),
     "CANCELLED": Code("processing", True, "Nothing to do: the request was cancelled.", severity="info"),
     "INTERNAL_ERROR": Code("processing", False, "This is a defect in Cortex: the log holds the details."),
 }
@@ -165,7 +166,7 @@ _CLASSES: Mapping[type[CortexError], str] = {
     FileError: "PATH_OUTSIDE FILE_NOT_FOUND FILE_UNREADABLE PERMISSION_DENIED DISK_FULL",
     StoreError: "STORE_LOCKED STORE_CORRUPT STORE_NEWER STORE_UNWRITABLE STORE_IO",
     LimitError: "INDEX_TIMEOUT SEARCH_TIMEOUT REGEX_TIMEOUT MEMORY_LIMIT DISK_LIMIT EMBEDDINGS_LIMIT INDEX_BUSY RATE_LIMITED",
-    NetworkError: "CORTEXD_UNAVAILABLE EMBEDDER_UNAVAILABLE ADDRESS_REFUSED REQUEST_REFUSED",
+    NetworkError: "SERVER_LOST CORTEXD_UNAVAILABLE EMBEDDER_UNAVAILABLE ADDRESS_REFUSED REQUEST_REFUSED",
 }
 _BY_CODE = {code: kind for kind, codes in _CLASSES.items() for code in codes.split()}
 

@@ -215,7 +215,7 @@ def test_a_start_that_fails_says_what_the_log_says(cortex):
 def broken_package(folder):
     """A folder that keeps cortexd's process, and no other, from starting."""
     (folder / "sitecustomize.py").write_text(
-        "import sys\nif 'cortex.cli.cortexd' in sys.orig_argv: sys.exit('no')\n", encoding="utf-8"
+        "import sys\nif 'cortex.cortexd' in sys.orig_argv: sys.exit('no')\n", encoding="utf-8"
     )
     return folder
 

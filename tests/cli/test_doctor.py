@@ -129,7 +129,7 @@ def test_a_second_cortexd_for_the_same_home_is_found_and_ended(doctor, isolated,
     start(isolated)
     elsewhere = tmp_path_factory.mktemp("run")
     second = subprocess.Popen(
-        [sys.executable, "-m", "cortex.cli.cortexd"], env=isolated.environment(XDG_RUNTIME_DIR=str(elsewhere))
+        [sys.executable, "-m", "cortex.cortexd"], env=isolated.environment(XDG_RUNTIME_DIR=str(elsewhere))
     )
     meeting = Rendezvous(str(isolated.cortex), {"XDG_RUNTIME_DIR": str(elsewhere)})
     until(lambda: control.look(meeting).answers)

@@ -96,7 +96,7 @@ class Place:
         found = []
         for process in psutil.process_iter(["cmdline"]):
             with contextlib.suppress(psutil.Error):
-                ours = "cortex.cli.cortexd" in (process.info["cmdline"] or ())
+                ours = "cortex.cortexd" in (process.info["cmdline"] or ())
                 if ours and process.environ().get("CORTEX_HOME") == str(self.home) and process.status() != "zombie":
                     found.append(process.pid)
         return found

@@ -22,7 +22,7 @@ ANSWER_SECONDS = 5.0
 DRAIN_SECONDS = 7.0  # in which a cortexd that was told to end has ended
 KILL_SECONDS = 3.0
 WAIT_SECONDS = 0.02
-MODULE = "cortex.cli.cortexd"
+MODULE = "cortex.cortexd"
 LOGS = "logs"
 
 

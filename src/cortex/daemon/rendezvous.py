@@ -137,7 +137,7 @@ class Rendezvous:
         own = own_variables(os.environ)
         variables = {name: value for name, value in os.environ.items() if name not in own}
         variables["CORTEX_HOME"] = self.home
-        command = [sys.executable, "-m", "cortex.cli.cortexd", "--started-by", by, *arguments]
+        command = [sys.executable, "-m", "cortex.cortexd", "--started-by", by, *arguments]
         windows = sys.platform == "win32"
         return subprocess.Popen(
             command,

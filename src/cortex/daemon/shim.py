@@ -412,7 +412,7 @@ def _key(id: object) -> str:
 
 def _lost(id: object, call: bool) -> dict[str, object]:
     """The answer to what is lost: a tool's error, in the form that errors of tools have, or one of the protocol."""
-    body: dict[str, object] = {"code": "SERVER_LOST", "message": LOST, "category": "processing", "severity": "error"}
+    body: dict[str, object] = {"code": "SERVER_LOST", "message": LOST, "category": "network", "severity": "error"}
     body |= {"retryable": True, "context": {}, "suggestions": ["Look whether it was done, then call it again."]}
     body["timestamp"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     if not call:

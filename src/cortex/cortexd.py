@@ -10,6 +10,7 @@ import io
 import json
 import logging
 import os
+import signal
 import socket
 import sys
 import time
@@ -45,6 +46,8 @@ def main(arguments: list[str]) -> int:
         import secrets
 
         token = secrets.token_urlsafe(32)
+    for number in (signal.SIGTERM, signal.SIGINT):  # until it serves, there is nothing to finish
+        signal.signal(number, lambda *_: (_leave(meeting, lock), os._exit(0)))
     _allow_many_files()
     listener = _listen(meeting)
     _note(meeting, listener, started_by, token)
