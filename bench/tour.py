@@ -306,6 +306,25 @@ def make_repository(root: Path) -> None:
         subprocess.run(["git", "init", "-q", str(root)], check=True, timeout=60)
 
 
+def sharing(tour: Tour, command: list[str], environment: dict[str, str]) -> None:
+    """A second window: served by the same process, at once."""
+    tour.step("Another window")
+    say("$ cortex mcp code --workspace harbour-office &; cortex status")
+    with Session(command, environment) as second:
+        found = second.call("search_code", query="call_pilot")
+        tour.expect(bool(found["results"]), "it has answers without indexing anything")
+        clients = json.loads(run_cortex(environment, "status", "--json"))["clients"]
+        tour.expect(len(clients) == 2, f"one cortexd serves {len(clients)} clients")
+
+
+def run_cortex(environment: dict[str, str], *words: str) -> str:
+    """What a command says."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cortex", *words], env=environment, capture_output=True, text=True, timeout=60
+    )
+    return done.stdout + done.stderr
+
+
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="cortex-tour-", ignore_cleanup_errors=True) as folder:
         root = Path(folder).resolve() / "harbour-office"
@@ -314,13 +333,18 @@ def main() -> int:
         environment = kept | {"CORTEX_HOME": str(Path(folder).resolve() / "home")}
         command = [sys.executable, "-m", "cortex", "mcp", "code", "--workspace", str(root)]
         say("$ cortex mcp code --workspace harbour-office")
-        with Session(command, environment) as session:
-            tour = Tour(session, root)
-            session.wait_until_ready()
-            for part in (greeting, searching, reading, saving, changing, addresses, failing):
-                part(tour)
-            tour.step("Goodbye")
-            tour.expect(session.close() == 0, "the server ends with 0 when its input is closed")
+        try:
+            with Session(command, environment) as session:
+                tour = Tour(session, root)
+                session.wait_until_ready()
+                for part in (greeting, searching, reading, saving, changing, addresses, failing):
+                    part(tour)
+                sharing(tour, command, environment)
+                tour.step("Goodbye")
+                tour.expect(session.close() == 0, "the front end ends with 0 when its input is closed")
+        finally:
+            stopped = run_cortex(environment, "stop")
+        tour.expect("ended" in stopped, "cortexd ends when it is told to")
     say(f"\n{tour.tokens} tokens in all. " + ("Everything as expected." if not tour.wrong else "Not as expected:"))
     for line in tour.wrong:
         say(f"- {line}")
