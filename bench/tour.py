@@ -311,7 +311,7 @@ def sharing(tour: Tour, command: list[str], environment: dict[str, str]) -> None
     tour.step("Another window")
     say("$ cortex mcp code --workspace harbour-office &; cortex status")
     with Session(command, environment) as second:
-        found = second.call("search_code", query="call_pilot")
+        found = second.call("search_code", query="which berth is free", threshold=0)
         tour.expect(bool(found["results"]), "it has answers without indexing anything")
         clients = json.loads(run_cortex(environment, "status", "--json"))["clients"]
         tour.expect(len(clients) == 2, f"one cortexd serves {len(clients)} clients")
