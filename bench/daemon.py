@@ -10,6 +10,7 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -160,10 +161,13 @@ def _load(setup: Setup, section: Section, folder: Path, environment: dict[str, s
 def _names(folder: Path, count: int) -> list[tuple[str, str]]:
     """Files, and a definition that is in each."""
     found: list[tuple[str, str]] = []
+    taken: set[str] = set()
     for path in sorted(folder.rglob("*.py")):
         for line in path.read_text(encoding="utf-8").splitlines():
-            if line.startswith(("def ", "class ")) and "_" in line:
-                found.append((path.relative_to(folder).as_posix(), line.split()[1].split("(")[0].rstrip(":")))
+            name = line.split()[1].split("(")[0].rstrip(":") if line.startswith(("def ", "class ")) else ""
+            if len(name) > 9 and name not in taken:
+                taken.add(name)
+                found.append((path.relative_to(folder).as_posix(), name))
                 break
         if len(found) == count:
             break
@@ -180,12 +184,12 @@ def _many(
     sessions = [Session(command, environment) for _ in names]
 
     def ask(session: Session, name: str) -> None:
-        for number in range(calls):
+        for _ in range(calls):
             started = time.perf_counter()
             try:
-                text = session.text("search_code", query=f"{name} {number}", maxResults=3, threshold=0)
+                text = session.text("search_code", query=name, maxResults=3, threshold=0)
                 if name not in text:
-                    wrong.append(name)
+                    wrong.append(f"{name}: {text[:300]}")
             except (RuntimeError, OSError, ValueError) as error:
                 wrong.append(str(error))
             times.append(time.perf_counter() - started)
@@ -199,4 +203,6 @@ def _many(
     finally:
         for session in sessions:
             session.close()
+    for line in wrong[:5]:
+        sys.stderr.write(f"{line}\n")
     return times, len(wrong)
