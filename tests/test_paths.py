@@ -239,3 +239,14 @@ def test_no_string_leads_out_of_the_root(tree: Path, parts: list[str], separator
     assert str(resolved) == real or str(resolved).startswith(real + os.sep)
     assert os.path.realpath(resolved) == str(resolved) or "loop" in parts
     assert ".." not in paths.relative_of(tree, resolved).split("/")
+
+
+def test_a_project_with_its_store_in_itself_is_noted_in_the_home_once(tmp_path: Path) -> None:
+    from cortex.paths import known_projects, remember_project
+
+    home, root = tmp_path / "home", tmp_path / "project"
+    assert known_projects(home) == []
+    for _ in range(2):
+        remember_project(home, root)
+    assert known_projects(home) == [root]
+    assert (home / "projects.txt").read_text(encoding="utf-8").count("\n") == 1

@@ -20,7 +20,7 @@ from cortex import chunkers, indexing
 from cortex.cache import Cache
 from cortex.embedders import Embedder, open_embedder
 from cortex.errors import Cancelled, LimitError, StoreError
-from cortex.paths import STORE_FOLDER, ensure_store_dir, root_text, store_dir
+from cortex.paths import STORE_FOLDER, ensure_store_dir, remember_project, root_text, store_dir
 from cortex.process import give_memory_back
 from cortex.runs import Runs, Wish
 from cortex.search import MAX_HITS, check_query, search, search_exact
@@ -112,6 +112,8 @@ class Engine:
         root = root_text(self.root)
         if directory is not None:
             ensure_store_dir(directory)
+            if directory.parent == self.root:
+                remember_project(self.settings.home, self.root)
         store = Store(directory, root)
         source = store.truth.source("files", self.root.name or root, root)
         stamp = self._embedder.stamp if self._embedder else None

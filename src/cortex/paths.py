@@ -17,6 +17,7 @@ from cortex.text import hash_bytes
 MAX_PATH_CHARACTERS = 4096
 MAX_POINTER_CHARACTERS = MAX_PATH_CHARACTERS + 16  # of a file that holds one path, or our own few lines
 STORE_FOLDER = ".cortex"
+PROJECTS_NOTE = "projects.txt"  # in the home: roots with a store in themselves, a line each
 
 MARKERS = frozenset({
     ".git", ".hg", ".svn", "package.json", "deno.json", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile",
@@ -133,6 +134,27 @@ def ensure_store_dir(folder: Path) -> None:
         raise FileError(
             code, f"can't make the folder {folder}: {error.strerror}", context={"path": str(folder)}
         ) from error
+
+
+def remember_project(home: Path, root: Path) -> None:
+    """Note in the home that a project has its store in itself, so that it can be found again when all is to be removed."""
+    try:
+        if root in known_projects(home):
+            return
+        make_private(home)
+        with open(home / PROJECTS_NOTE, "a", encoding="utf-8") as file:
+            file.write(f"{root}\n")
+    except (OSError, FileError, UnicodeError):
+        pass  # a home that can't be written, a name that isn't text: nothing else depends on it
+
+
+def known_projects(home: Path) -> list[Path]:
+    """The projects with a store in themselves that were opened with this home."""
+    try:
+        lines = (home / PROJECTS_NOTE).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeError):
+        return []
+    return [Path(line) for line in dict.fromkeys(lines) if line]
 
 
 def root_text(root: Path) -> str:

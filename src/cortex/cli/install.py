@@ -19,7 +19,7 @@ import typer
 from cortex.cli.mcp import FAMILIES
 from cortex.cli.show import print_json, say
 from cortex.errors import ConfigError, InputError, NetworkError
-from cortex.paths import find_project_root
+from cortex.paths import find_project_root, known_projects
 from cortex.settings import environment, find_home
 
 if TYPE_CHECKING:  # 30 ms that no other command needs
@@ -151,7 +151,7 @@ def _remove_everything(machine: Machine, home: Path, *, dry_run: bool, yes: bool
     from cortex.install.traces import find_traces, remove_traces
 
     here = find_project_root(Path.cwd(), machine.home)
-    projects = [*_open_projects(home), *([here] if here else [])]
+    projects = [*known_projects(home), *_open_projects(home), *([here] if here else [])]
     traces = find_traces(machine, home, projects, [Path(one) for one in control.places(str(home))])
     if not as_json:
         _print_traces(traces)

@@ -25,7 +25,7 @@ from cortex.paths import STORE_FOLDER
 IGNORE_MARK = b"# Written by Cortex"
 STORE_FILES = ("cortex.db", "cortex.db-*", "cortex.db.damaged-*", "lease", "*.log")
 STORE_FOLDERS = ("words*", "vectors*")
-HOME_FILES = ("cortex.db", "cortex.db-*", "cortex.db.damaged-*", "lease", "config.yml", "cortexd*")
+HOME_FILES = ("cortex.db", "cortex.db-*", "cortex.db.damaged-*", "lease", "config.yml", "projects.txt", "cortexd*")
 HOME_FOLDERS = (*STORE_FOLDERS, records.FOLDER)
 _HASHED = re.compile(r"[0-9a-f]{32}")
 

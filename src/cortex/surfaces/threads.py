@@ -19,6 +19,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from cortex.errors import Cancelled
 from cortex.tools import Call, Family
 
 log = logging.getLogger(__name__)
@@ -108,8 +109,24 @@ class Share(Threads):
         self._turns = asyncio.Semaphore(most)
 
     async def run(self, work: Callable[[], Result], call: Call) -> Result:
-        async with self._turns:
-            return await self._threads.run(work, call)
+        """Await `work()`; the turn ends with the work, not with the wait for it: who cancels gets no more than others."""
+        loop = asyncio.get_running_loop()
+        await self._turns.acquire()
+        turn = threading.Lock()  # whoever gets it ends the turn
+
+        def in_turn() -> Result:
+            if not turn.acquire(blocking=False):
+                raise Cancelled()  # nobody waits any more, and the turn is over
+            try:
+                return work()
+            finally:
+                soon(loop, self._turns.release)
+
+        try:
+            return await self._threads.run(in_turn, call)
+        finally:
+            if turn.acquire(blocking=False):  # it was never begun
+                self._turns.release()
 
 
 def soon(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: object) -> bool:
