@@ -77,7 +77,7 @@ def _ask(sets: Sets, name: str, row: Row, corpus: str = "") -> Asked | None:
     ranked, parsed = seen[0]
     if not ranked:
         return None
-    groups = SEARCH.merge(ranked)[:HITS]
+    groups = SEARCH.merge(ranked, HITS)[0]
     best = max(ranked[0].score, 1e-9)
     return Asked(
         group=f"absent {name}" if corpus else name,

@@ -37,32 +37,32 @@ def ranges(groups: list[Group]) -> list[tuple[int, int, int]]:
 
 def test_neighbours_are_one_hit_led_by_the_best():
     best, after, before = make_candidate(20, 30), make_candidate(32, 40), make_candidate(10, 19)
-    (group,) = merge([best, after, before])
+    (group,) = merge([best, after, before], 100)[0]
     assert group.best is best
     assert (group.start_line, group.end_line) == (10, 40)
     assert {id(one) for one in group.chunks} == {id(best), id(after), id(before)}
 
 
 def test_what_is_further_away_stays_a_hit_of_its_own():
-    assert ranges(merge([make_candidate(1, 10), make_candidate(14, 20)])) == [(1, 1, 10), (1, 14, 20)]
+    assert ranges(merge([make_candidate(1, 10), make_candidate(14, 20)], 100)[0]) == [(1, 1, 10), (1, 14, 20)]
 
 
 def test_nothing_is_joined_across_files():
-    assert ranges(merge([make_candidate(1, 10, 1), make_candidate(11, 20, 2)])) == [(1, 1, 10), (2, 11, 20)]
+    assert ranges(merge([make_candidate(1, 10, 1), make_candidate(11, 20, 2)], 100)[0]) == [(1, 1, 10), (2, 11, 20)]
 
 
 def test_what_was_joined_is_as_long_as_a_screen_at_most():
     chunks = [make_candidate(start, start + 19) for start in (1, 21, 41, 61)]
-    assert ranges(merge(chunks)) == [(1, 1, 60), (1, 61, 80)]
+    assert ranges(merge(chunks, 100)[0]) == [(1, 1, 60), (1, 61, 80)]
 
 
 def test_a_long_chunk_alone_stays_whole():
-    assert ranges(merge([make_candidate(1, 500), make_candidate(501, 502)])) == [(1, 1, 500), (1, 501, 502)]
+    assert ranges(merge([make_candidate(1, 500), make_candidate(501, 502)], 100)[0]) == [(1, 1, 500), (1, 501, 502)]
 
 
 def test_the_order_is_that_of_the_best():
     order = [make_candidate(50, 55), make_candidate(1, 5, 2), make_candidate(56, 60), make_candidate(1, 5)]
-    assert ranges(merge(order)) == [(1, 50, 60), (2, 1, 5), (1, 1, 5)]
+    assert ranges(merge(order, 100)[0]) == [(1, 50, 60), (2, 1, 5), (1, 1, 5)]
 
 
 spans = st.tuples(st.integers(1, 3), st.integers(1, 200), st.integers(0, 40))
@@ -71,7 +71,8 @@ spans = st.tuples(st.integers(1, 3), st.integers(1, 200), st.integers(0, 40))
 @given(st.lists(spans, max_size=30, unique_by=lambda one: one[:2]))
 def test_every_candidate_is_in_exactly_one_hit(found: list[tuple[int, int, int]]):
     candidates = [make_candidate(start, start + length, doc) for doc, start, length in found]
-    groups = merge(candidates)
+    groups, total = merge(candidates, 1000)
+    assert total == len(groups)
     assert sorted(id(one) for group in groups for one in group.chunks) == sorted(map(id, candidates))
     for group in groups:
         assert {one.place.doc.id for one in group.chunks} == {group.best.place.doc.id}

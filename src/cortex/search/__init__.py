@@ -67,11 +67,11 @@ def search(
             notes.append(
                 f"nothing reaches the threshold {query.threshold:g}, the best of {len(ranked)} has {ranked[0].relevance:g}"
             )
-        groups = merge(above)
+        groups, total = merge(above, query.offset + query.limit)
         stems = {stem_of(word): mass for word, mass in masses.items()}
-        hits = _show(groups[query.offset : query.offset + query.limit], parsed, query, texts, stems)
+        hits = _show(groups[query.offset :], parsed, query, texts, stems)
         counts = store.counts(source.id)
-    return Page(tuple(hits), len(groups), mode, tuple(notes), docs=counts.docs, chunks=counts.chunks)
+    return Page(tuple(hits), total, mode, tuple(notes), docs=counts.docs, chunks=counts.chunks)
 
 
 def check_query(query: Query) -> None:

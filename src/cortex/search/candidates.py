@@ -55,9 +55,10 @@ def find_by_words(
     pairs = list(dict.fromkeys([*matched, *list(covered)[:COVER_DEPTH], *defined, *joined, *located]))
     places = store.lookup.places(pairs)
     found: dict[Pair, Candidate] = {}
+    anything = not (narrow.extensions or narrow.languages or narrow.docs is not None)
     for pair in pairs:
         place = places.get(pair)
-        if place is None or not allowed(place.doc, narrow):
+        if place is None or not (anything or allowed(place.doc, narrow)):
             continue
         one = found[pair] = Candidate(place, matched.get(pair, 0.0))
         holds = pair in matched or (parsed.is_name and pair in defined)  # what defines a name holds it

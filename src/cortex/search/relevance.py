@@ -35,7 +35,7 @@ def relate(ranked: Sequence[Candidate], parsed: Parsed) -> None:
 def _known(top: Sequence[Candidate], parsed: Parsed) -> float:
     """The probability that the source has the answer: how much of the query stands together somewhere, and is it defined."""
     covers = max(_covers(one) for one in top)
-    defines = max(max(min(1.0, one.defines), one.joins, one.located) for one in top)
+    defines = max(max(one.defines, one.joins, one.located) for one in top)
     prose = sum(one.place.doc.language in PROSE for one in top) / len(top)  # in prose a question's own words are rarer
     words = math.log(max(1, len(parsed.weights)))  # many words never stand together all
     return _logistic(6.7 * math.log(0.02 + covers) + 3.3 * words + 3.4 * defines + 2.1 * prose - 1.0)
@@ -43,7 +43,7 @@ def _known(top: Sequence[Candidate], parsed: Parsed) -> float:
 
 def _right(one: Candidate, share: float) -> float:
     """The probability that a hit is right where the source has the answer."""
-    found = 1.8 * _covers(one) + 0.9 * max(min(1.0, one.defines), one.located) + 0.5 * one.joins + 2.2 * one.stem
+    found = 1.8 * _covers(one) + 0.9 * max(one.defines, one.located) + 0.5 * one.joins + 2.2 * one.stem
     return _logistic(found + 3.7 * share - 5.7)
 
 

@@ -32,24 +32,31 @@ class Group:
     end_line: int
 
 
-def merge(ranked: Sequence[Candidate]) -> list[Group]:
-    """The candidates in their order, each with those neighbours that are among the best, too."""
+def merge(ranked: Sequence[Candidate], most: int) -> tuple[list[Group], int]:
+    """The first `most` groups of the candidates in their order, each with those neighbours that are among the best, too; and how
+    many groups there are in all."""
     near: dict[int, list[Candidate]] = {}
     for candidate in ranked[:MERGE_DEPTH]:
         near.setdefault(candidate.place.doc.id, []).append(candidate)
     taken: set[tuple[int, int]] = set()
     groups: list[Group] = []
-    for number, candidate in enumerate(ranked):
+    for candidate in ranked[:MERGE_DEPTH]:
         place = candidate.place
-        if number < MERGE_DEPTH:
-            if (place.doc.id, place.chunk_id) in taken:
-                continue
-            taken.add((place.doc.id, place.chunk_id))
-        group = Group(candidate, [candidate], place.chunk.start_line, place.chunk.end_line)
-        if number < MERGE_DEPTH and len(near[place.doc.id]) > 1:
-            _grow(group, near[place.doc.id], taken)
-        groups.append(group)
-    return groups
+        if (place.doc.id, place.chunk_id) in taken:
+            continue
+        taken.add((place.doc.id, place.chunk_id))
+        groups.append(_alone(candidate))
+        if len(near[place.doc.id]) > 1:
+            _grow(groups[-1], near[place.doc.id], taken)
+    rest = ranked[MERGE_DEPTH:]
+    total = len(groups) + len(rest)
+    groups.extend(_alone(candidate) for candidate in rest[: max(0, most - len(groups))])
+    return groups[:most], total
+
+
+def _alone(candidate: Candidate) -> Group:
+    chunk = candidate.place.chunk
+    return Group(candidate, [candidate], chunk.start_line, chunk.end_line)
 
 
 def _grow(group: Group, others: Sequence[Candidate], taken: set[tuple[int, int]]) -> None:

@@ -59,6 +59,8 @@ class Lookup:
         self._connections = connections
         self._recent_texts: _Recent[str] = _Recent(RECENT_CHARACTERS)
         self._recent_chunks: _Recent[Chunk] = _Recent(RECENT_CHUNKS)
+        self._recent_docs: _Recent[Doc] = _Recent(RECENT_CHUNKS)
+        self._recent_state = ""  # of the store when they were looked up
 
     def places(self, pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Place]:
         """The places for (doc, chunk) pairs."""
@@ -84,14 +86,20 @@ class Lookup:
         return chunks
 
     def _docs_by_id(self, ids: Sequence[int]) -> dict[int, Doc]:
-        docs: dict[int, Doc] = {}
         with self._connections.read() as connection:
-            for part in _parts(ids):
+            state = connection.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()[0]
+            if state != self._recent_state:  # docs may be gone
+                self._recent_docs.clear()
+                self._recent_state = state
+            recent = self._recent_docs
+            docs = {number: doc for number in ids if (doc := recent.get(number)) is not None}
+            for part in _parts([number for number in ids if number not in docs]):
                 marks = ",".join("?" * len(part))
                 for row in connection.execute(
                     f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob WHERE docs.id IN ({marks})", part
                 ):
                     docs[row[0]] = Doc(*row)
+                    recent.keep(row[0], docs[row[0]], 1)
         return docs
 
     def places_of_chunks(self, source: int, chunks: Sequence[int]) -> list[tuple[int, int]]:
@@ -185,6 +193,7 @@ class Lookup:
         """Keep nothing in memory of what may just have been removed for good."""
         self._recent_texts.clear()
         self._recent_chunks.clear()
+        self._recent_docs.clear()
 
     def text(self, blob: int) -> str:
         """The whole text of a blob, "" when it is gone."""
