@@ -1,0 +1,53 @@
+"""A share of threads: nobody gets more than the share, not even by cancelling."""
+
+import asyncio
+import threading
+
+from cortex.surfaces.threads import Share, Threads
+from cortex.tools import Call
+
+
+def make_call() -> Call:
+    return Call()
+
+
+def test_a_cancelled_call_keeps_its_turn_until_its_work_ends():
+    go, begun = threading.Event(), []
+
+    def work() -> str:
+        begun.append(1)
+        go.wait(10)
+        return "done"
+
+    async def ask() -> int:
+        share = Share(Threads(8), 1)
+        first = asyncio.create_task(share.run(work, make_call()))
+        while not begun:
+            await asyncio.sleep(0.001)
+        first.cancel()
+        second = asyncio.create_task(share.run(work, make_call()))
+        await asyncio.sleep(0.05)
+        at_once = len(begun)
+        go.set()
+        assert await second == "done"
+        return at_once
+
+    assert asyncio.run(ask()) == 1
+
+
+def test_a_call_that_is_cancelled_before_its_turn_takes_none():
+    go = threading.Event()
+
+    async def ask() -> str:
+        share = Share(Threads(1), 2)
+        first = asyncio.create_task(share.run(lambda: go.wait(10), make_call()))
+        await asyncio.sleep(0.01)
+        waiting = [asyncio.create_task(share.run(lambda: "never", make_call())) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        for one in waiting:
+            one.cancel()
+        go.set()
+        await first
+        return await share.run(lambda: "served", make_call())
+
+    assert asyncio.run(asyncio.wait_for(ask(), 10)) == "served"
