@@ -225,6 +225,41 @@ def test_everything_goes_after_it_was_shown(cortex, person, tmp_path):
     assert "nothing of Cortex is here" in cortex("uninstall", "--all", "--yes")[1]
 
 
+def test_stores_of_projects_that_only_a_profile_knows_go_too(cortex, person, tmp_path, monkeypatch):
+    other = make_repository(tmp_path / "other", {"b.py": "y = 1\n"})
+    monkeypatch.setenv("CORTEX_PROFILE", "work")
+    assert cortex("index", other)[0] == 0
+    monkeypatch.delenv("CORTEX_PROFILE")
+    assert (other / ".cortex" / "cortex.db").exists()
+    assert cortex("uninstall", "--all", "--yes")[0] == 0
+    assert not (other / ".cortex").exists()
+    assert not person.cortex.exists()
+
+
+def test_what_is_written_while_the_person_is_asked_stays(cortex, person, monkeypatch):
+    import typer
+
+    file = person.user / ".cursor" / "mcp.json"
+
+    class Terminal:
+        def isatty(self):
+            return True
+
+    def agree(*_, **__):
+        theirs = json.loads(file.read_text("utf-8")) if file.exists() else {}
+        file.write_text(json.dumps({**theirs, "theirs": theirs.get("theirs", 0) + 1}), encoding="utf-8")
+        return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    monkeypatch.setattr(typer, "confirm", agree)
+    code, out, _ = cortex("install", "cursor")
+    assert code == 0 and ": changed" in out  # it was planned as a new file
+    written = json.loads(file.read_text("utf-8"))
+    assert written["theirs"] == 1 and "cortex" in written["mcpServers"]
+    assert cortex("uninstall", "cursor")[0] == 0
+    assert json.loads(file.read_text("utf-8")) == {"theirs": 2}
+
+
 def test_a_program_in_a_cache_is_refused(cortex, monkeypatch, tmp_path):
     scripts = tmp_path / "uv" / "archive-v0" / "x" / "bin"
     scripts.mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -185,3 +186,64 @@ def test_a_file_that_is_gone_is_nothing_to_undo(place):
     connect(place, "cursor")
     disconnect(place, "cursor")
     assert not (place.machine.home / ".cursor").exists()
+
+
+def test_what_a_client_wrote_after_an_installation_was_planned_stays(place):
+    file = written(place, "claude-code", '{"history": 1}')
+    (edit,) = plan_install([find_client("claude-code")], place.machine, None, WISH)
+    file.write_text('{"history": 2}', encoding="utf-8")
+    install(edit, place.home)
+    assert json.loads(file.read_text("utf-8"))["history"] == 2
+    assert "cortex" in json.loads(file.read_text("utf-8"))["mcpServers"]
+    disconnect(place, "claude-code")
+    assert file.read_text("utf-8") == '{"history": 2}'
+
+
+def test_a_client_that_wrote_its_first_file_meanwhile_keeps_it(place):
+    (edit,) = plan_install([find_client("claude-code")], place.machine, None, WISH)
+    file = written(place, "claude-code", '{"history": 1}')
+    install(edit, place.home)
+    disconnect(place, "claude-code")
+    assert file.read_text("utf-8") == '{"history": 1}'
+
+
+def test_what_a_client_wrote_after_a_removal_was_planned_stays(place):
+    file = written(place, "claude-code", '{"history": 1}')
+    connect(place, "claude-code")
+    edits = plan_uninstall([find_client("claude-code")], place.machine, None, place.home, [])
+    file.write_text(file.read_text("utf-8").replace('"history": 1', '"history": 2'), encoding="utf-8")
+    uninstall(edits, place.home)
+    assert file.read_text("utf-8") == '{"history": 2}'
+
+
+def test_a_file_of_ours_that_a_client_wrote_to_meanwhile_is_not_deleted(place):
+    connect(place, "claude-code")
+    edits = plan_uninstall([find_client("claude-code")], place.machine, None, place.home, [])
+    file = edits[0].file
+    file.write_text(file.read_text("utf-8").replace("{", '{"history": 2,', 1), encoding="utf-8")
+    uninstall(edits, place.home)
+    assert json.loads(file.read_text("utf-8")) == {"history": 2}
+
+
+def test_a_file_that_broke_after_it_was_planned_is_told_and_left_alone(place):
+    file = written(place, "claude-code", "{}")
+    (edit,) = plan_install([find_client("claude-code")], place.machine, None, WISH)
+    file.write_text("{]", encoding="utf-8")
+    with pytest.raises(ConfigError) as told:
+        install(edit, place.home)
+    assert told.value.code == "CLIENT_FILE_INVALID"
+    assert file.read_text("utf-8") == "{]"
+    assert not place.home.exists()
+
+
+def test_two_clients_that_share_a_file_are_both_planned_again(place):
+    clients = [find_client(name) for name in ("vscode", "copilot")]
+    shared = hooks_file(clients[0], place.machine, None)
+    edits = plan_install(clients, place.machine, None, Wish(SERVER, hooks=True))
+    (edit,) = [one for one in edits if one.file == shared]
+    shared.parent.mkdir(parents=True)
+    shared.write_text('{"theirs": 1}', encoding="utf-8")
+    install(edit, place.home)
+    assert json.loads(shared.read_text("utf-8"))["theirs"] == 1
+    after = [one for one in plan_install(clients, place.machine, None, Wish(SERVER, hooks=True)) if one.file == shared]
+    assert [(one.action, one.clients) for one in after] == [("unchanged", tuple(clients))]

@@ -121,3 +121,51 @@ def test_lines_of_a_list_that_changed_since_are_cut_out(place):
 def test_on_a_clean_machine_there_is_nothing(place):
     found = find_traces(place.machine, place.home)
     assert (found.edits, found.places) == ((), ())
+
+
+def make_list(place, text):
+    subprocess.run(["git", "init", "--quiet", str(place.root)], check=True, timeout=30)
+    file = place.root / ".gitignore"
+    file.write_text(text, encoding="utf-8")
+    write_project_files(place.root, mcp=False, gitignore=True, home=place.home)
+    return file
+
+
+def test_a_list_whose_copy_is_lost_keeps_the_lines_of_others(place):
+    file = make_list(place, "*.o\n")
+    for copy in place.home.rglob("*.backup"):
+        copy.unlink()
+    remove(place)
+    assert file.read_text("utf-8") == "*.o\n"
+
+
+def test_lines_that_came_to_a_list_after_it_was_planned_stay(place):
+    file = make_list(place, "*.o\n")
+    found = find_traces(place.machine, place.home)
+    file.write_text(file.read_text("utf-8") + "*.a\n", encoding="utf-8")
+    assert remove_traces(found, place.home, lambda: None) == []
+    assert file.read_text("utf-8") == "*.o\n*.a\n"
+
+
+def test_a_list_that_cant_be_read_doesnt_keep_us_in_everything_else(place):
+    file = make_list(place, "*.o\n")
+    for edit in plan_install([find_client("cursor")], place.machine, None, WISH):
+        install(edit, place.home)
+    file.unlink()
+    file.mkdir()
+    found = find_traces(place.machine, place.home)
+    (told,) = remove_traces(found, place.home, lambda: None)
+    assert str(file) in told
+    assert files_in(place.machine.home) == []
+    assert not place.home.exists()
+
+
+def test_a_file_that_broke_after_it_was_found_doesnt_keep_us_in_everything_else(place):
+    for edit in plan_install([find_client("cursor"), find_client("gemini")], place.machine, None, Wish(WISH.server)):
+        install(edit, place.home)
+    found = find_traces(place.machine, place.home)
+    broken = place.machine.home / ".cursor" / "mcp.json"
+    broken.write_text('{"cortex": ]', encoding="utf-8")
+    (told,) = remove_traces(found, place.home, lambda: None)
+    assert str(broken) in told
+    assert files_in(place.machine.home) == [os.path.join(".cursor", "mcp.json")]

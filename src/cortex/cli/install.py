@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cortex.cli.mcp import FAMILIES
+from cortex.cli.mcp import check_families
 from cortex.cli.show import print_json, say
 from cortex.errors import ConfigError, InputError, NetworkError
 from cortex.paths import find_project_root, known_projects
@@ -72,7 +72,7 @@ def install_clients(
     """Connect clients: add the server to their settings."""
     from cortex.install.clients import find_client
     from cortex.install.entries import Server
-    from cortex.install.plans import Wish, install, plan_install
+    from cortex.install.plans import Wish, install, plan_install, renew
 
     machine, home = _machine(), _home()
     root = _root(scope)
@@ -91,6 +91,7 @@ def install_clients(
         _print_plan(edits, scope, as_json)
         return
     _ask(edits, "change", yes, as_json)
+    edits = [renew(edit) for edit in edits]  # all before the first is written: all are changed or none
     backups = [install(edit, home) for edit in edits]
     if as_json:
         print_json({"scope": scope.value, "dryRun": False, "changes": _rows(edits, backups)})
@@ -120,7 +121,7 @@ def uninstall_clients(
 ) -> int:
     """Disconnect clients, or with --all remove everything."""
     from cortex.install.clients import CLIENTS, find_client
-    from cortex.install.plans import plan_uninstall, uninstall
+    from cortex.install.plans import plan_uninstall, renew, uninstall
 
     machine, home = _machine(), _home()
     if everything:
@@ -132,6 +133,7 @@ def uninstall_clients(
     edits = plan_uninstall(chosen, machine, _root(scope), home, failed)
     if not dry_run:
         _ask(edits, "change", yes, as_json)
+        edits = [renew(edit) for edit in edits]
         uninstall(edits, home)
     if as_json:
         body = {"scope": scope.value, "dryRun": dry_run, "changes": _rows(edits, diffs=dry_run)}
@@ -148,10 +150,12 @@ def uninstall_clients(
 def _remove_everything(machine: Machine, home: Path, *, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Show everything of ours, ask, end cortexd, and remove it."""
     from cortex.daemon import control
-    from cortex.install.traces import find_traces, remove_traces
+    from cortex.install.traces import find_profiles, find_traces, remove_traces
 
     here = find_project_root(Path.cwd(), machine.home)
-    projects = [*known_projects(home), *_open_projects(home), *([here] if here else [])]
+    projects = [here] if here else []
+    for one in (home, *find_profiles(home)):  # a profile knows projects of its own
+        projects += [*known_projects(one), *_open_projects(one)]
     traces = find_traces(machine, home, projects, [Path(one) for one in control.places(str(home))])
     if not as_json:
         _print_traces(traces)
@@ -227,9 +231,7 @@ def _found(machine: Machine, root: Path | None) -> list[Client]:
 
 def _families(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    unknown = [name for name in names if name not in FAMILIES]
-    if unknown:
-        raise InputError("ARGUMENT_INVALID", f"unknown family {unknown[0]!r}; known: {', '.join(FAMILIES)}")
+    check_families(names)
     return names
 
 

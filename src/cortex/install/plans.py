@@ -1,14 +1,15 @@
 """Which files change, and how: first a plan that can be shown, then its execution.
 
 Nothing is written while planning, and a plan with an error in it is none: of several clients either all are changed or none. The bytes
-before us come back exactly where a file is as we left it; else only what is ours is cut out of what is there now.
+before us come back exactly where a file is as we left it; else only what is ours is cut out of what is there now. A client may write
+while the person is being asked, so a file that isn't as it was when it was planned is planned again.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +39,7 @@ class Edit:
     root: Path | None
     before: bytes | None
     after: bytes | None  # None: the file goes
+    again: Callable[[], Edit] = field(compare=False, repr=False)  # plans it for what the file holds by then
     made: tuple[Keys, ...] = ()
     kept_for: tuple[str, ...] = ()  # other clients that share the file
 
@@ -109,11 +111,20 @@ def plan_uninstall(
     return [edit for edit in edits if edit.action != "unchanged" or edit.kept_for]
 
 
+def renew(edit: Edit) -> Edit:
+    """A planned change as it is for what the file holds now.
+
+    Raises: ConfigError (CLIENT_FILE_INVALID, ENTRY_FOREIGN); FileError.
+    """
+    return edit if files.read(edit.file, edit.root) == edit.before else edit.again()
+
+
 def install(edit: Edit, home: Path) -> Path | None:
     """Make a planned change; gives the place of the copy of what was there.
 
-    Raises: FileError; then the file is as it was.
+    Raises: ConfigError, FileError; then the file is as it was.
     """
+    edit = renew(edit)
     if edit.after is None or edit.action == "unchanged":
         _remember_clients(edit, home)
         return None
@@ -145,10 +156,11 @@ def install(edit: Edit, home: Path) -> Path | None:
 def uninstall(edits: Sequence[Edit], home: Path) -> None:
     """Make planned removals; folders that were made for them go where nothing else is in them.
 
-    Raises: FileError; then that file is as it was.
+    Raises: ConfigError, FileError; then that file is as it was.
     """
     folders: set[Path] = set()
-    for edit in edits:
+    for planned in edits:
+        edit = renew(planned)
         known = records.read_record(home, edit.file)
         if edit.kept_for:
             if known is not None:
@@ -174,7 +186,7 @@ def _hand_over(folders: Sequence[Path], home: Path) -> None:
 
 def _start(file: Path, root: Path | None) -> Edit:
     content = files.read(file, root)
-    return Edit((), file, root, content, content)
+    return Edit((), file, root, content, content, partial(_start, file, root))
 
 
 def _merge(edit: Edit, client: Client, change: Callable[[str], Merged]) -> Edit:
@@ -184,12 +196,18 @@ def _merge(edit: Edit, client: Client, change: Callable[[str], Merged]) -> Edit:
     except Broken as error:
         raise _broken(edit.file, error) from None
     clients = edit.clients if client in edit.clients else (*edit.clients, client)
-    return replace(edit, clients=clients, after=merged.text.encode(), made=(*edit.made, *merged.made))
+    return replace(
+        edit,
+        clients=clients,
+        after=merged.text.encode(),
+        made=(*edit.made, *merged.made),
+        again=lambda: _merge(edit.again(), client, change),
+    )
 
 
 def _plan_removal(file: Path, leaving: tuple[Client, ...], root: Path | None, home: Path) -> Edit:
     content = files.read(file, root)
-    edit = Edit(leaving, file, root, content, content)
+    edit = Edit(leaving, file, root, content, content, partial(_plan_removal, file, leaving, root, home))
     known = records.read_record(home, file)
     if content is None or NAME.encode() not in content:  # a file that never heard of us may be as broken as it likes
         return edit

@@ -6,6 +6,8 @@ files in it, has decided; its .gitignore is left alone.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from cortex.install import files, records
@@ -39,16 +41,18 @@ def write_project_files(root: Path, *, mcp: bool, gitignore: bool, home: Path) -
 
 
 def plan_ignore_removal(record: Record, home: Path) -> Edit:
-    """The change that takes our lines out of a .gitignore again."""
+    """The change that takes our lines out of a .gitignore again. Raises: FileError."""
     content = files.read(record.file, record.root)
-    edit = Edit((), record.file, record.root, content, content)
+    edit = Edit((), record.file, record.root, content, content, partial(plan_ignore_removal, record, home))
     if content is None:
         return edit
     if records.digest(content) == record.written:
-        return Edit((), record.file, record.root, content, records.read_backup(home, record.file))
+        before = records.read_backup(home, record.file) if record.existed else None
+        if before is not None or not record.existed:  # a lost copy doesn't make the file ours
+            return replace(edit, after=before)
     ours = {line.encode() for line in IGNORED}
     rest = b"".join(line for line in content.splitlines(keepends=True) if line.strip() not in ours)
-    return Edit((), record.file, record.root, content, rest)
+    return replace(edit, after=rest)
 
 
 def _write_ignore_lines(root: Path, home: Path) -> bool:

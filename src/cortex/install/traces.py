@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from cortex.errors import FileError
+from cortex.errors import ConfigError, FileError
 from cortex.install import plans, records
 from cortex.install.clients import CLIENTS, Machine
 from cortex.install.plans import Edit
 from cortex.install.project import plan_ignore_removal
+from cortex.install.records import Record
 from cortex.paths import STORE_FOLDER
 
 IGNORE_MARK = b"# Written by Cortex"
@@ -49,6 +50,11 @@ class Traces:
     failed: tuple[str, ...] = ()  # files that can't be read
 
 
+def find_profiles(home: Path) -> list[Path]:
+    """The homes of a home's profiles, links left out."""
+    return [home / "profiles" / name for name in _names(home / "profiles")]
+
+
 def find_traces(machine: Machine, home: Path, projects: Iterable[Path] = (), others: Iterable[Path] = ()) -> Traces:
     """Look for everything of ours: `projects` are further roots to look at, `others` files elsewhere (sockets, logs)."""
     known = list(records.read_records(home))
@@ -57,8 +63,7 @@ def find_traces(machine: Machine, home: Path, projects: Iterable[Path] = (), oth
     roots = dict.fromkeys([*(one.root for one in known if one.root), *(root.resolve() for root in projects)])
     for root in roots:
         edits += plans.plan_uninstall(CLIENTS, machine, root, home, failed)
-    lists = [plan_ignore_removal(one, home) for one in known if not one.clients]
-    edits += [edit for edit in lists if edit.action != "unchanged"]
+    edits += _plan_lists(known, home, failed)
     folders: list[Path] = []
     places: list[Trace] = []
     for root in roots:
@@ -79,7 +84,7 @@ def remove_traces(traces: Traces, home: Path, stop: Callable[[], None]) -> list[
     for edit in traces.edits:
         try:
             plans.uninstall([edit], home)
-        except FileError as error:
+        except (ConfigError, FileError) as error:
             failed.append(error.message)
     for trace in traces.places:
         try:
@@ -94,13 +99,26 @@ def remove_traces(traces: Traces, home: Path, stop: Callable[[], None]) -> list[
     return failed
 
 
+def _plan_lists(known: Iterable[Record], home: Path, failed: list[str]) -> list[Edit]:
+    """The changes to projects' .gitignore; in `failed` is what can't be read."""
+    edits = []
+    for record in known:
+        if record.clients:
+            continue
+        try:
+            edits.append(plan_ignore_removal(record, home))
+        except (ConfigError, FileError) as error:  # one such list doesn't keep us in everything else
+            failed.append(error.message)
+    return [edit for edit in edits if edit.action != "unchanged"]
+
+
 def _find_home(home: Path, machine: Machine, folders: list[Path]) -> list[Trace]:
     """Our files in Cortex's home, and in those of its profiles."""
     if _is_around(home, machine):
         return _find(home, ("cortex.db", "cortex.db-*"), (records.FOLDER,), "home", [])
     found: list[Trace] = []
-    for name in _names(home / "profiles"):
-        found += _find_home(home / "profiles" / name, machine, folders)
+    for profile in find_profiles(home):
+        found += _find_home(profile, machine, folders)
     stores = [home / "projects" / name for name in _names(home / "projects") if _HASHED.fullmatch(name)]
     found += [Trace("store", one, _size(one)) for one in stores]
     folders += [home / "profiles", home / "projects"]
