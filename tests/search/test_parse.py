@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,3 +99,30 @@ def test_any_text_is_understood_within_bounds(text: str):
     assert len(parsed.joined) <= MAX_NAMES
     assert len(parsed.places) <= MAX_PLACES
     assert parsed.classes
+
+
+HOSTILE = (
+    "a",
+    "aError",
+    "a/",
+    "a-",
+    "a_",
+    "a.1",
+    ".",
+    "\n",
+    "`a",
+    "'a ",
+    '"a',
+    "panic ",
+    "at a",
+    "a(",
+    "::",
+    "a\\",
+    "/a.py:1 ",
+)
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_no_query_takes_long_to_understand(piece: str):
+    parse((piece * 20_000)[:20_000])

@@ -104,7 +104,8 @@ def _examine(found: Workspace, fix: bool) -> tuple[dict[str, object], list[Settl
     if found.settings.workspace.watch_files:
         settled += _settle(check_watches(found.root), fix)
     try:
-        with Engine(found.root, found.settings) as engine:
+        unknown = not (store / STORE_NAME).exists()  # no store only to say that there is none
+        with Engine(found.root, found.settings, in_memory=unknown) as engine:
             settled += _settle(check_index(engine), fix)
             return _facts(engine, settled), settled
     except StoreError as error:

@@ -92,8 +92,15 @@ def stop(meeting: Rendezvous, state: State | None = None) -> int:
 
 
 def stop_all(home: str) -> list[int]:
-    """End the cortexd of a home and those of its profiles. Raises: TimeoutError, OSError."""
-    return [pid for one in _homes(home) if (pid := stop(meet_at(one)))]
+    """End the cortexd of a home and those of its profiles, also one that meets elsewhere. Raises: TimeoutError, OSError."""
+    homes = list(_homes(home))
+    ended = [pid for one in homes if (pid := stop(meet_at(one)))]
+    for one in processes():
+        if one.home in homes and one.pid not in ended:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one.pid, signal.SIGTERM)
+                ended.append(one.pid)
+    return ended
 
 
 def places(home: str) -> list[str]:

@@ -186,6 +186,8 @@ def _private_folder(variables: Mapping[str, str], name_bytes: int) -> str:
     Raises: OSError, where somebody else has made a folder of that name.
     """
     given = variables.get("XDG_RUNTIME_DIR", "")
+    if not given and sys.platform == "linux":  # clients hand on few variables: without it the place must be the same
+        given = f"/run/user/{os.getuid()}" if os.path.isdir(f"/run/user/{os.getuid()}") else ""
     if given and os.path.isabs(given) and len(os.fsencode(given)) + name_bytes + 8 <= MAX_SOCKET_BYTES:
         folder = os.path.join(given, "cortex")
         with contextlib.suppress(OSError):

@@ -260,7 +260,8 @@ class Daemon:
             await serve_lines(server, self._taken(reader), _sink(writer))
             await _say(writer, LEAVING if self._leaving.is_set() else BYE)
             return
-        with listen(served.http) as listener:
+        # Not on the loop: a name may have to be looked up.
+        with await asyncio.get_running_loop().run_in_executor(None, listen, served.http) as listener:
             said = serving(listener.getsockname()[1])
             await _say(writer, {**welcome, "messages": [*served.messages, said], "reads": False})
             stop = asyncio.Event()

@@ -44,7 +44,7 @@ SESSION_METHODS = ("initialize", "notifications/initialized", "logging/setLevel"
 ENDLESS_METHODS = (*SESSION_METHODS, "subscriptions/listen")  # asked as often as it takes
 BYE = b'{"cortexd":"bye"}'  # cortexd has answered all that it was asked
 LEAVING = b'{"cortexd":"leaving"}'  # it has answered all that it took, and the rest is for the next one
-AGAIN = "cortex mcp, again "  # how the ids begin with which the session is made once more
+AGAIN = f"cortex mcp {os.urandom(8).hex()} "  # how the ids begin with which the session is made once more
 LOST = "cortexd ended while it worked on this, and it isn't known whether it was done"
 
 

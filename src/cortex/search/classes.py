@@ -79,8 +79,8 @@ _ARCHITECTURE = re.compile(
     re.IGNORECASE,
 )
 _ERROR = re.compile(
-    r"\bTraceback \(most|\b[A-Z]\w*(?:Error|Exception|Warning|Panic|Fault)\b\s*:|\bpanic(?:ked)?\b.*:|\b(?:error|fatal|exception)\s*:|"
-    r"^\s*at [\w.$<>]+\s*\(|\", line \d+, in ",
+    r"\bTraceback \(most|\b[A-Z]\w{0,80}(?:Error|Exception|Warning|Panic|Fault)\b\s*:|\bpanic(?:ked)?\b.{0,200}:|\b(?:error|fatal|exception)\s*:|"
+    r"^[ \t]{0,40}at [\w.$<>]{1,300}[ \t]?\(|\", line \d{1,7}, in ",
     re.IGNORECASE | re.MULTILINE,
 )
 

@@ -33,9 +33,13 @@ _CAMEL = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2,}[a-z]|^[A-Z][a-z]+[A-Z0-9]")
 _CODE_SPAN = re.compile(r"`([^`\n]+)`")
 _CALLED = re.compile(r"\b([^\W\d]\w*)\(")
 _QUOTED = re.compile(r"\"([^\"\n]{3,200})\"|“([^”\n]{3,200})”|(?<!\w)'([^'\n]{3,200})'(?!\w)")
-_MESSAGE = re.compile(r"(?:\w*(?:Error|Exception|Warning|Panic|Fault)|error|fatal|panic|exception)\s*:\s*(.{3,300})")
+# Every repetition is bounded, and a path begins where none can be before it: a hostile query must not hold everybody up.
+_MESSAGE = re.compile(
+    r"(?:\b\w{0,80}(?:Error|Exception|Warning|Panic|Fault)|error|fatal|panic|exception)\s*:\s*(.{3,300})"
+)
 _PLACE = re.compile(
-    r"((?:[\w.@+~-]+[/\\])*[\w@+~-]+(?:\.[\w@+~-]+)*\.[A-Za-z]\w{0,7})(?:\",\s*line\s+|:|\()?(\d{1,7})?"
+    r"(?<![\w.@+~/\\-])((?:[A-Za-z]:)?[/\\]{0,2}(?:[\w.@+~-]{1,255}[/\\]){0,50}[\w@+~-]{1,255}(?:\.[\w@+~-]{1,255}){0,20}\.[A-Za-z]\w{0,7})"
+    r"(?:\",\s{0,9}line\s{1,9}|:|\()?(\d{1,7})?"
 )
 _ROLE_WORDS: Mapping[str, str] = {
     "test": "test", "tests": "test", "testing": "test", "tested": "test", "spec": "test", "specs": "test", "unittest": "test",
@@ -122,7 +126,7 @@ def _names(text: str, tokens: Sequence[str], whole: bool) -> tuple[list[str], li
 
 def _joined(text: str) -> tuple[str, ...]:
     """Two or three neighbouring words as one name: "type adapter factory" may be TypeAdapter or adapter_factory."""
-    words = [word.lower() for word in re.findall(r"\w+", text)]
+    words = [word.lower() for word in re.findall(r"\w+", text)[:MAX_TERMS]]
     runs = [
         words[start : start + length]
         for length in (2, 3)
