@@ -91,11 +91,16 @@ class Keeper:
         """Watch and index; without the lease, by asking its holder, until there is somebody better to do it."""
         watcher = self._watch()
         self._note({""})  # whatever happened while nobody watched
-        last_scan, last_clean = time.monotonic(), 0.0
+        last_scan = last_watch = time.monotonic()
+        last_clean = 0.0
         store = self._engine.store
         try:
             while not self._closing.is_set() and self._engine.store is store and self._is_needed(holder):
                 now = time.monotonic()
+                if watcher is not None and not watcher.alive and now - last_watch > RETRY_SECONDS:
+                    watcher.close()  # a name that isn't text ends a watcher; what happened since is found by a look at everything
+                    watcher, last_watch = self._watch(), now
+                    self._note({""})
                 watching = watcher is not None and watcher.alive
                 interval = SAFETY_SCAN_SECONDS if watching else self._engine.settings.indexing.update_interval
                 if interval and now - last_scan > interval:

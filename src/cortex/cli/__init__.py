@@ -92,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     except Exception as error:
         if hasattr(error, "show") and hasattr(error, "exit_code"):  # click's own: wrong usage
-            error.message = printable(error.message)  # type: ignore[attr-defined]
+            error.message = printable(error.message, lines=True)  # type: ignore[attr-defined]
             error.show()  # type: ignore[attr-defined]
             return int(error.exit_code)  # type: ignore[attr-defined]
         log.debug("unforeseen error", exc_info=error)

@@ -16,7 +16,7 @@ from cortex.engine import Engine
 from cortex.engines import Engines
 from cortex.errors import CortexError, InputError
 from cortex.families.code.answers import context_of, search_metadata
-from cortex.families.code.tools import language_called
+from cortex.families.code.tools import exact_text, language_called
 from cortex.families.code.workspaces import Located, Workspaces, search_all
 from cortex.search import NO_EMBEDDER
 from cortex.types import Cancel, Hit, Mode, Page, Query
@@ -57,6 +57,9 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
 ) -> None:
     """Search a folder; what isn't indexed yet is indexed first."""
+    exact = exact_text(query) if mode == DEFAULT_MODE and not regex else None
+    if exact is not None:
+        mode, (query, regex) = "exact", exact
     wanted = Query(
         text=query,
         mode=Mode.EXACT if regex else _mode_called(mode),

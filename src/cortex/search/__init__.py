@@ -64,14 +64,20 @@ def search(
         relate(ranked, parsed)
         above = [one for one in ranked if one.relevance >= query.threshold]
         if ranked and not above:
-            notes.append(
-                f"nothing reaches the threshold {query.threshold:g}, the best of {len(ranked)} has {ranked[0].relevance:g}"
-            )
+            notes.append(_all_below(ranked, query, words, parsed))
         groups, total = merge(above, query.offset + query.limit)
         stems = {stem_of(word): mass for word, mass in masses.items()}
         hits = _show(groups[query.offset :], parsed, query, texts, stems)
         counts = store.counts(source.id)
     return Page(tuple(hits), total, mode, tuple(notes), docs=counts.docs, chunks=counts.chunks)
+
+
+def _all_below(ranked: Sequence[Candidate], query: Query, words: Words | None, parsed: Parsed) -> str:
+    """Why there is no hit although something matches, and what to do about it."""
+    unknown = [word for word in parsed.weights if words is not None and not words.frequency(word)][:5]
+    missing = f"; no file says {', '.join(unknown)}" if unknown else ""
+    best = f"the best of {len(ranked)} has {ranked[0].relevance:g}"
+    return f"nothing reaches the threshold {query.threshold:g}, {best}{missing}: say it in other words, or ask with threshold 0"
 
 
 def check_query(query: Query) -> None:

@@ -28,8 +28,9 @@ def relate(ranked: Sequence[Candidate], parsed: Parsed) -> None:
         return
     known = _known(ranked[:3], parsed)
     best = max(ranked[0].score, 1e-9)
-    for one in ranked:
-        one.relevance = round(_curve(known * _right(one, one.score / best) ** _ROOT), 4)
+    least = 0.0
+    for one in reversed(ranked):  # what stands before another is at least as relevant
+        one.relevance = least = max(least, round(_curve(known * _right(one, one.score / best) ** _ROOT), 4))
 
 
 def _known(top: Sequence[Candidate], parsed: Parsed) -> float:

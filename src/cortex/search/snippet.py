@@ -109,9 +109,9 @@ def _best_window(lines: Sequence[str], opener: int, masses: Mapping[str, float],
     found = [frozenset(word for word in masses if word in line) for line in lowered]
     best, worth = (opener, _end_of(lines, opener, room)), 0.0
     for start in range(len(lines)):
-        if not found[start]:
-            continue
         end = _end_of(lines, start, room)
+        if not found[start] or end <= opener:  # what ends before the declaration belongs to another one
+            continue
         words = frozenset[str]().union(*found[start:end])
         here = sum(masses[word] for word in words) + REPEATED * sum(map(len, found[start:end]))
         if here > worth:

@@ -61,12 +61,9 @@ def find_similar_code(context: Workspaces, arguments: FindSimilarCode, call: Cal
 
 def make_query(text: str, *, strategy: str, limit: int, threshold: float, file_types: list[str]) -> Query:
     """A query as a tool call spells it: "text" in quotes and /text/ between slashes are exact."""
-    mode, regex, stripped = MODES[strategy], False, text.strip()
-    if strategy == "auto" and len(stripped) > 2:
-        if stripped[0] == stripped[-1] == '"' and '"' not in stripped[1:-1]:
-            mode, text = Mode.EXACT, stripped[1:-1]
-        elif stripped[0] == stripped[-1] == "/" and " " not in stripped.strip("/")[:1]:
-            mode, text, regex = Mode.EXACT, stripped[1:-1], True
+    mode, regex = MODES[strategy], False
+    if strategy == "auto" and (exact := exact_text(text)) is not None:
+        mode, (text, regex) = Mode.EXACT, exact
     extensions = tuple(dict.fromkeys(one.strip().lstrip("*").lstrip(".").lower() for one in file_types))
     if "" in extensions:  # "*" is every type
         extensions = ()
@@ -75,6 +72,18 @@ def make_query(text: str, *, strategy: str, limit: int, threshold: float, file_t
             "ARGUMENT_INVALID", f"{len(extensions)} file types are too many, the most are {MAX_FILE_TYPES}"
         )
     return Query(text=text, mode=mode, limit=limit, threshold=threshold, extensions=extensions, regex=regex)
+
+
+def exact_text(text: str) -> tuple[str, bool] | None:
+    """What a query in quotes or between slashes looks for exactly, and whether it is an expression; None for any other."""
+    stripped = text.strip()
+    if len(stripped) < 3 or stripped[0] != stripped[-1]:
+        return None
+    if stripped[0] == '"' and '"' not in stripped[1:-1]:
+        return stripped[1:-1], False
+    if stripped[0] == "/" and " " not in stripped.strip("/")[:1]:
+        return stripped[1:-1], True
+    return None
 
 
 def _search(
@@ -92,6 +101,8 @@ def _search(
     milliseconds = 1000 * (time.perf_counter() - started)
     if workspace is None and context.left_out:
         page = replace(page, notes=(*page.notes, *context.left_out))
+    if not page.total and not any("threshold" in note for note in page.notes):
+        page = replace(page, notes=(*page.notes, "nothing matches"))
     metadata = answers.search_metadata(page, milliseconds, [engine.freshness() for _, engine in engines])
     body = answers.search_answer(located, metadata, tokens, several=len(context.names) > 1, offset=offset, key=key)
     return Answer(dump(body), structured=body)
