@@ -169,6 +169,18 @@ def test_an_entry_of_a_client_that_leads_nowhere_is_found(doctor, isolated, entr
     assert "cortex install cursor" in found["clients"]["fix"]
 
 
+def test_an_entry_whose_program_is_gone_starts_this_one_after_a_fix(doctor, isolated):
+    file = isolated.user / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    entry = {"command": "/nowhere/bin/cortex", "args": ["mcp", "code"], "env": {"A": "b"}}
+    file.write_text(json.dumps({"mcpServers": {"cortex": entry, "other": {"command": "x"}}}), encoding="utf-8")
+    doctor("--fix")
+    servers = json.loads(file.read_text(encoding="utf-8"))["mcpServers"]
+    program = str(Path(sys.executable).with_name("cortex"))
+    assert servers == {"cortex": {**entry, "command": program}, "other": {"command": "x"}}
+    assert "clients" not in doctor()[1]
+
+
 def test_an_entry_that_starts_this_program_is_well_and_a_broken_file_is_told(doctor, root, isolated):
     program = Path(sys.executable).with_name("cortex")
     file = root / ".mcp.json"

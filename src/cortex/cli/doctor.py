@@ -91,7 +91,7 @@ def _check_machine(found: Sequence[Workspace]) -> Iterable[Finding]:
     yield check_disk(home)
     yield from check_folder(home, Path.home())
     machine = Machine(Path.home(), this_system(), variables_of_others(VARIABLES))
-    yield from check_clients(machine, [one.root for one in found])
+    yield from check_clients(machine, [one.root for one in found], home)
 
 
 def _examine(found: Workspace, fix: bool) -> tuple[dict[str, object], list[Settled]]:

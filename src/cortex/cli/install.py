@@ -77,7 +77,7 @@ def install_clients(
     machine, home = _machine(), _home()
     root = _root(scope)
     chosen = [find_client(name) for name in clients or ()] or _found(machine, root)
-    command = _program() if scope is Scope.USER else "cortex"
+    command = own_program() if scope is Scope.USER else "cortex"
     arguments = ("mcp", *_families(families or ""), *_workspaces(workspaces or [], scope))
     wish = Wish(Server(command, arguments), hooks=hooks, replace=replace)
     try:
@@ -246,7 +246,7 @@ def _workspaces(paths: Sequence[Path], scope: Scope) -> list[str]:
     return [word for path in paths for word in ("--workspace", str(path.resolve()))]
 
 
-def _program() -> str:
+def own_program() -> str:
     """The full path of the command: programs with windows don't have a terminal's PATH."""
     name = "cortex.exe" if os.name == "nt" else "cortex"
     beside = Path(sysconfig.get_path("scripts"), name)

@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 from cortex.cli.checks import Finding, error, ok, warning
 from cortex.errors import CortexError
-from cortex.install import files
+from cortex.install import files, plans
 from cortex.install.clients import CLIENTS, NAME, Client, Machine, entry_file
-from cortex.install.entries import is_ours, read_entry
+from cortex.install.entries import Server, is_ours, read_entry
 from cortex.install.jsonc import Broken
 
 
-def check_clients(machine: Machine, roots: list[Path]) -> Iterator[Finding]:
+def check_clients(machine: Machine, roots: list[Path], home: Path) -> Iterator[Finding]:
     """Look at the entry called cortex in every client's file, the person's and the projects'."""
     found = 0
     for root in (None, *roots):
@@ -33,12 +34,13 @@ def check_clients(machine: Machine, roots: list[Path]) -> Iterator[Finding]:
                 continue
             if entry is not None:
                 found += 1
-                yield _judge(client, file, entry, root)
+                again = partial(_connect_again, client, entry, machine, home) if root is None else None
+                yield _judge(client, file, entry, root, again)
     if not found:
         yield ok("clients", "no client has an entry for Cortex; `cortex install` makes them")
 
 
-def _judge(client: Client, file: Path, entry: object, root: Path | None) -> Finding:
+def _judge(client: Client, file: Path, entry: object, root: Path | None, repair: Callable[[], str] | None) -> Finding:
     where = f"{client.title} ({file})"
     again = f"cortex install {client.name}{' --scope project' if root else ''}"
     if not is_ours(entry):
@@ -48,8 +50,8 @@ def _judge(client: Client, file: Path, entry: object, root: Path | None) -> Find
     if program is None:
         if not os.path.dirname(command):
             fix = f"Put {sysconfig.get_path('scripts')} on the PATH, or connect it by its full path: cortex install {client.name}"
-            return error("clients", f"{where} starts {command}, which is not on the PATH", fix)
-        return error("clients", f"{where} starts {command}, which isn't there or can't be run", again)
+            return error("clients", f"{where} starts {command}, which is not on the PATH", fix, repair)
+        return error("clients", f"{where} starts {command}, which isn't there or can't be run", again, repair)
     for path in _after("--workspace", arguments):
         if os.path.isabs(path) and not os.path.isdir(path):
             return error("clients", f"{where} serves {path}, which is no folder", f"{again} --workspace FOLDER")
@@ -58,6 +60,17 @@ def _judge(client: Client, file: Path, entry: object, root: Path | None) -> Find
     if name.startswith("cortex") and os.path.realpath(os.path.dirname(program)) != os.path.realpath(ours):
         return warning("clients", f"{where} starts {program}, another installation than this one in {ours}", again)
     return ok("clients", f"{where} starts {program}")
+
+
+def _connect_again(client: Client, entry: object, machine: Machine, home: Path) -> str:
+    """Let a person's entry start this program; its arguments and all else of it stay. Raises: CortexError."""
+    from cortex.cli.install import own_program
+
+    program = own_program()
+    wish = plans.Wish(Server(program, tuple(_command(entry)[1])))
+    for edit in plans.plan_install([client], machine, None, wish):
+        plans.install(edit, home)
+    return f"{client.title} starts {program} now"
 
 
 def _command(entry: object) -> tuple[str, list[str]]:
