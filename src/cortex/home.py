@@ -14,6 +14,11 @@ VARIABLES = ("CLAUDE_PROJECT_DIR", "CONDUIT_HOME")  # that begin otherwise
 _NAME_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 
 
+def version_parts(version: str) -> tuple[int, ...]:
+    """A version to compare by; what isn't a number ("0rc1") doesn't count."""
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
 def own_variables(variables: Mapping[str, str]) -> dict[str, str]:
     """Those of the variables that a connection's settings may depend on."""
     return {name: value for name, value in variables.items() if name.startswith(PREFIXES) or name in VARIABLES}

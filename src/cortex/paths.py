@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from cortex.errors import FileError
@@ -134,6 +135,17 @@ def ensure_store_dir(folder: Path) -> None:
         raise FileError(
             code, f"can't make the folder {folder}: {error.strerror}", context={"path": str(folder)}
         ) from error
+
+
+def bytes_on_disk(path: Path) -> int:
+    """What a file, or everything below a folder, takes; links are not followed, and what vanishes meanwhile takes nothing."""
+    folders = os.walk(path) if path.is_dir() and not path.is_symlink() else [(path.parent, (), (path.name,))]
+    total = 0
+    for folder, _, names in folders:
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(folder, name)).st_size
+    return total
 
 
 def remember_project(home: Path, root: Path) -> None:

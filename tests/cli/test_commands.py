@@ -358,24 +358,8 @@ def test_a_reader_that_goes_away_is_no_error(indexed):
         running.stderr.close()
 
 
-def test_colours_and_line_numbers_are_for_a_terminal(indexed):
-    pty = pytest.importorskip("pty")
-    master, slave = pty.openpty()
-    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"}
-    argv = [*CORTEX, "search", "parse_invoice_number", "--path", str(indexed), "--limit", "1"]
-    running = subprocess.Popen(argv, stdout=slave, stderr=subprocess.DEVNULL, env=environment)
-    os.close(slave)
-    shown = b""
-    while True:
-        try:
-            part = os.read(master, 4096)
-        except OSError:  # Linux: the other end is closed
-            break
-        if not part:
-            break
-        shown += part
-    os.close(master)
-    assert running.wait(30) == 0
+def test_colours_and_line_numbers_are_for_a_terminal(indexed, on_terminal):
+    shown = on_terminal("search", "parse_invoice_number", "--path", str(indexed), "--limit", "1").encode()
     assert b"\x1b[" in shown
     assert b"invoice.py:6" in shown
 

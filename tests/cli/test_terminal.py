@@ -96,32 +96,11 @@ def test_programs_get_the_texts_as_they_are(hostile):
 
 
 @posix
-def test_a_terminal_gets_only_the_colours_that_are_ours(hostile):
+def test_a_terminal_gets_only_the_colours_that_are_ours(hostile, on_terminal):
     shown = on_terminal("search", "needle", "--path", str(hostile))
     assert "\\x1b]0;owned" in shown
     assert not OBEYED.search(re.sub(r"\x1b\[[0-9;]*m|\r", "", shown))
     assert "\x1b[5m" not in shown
-
-
-def on_terminal(*arguments: str) -> str:
-    """What a command writes to a terminal, on stdout."""
-    pty = pytest.importorskip("pty")
-    master, slave = pty.openpty()
-    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "200"}
-    running = subprocess.Popen([*CORTEX, *arguments], stdout=slave, stderr=subprocess.DEVNULL, env=environment)
-    os.close(slave)
-    shown = b""
-    while True:
-        try:
-            part = os.read(master, 4096)
-        except OSError:  # Linux: the other end is closed
-            break
-        if not part:
-            break
-        shown += part
-    os.close(master)
-    assert running.wait(30) == 0
-    return shown.decode()
 
 
 @posix

@@ -6,12 +6,14 @@ import http.client
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from protocol.client import MODERN, envelope
+from protocol.client import FAMILY, MODERN, envelope
 
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+TOKEN = "sesame-🦀"
 PORT = re.compile(rb"(?:ready|port) (\d+)")
 
 
@@ -57,6 +59,13 @@ def last_message(response: http.client.HTTPResponse, text: str) -> dict:
     if response.getheader("content-type", "").startswith("text/event-stream"):
         text = [line[6:] for line in text.splitlines() if line.startswith("data: ")][-1]
     return json.loads(text) if text else {}
+
+
+@contextmanager
+def serving_family(*arguments: str) -> Iterator[Server]:
+    """The test family over HTTP."""
+    with serving([sys.executable, str(FAMILY), "http", "0", *arguments]) as server:
+        yield server
 
 
 @contextmanager

@@ -145,16 +145,12 @@ def test_what_stands_in_a_text_is_found_whole(text: list[str], start: int, lengt
 def test_the_candidates_of_a_file_support_its_best_one_only():
     much = [make_candidate("a.py", 1, score=score) for score in (0.9, 0.5, 0.6)]
     alone = make_candidate("b.py", 2, score=1.0)
-    evidence.coherence([*much, alone])
-    assert [one.coherence for one in much] == [1.0, 0.0, 0.0]
-    assert alone.coherence == pytest.approx(1.0 / 2.0)
+    assert evidence.coherence([*much, alone]) == [(much[0], 1.0), (alone, pytest.approx(1.0 / 2.0))]
 
 
 def test_nothing_supports_nothing():
-    evidence.coherence([])
-    worthless = make_candidate()
-    evidence.coherence([worthless])
-    assert worthless.coherence == 0.0
+    assert evidence.coherence([]) == []
+    assert evidence.coherence([make_candidate()]) == []
 
 
 @pytest.mark.parametrize("name", list(ROLES))

@@ -1,6 +1,24 @@
-"""Lets the tests here import their own modules as `protocol.…`."""
+"""Lets the tests here import their own modules as `protocol.…`; the test family over HTTP, without a token and with one."""
 
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent.parent))
+
+
+@pytest.fixture(scope="module")
+def server():
+    from protocol.http_client import serving_family
+
+    with serving_family() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    from protocol.http_client import TOKEN, serving_family
+
+    with serving_family("127.0.0.1", TOKEN) as server:
+        yield server

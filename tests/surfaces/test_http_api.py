@@ -4,10 +4,8 @@ import http.client
 import json
 import os
 import signal
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
@@ -15,30 +13,9 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from cortex.errors import CODES
 from cortex.surfaces.http_api import STATUSES, status_of
 from cortex.surfaces.openapi import REFUSALS
-from protocol import http_client
-from protocol.client import FAMILY
 from protocol.code_server import check_envelope
 from protocol.fuzz_lines import hostile_lines
-
-TOKEN = "sesame-🦀"
-
-
-@contextmanager
-def serving(*arguments: str):
-    with http_client.serving([sys.executable, str(FAMILY), "http", "0", *arguments]) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def server():
-    with serving() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def guarded():
-    with serving("127.0.0.1", TOKEN) as server:
-        yield server
+from protocol.http_client import TOKEN, serving_family
 
 
 def failure(answer: tuple[int, object], status: int, code: str) -> dict:
@@ -204,7 +181,7 @@ def test_with_a_token_every_request_must_carry_it_and_the_document_says_so(guard
 
 
 def test_a_client_that_goes_away_cancels_its_call():
-    with serving() as server:
+    with serving_family() as server:
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
         connection.request("POST", "/api/wait", b"{}", {"Content-Type": "application/json"})
         assert server.api("echo", {"text": "meanwhile"})[0] == 200
@@ -214,7 +191,7 @@ def test_a_client_that_goes_away_cancels_its_call():
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_a_signal_ends_it_within_a_second_even_while_a_call_runs(tmp_path):
-    with serving("127.0.0.1", str(tmp_path / "family.closed")) as server:
+    with serving_family("127.0.0.1", str(tmp_path / "family.closed")) as server:
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
         connection.request("POST", "/api/stubborn", b"{}", {"Content-Type": "application/json"})
         assert server.api("echo", {"text": "meanwhile"})[0] == 200

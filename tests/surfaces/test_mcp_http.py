@@ -8,7 +8,6 @@ import socket
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 
@@ -19,28 +18,7 @@ from protocol import http_client
 from protocol.client import FAMILY, MODERN, envelope
 from protocol.family import make_family
 from protocol.fuzz_lines import hostile_lines
-from protocol.http_client import HEADERS
-
-TOKEN = "sesame-🦀"
-
-
-@contextmanager
-def serving(*arguments: str):
-    with http_client.serving([sys.executable, str(FAMILY), "http", "0", *arguments]) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def server():
-    with serving() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def guarded():
-    with serving("127.0.0.1", TOKEN) as server:
-        yield server
-
+from protocol.http_client import HEADERS, TOKEN, serving_family
 
 NARROW = """
 import runpy, sys
@@ -338,7 +316,7 @@ def test_an_address_that_is_taken_is_refused_with_the_reason(server):
 
 
 def test_beyond_loopback_any_host_name_is_served_with_the_token_only():
-    with serving("0.0.0.0", TOKEN) as server:
+    with serving_family("0.0.0.0", TOKEN) as server:
         assert server.modern("tools/list", {}, host="cortex.example")[0] == 401
         authorization = f"Bearer {TOKEN}"
         assert server.modern("tools/list", {}, host="cortex.example", authorization=authorization)[0] == 200
@@ -354,7 +332,7 @@ def test_loopback_is_recognized():
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_a_signal_ends_it_within_a_second_even_while_a_tool_runs(tmp_path):
     closed = tmp_path / "family.closed"
-    with serving("127.0.0.1", str(closed)) as server:
+    with serving_family("127.0.0.1", str(closed)) as server:
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
         params = {"name": "stubborn", "arguments": {}, "_meta": envelope() | {"progressToken": 1}}
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, printable, say
 from cortex.errors import ConfigError
 from cortex.settings import (
@@ -30,7 +31,6 @@ from cortex.settings import (
 
 app = typer.Typer(name="config", help="Show and change settings.", no_args_is_help=True)
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
 PathOption = Annotated[
     Path | None,
     typer.Option("--path", metavar="PATH", help="The project whose files count; default: the one around here."),

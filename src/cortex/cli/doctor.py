@@ -15,6 +15,7 @@ import typer
 
 from cortex.cli import workspace
 from cortex.cli.checks import Finding, Level
+from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
 from cortex.engine import Engine, find_store
 from cortex.errors import ConfigError, StoreError, explained
@@ -47,7 +48,7 @@ def doctor(
         Path | None, typer.Argument(metavar="PATH", help="A file or folder; default: the project around here.")
     ] = None,
     fix: Annotated[bool, typer.Option("--fix", help="Do what can be done safely, and say what was done.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+    as_json: JsonFlag = False,
 ) -> int:
     """Check the machine and an index, or say why a file is or isn't in it."""
     if path is not None and not path.is_dir():

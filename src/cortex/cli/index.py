@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from cortex.cli import workspace
+from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, progress_bar, say
 from cortex.engine import Engine, rebuild_damaged
 from cortex.errors import StoreError
@@ -28,7 +29,7 @@ def index(
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Go on following changes until interrupted.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Build everything anew, even where nothing changed.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Index a folder, or bring its index up to date."""
     with ExitStack() as stack:

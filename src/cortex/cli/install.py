@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cortex.cli.mcp import check_families
+from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
 from cortex.errors import ConfigError, InputError, NetworkError
 from cortex.paths import find_project_root, known_projects
@@ -41,7 +42,6 @@ class Scope(StrEnum):
 ScopeOption = Annotated[Scope, typer.Option("--scope", help="Your own files, or those of the project here.")]
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
 YesFlag = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
-JsonFlag = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
 
 
 def install_clients(
@@ -122,6 +122,7 @@ def uninstall_clients(
     """Disconnect clients, or with --all remove everything."""
     from cortex.install.clients import CLIENTS, find_client
     from cortex.install.plans import plan_uninstall, renew, uninstall
+    from cortex.install.project import plan_ignore_removals
 
     machine, home = _machine(), _home()
     if everything:
@@ -130,7 +131,10 @@ def uninstall_clients(
         return _remove_everything(machine, home, dry_run=dry_run, yes=yes, as_json=as_json)
     chosen = [find_client(name) for name in clients or ()] or list(CLIENTS)
     failed: list[str] = []
-    edits = plan_uninstall(chosen, machine, _root(scope), home, failed)
+    root = _root(scope)
+    edits = plan_uninstall(chosen, machine, root, home, failed)
+    if root is not None and not clients:
+        edits += plan_ignore_removals(home, failed, root)
     if not dry_run:
         _ask(edits, "change", yes, as_json)
         edits = [renew(edit) for edit in edits]

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from cortex.cli import workspace
+from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, printable, progress_bar, say
 from cortex.engine import Engine
 from cortex.engines import Engines
@@ -54,7 +55,7 @@ def search(
         float, typer.Option("--threshold", min=0.0, max=1.0, metavar="X", help="Least relevance.")
     ] = 0.0,
     explain: Annotated[bool, typer.Option("--explain", help="Show why each result is where it is.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Search a folder; what isn't indexed yet is indexed first."""
     exact = exact_text(query) if mode == DEFAULT_MODE and not regex else None

@@ -5,19 +5,20 @@ What a process knows is asked of the process itself; what is on disk is read her
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
 from cortex.daemon import control
 from cortex.daemon.control import State
 from cortex.daemon.rendezvous import Rendezvous, find
 from cortex.engine import OWN_PATTERNS, find_store
 from cortex.errors import ConfigError, FileError
+from cortex.paths import bytes_on_disk
 
 TURN_OFF = (
     "CORTEX_NO_SIDECAR=1 in the environment, or --no-sidecar in the client's entry: each client then serves itself"
@@ -27,7 +28,6 @@ NO_SERVER = "no team server configured"
 ProfileOption = Annotated[
     str | None, typer.Option("--profile", metavar="NAME", help="A home of its own with this name, and its own cortexd.")
 ]
-JsonFlag = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
 
 
 def status(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
@@ -147,8 +147,8 @@ def _kept(meeting: Rendezvous, state: State) -> dict[str, object]:
     projects = []
     for project in rows(state.status.get("projects")):
         store = find_store(Path(str(project["root"])), home)
-        projects.append({**project, "diskBytes": 0 if store.is_relative_to(home) else _size(store)})
-    own = sum(_size(path) for pattern in (*OWN_PATTERNS, "projects") for path in home.glob(pattern))
+        projects.append({**project, "diskBytes": 0 if store.is_relative_to(home) else bytes_on_disk(store)})
+    own = sum(bytes_on_disk(path) for pattern in (*OWN_PATTERNS, "projects") for path in home.glob(pattern))
     elsewhere = {str(one["root"]): one["diskBytes"] for one in projects}
     cache = own + sum(size for size in elsewhere.values() if isinstance(size, int))
     return {"server": None, "lastSync": None, "queue": 0, "plugins": [], "cacheBytes": cache, "projects": projects}
@@ -193,19 +193,6 @@ def _end(body: Mapping[str, object]) -> str:
 
 def _megabytes(size: object) -> str:
     return f"{size / 1e6:.1f} MB" if isinstance(size, int | float) else "unknown"
-
-
-def _size(path: Path) -> int:
-    """What a file, or all files in a folder, take on disk."""
-    total = 0
-    try:
-        if not path.is_dir():
-            return path.lstat().st_size
-        for folder, _, names in os.walk(path):
-            total += sum(os.lstat(os.path.join(folder, name)).st_size for name in names)
-    except OSError:  # merged away meanwhile
-        pass
-    return total
 
 
 def rows(value: object) -> list[Mapping[str, object]]:

@@ -25,7 +25,7 @@ from cortex.daemon.rendezvous import MAX_HELLO_BYTES, PROTOCOL
 from cortex.daemon.shim import BYE, LEAVING
 from cortex.engines import Engines
 from cortex.errors import CortexError
-from cortex.home import VERSION
+from cortex.home import VERSION, version_parts
 from cortex.process import memory_bytes
 from cortex.surfaces.http_door import Site
 from cortex.surfaces.lines import split_lines
@@ -213,7 +213,7 @@ class Daemon:
         }
 
     async def _welcome(self, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if _is_newer(hello.version) or hello.protocol > PROTOCOL:
+        if version_parts(hello.version) > version_parts(VERSION) or hello.protocol > PROTOCOL:
             log.info("a newer version, %.40r, takes over", hello.version)
             self.leave()
         if self._leaving.is_set():
@@ -268,6 +268,7 @@ class Daemon:
             watch = asyncio.get_running_loop().create_task(_until_gone(reader, stop))
             await serve_http_within(served.families, threads, listener, served.http, stop, served.identity)
             watch.cancel()
+        await _say(writer, LEAVING if self._leaving.is_set() else BYE)
 
 
 def _read_hello(hello: Mapping[str, Any]) -> Hello:
@@ -276,13 +277,6 @@ def _read_hello(hello: Mapping[str, Any]) -> Hello:
     return Hello(
         arguments, str(hello["cwd"]), variables, str(hello["version"]), int(hello["pid"]), int(hello["protocol"])
     )
-
-
-def _is_newer(version: str) -> bool:
-    def parts(text: str) -> tuple[int, ...]:
-        return tuple(int(part) for part in text.split(".") if part.isdigit())
-
-    return parts(version) > parts(VERSION)
 
 
 async def _say(writer: asyncio.StreamWriter, body: bytes | dict[str, object]) -> None:

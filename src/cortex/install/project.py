@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from cortex.errors import ConfigError, FileError
 from cortex.install import files, records
 from cortex.install.clients import Machine, find_client, this_system
 from cortex.install.entries import Server
@@ -38,6 +39,19 @@ def write_project_files(root: Path, *, mcp: bool, gitignore: bool, home: Path) -
     if gitignore and _write_ignore_lines(root, home):
         written.append(".gitignore")
     return written
+
+
+def plan_ignore_removals(home: Path, failed: list[str], root: Path | None = None) -> list[Edit]:
+    """The changes that take our lines out of the .gitignore of every project, or of one; in `failed` is what can't be read."""
+    edits: list[Edit] = []
+    for record in records.read_records(home):
+        if record.clients or (root is not None and record.root != root):
+            continue
+        try:
+            edits.append(plan_ignore_removal(record, home))
+        except (ConfigError, FileError) as error:  # one such list doesn't keep us in everything else
+            failed.append(error.message)
+    return [edit for edit in edits if edit.action != "unchanged"]
 
 
 def plan_ignore_removal(record: Record, home: Path) -> Edit:

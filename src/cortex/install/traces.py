@@ -19,9 +19,8 @@ from cortex.errors import ConfigError, FileError
 from cortex.install import plans, records
 from cortex.install.clients import CLIENTS, Machine
 from cortex.install.plans import Edit
-from cortex.install.project import plan_ignore_removal
-from cortex.install.records import Record
-from cortex.paths import STORE_FOLDER
+from cortex.install.project import plan_ignore_removals
+from cortex.paths import STORE_FOLDER, bytes_on_disk
 
 IGNORE_MARK = b"# Written by Cortex"
 STORE_FILES = ("cortex.db", "cortex.db-*", "cortex.db.damaged-*", "lease", "*.log")
@@ -63,14 +62,14 @@ def find_traces(machine: Machine, home: Path, projects: Iterable[Path] = (), oth
     roots = dict.fromkeys([*(one.root for one in known if one.root), *(root.resolve() for root in projects)])
     for root in roots:
         edits += plans.plan_uninstall(CLIENTS, machine, root, home, failed)
-    edits += _plan_lists(known, home, failed)
+    edits += plan_ignore_removals(home, failed)
     folders: list[Path] = []
     places: list[Trace] = []
     for root in roots:
         places += _find(root / STORE_FOLDER, STORE_FILES, STORE_FOLDERS, "store", folders)
     places += _find_home(home, machine, folders)
     places += [
-        Trace("other", one, _size(one))
+        Trace("other", one, bytes_on_disk(one))
         for one in others
         if os.path.lexists(one) and not (one.is_dir() and _is_around(home, machine))
     ]
@@ -99,19 +98,6 @@ def remove_traces(traces: Traces, home: Path, stop: Callable[[], None]) -> list[
     return failed
 
 
-def _plan_lists(known: Iterable[Record], home: Path, failed: list[str]) -> list[Edit]:
-    """The changes to projects' .gitignore; in `failed` is what can't be read."""
-    edits = []
-    for record in known:
-        if record.clients:
-            continue
-        try:
-            edits.append(plan_ignore_removal(record, home))
-        except (ConfigError, FileError) as error:  # one such list doesn't keep us in everything else
-            failed.append(error.message)
-    return [edit for edit in edits if edit.action != "unchanged"]
-
-
 def _find_home(home: Path, machine: Machine, folders: list[Path]) -> list[Trace]:
     """Our files in Cortex's home, and in those of its profiles."""
     if _is_around(home, machine):
@@ -120,7 +106,7 @@ def _find_home(home: Path, machine: Machine, folders: list[Path]) -> list[Trace]
     for profile in find_profiles(home):
         found += _find_home(profile, machine, folders)
     stores = [home / "projects" / name for name in _names(home / "projects") if _HASHED.fullmatch(name)]
-    found += [Trace("store", one, _size(one)) for one in stores]
+    found += [Trace("store", one, bytes_on_disk(one)) for one in stores]
     folders += [home / "profiles", home / "projects"]
     return found + _find(home, HOME_FILES, HOME_FOLDERS, "home", folders)
 
@@ -155,7 +141,7 @@ def _find(
             if any(fnmatchcase(entry.name, one) for one in wanted) or (
                 entry.name == ".gitignore" and _is_our_list(path)
             ):
-                found.append(Trace(kind, path, _size(path)))
+                found.append(Trace(kind, path, bytes_on_disk(path)))
     return found
 
 
@@ -172,12 +158,3 @@ def _remove_if_empty(folder: Path) -> None:
         os.rmdir(folder)
     except OSError:  # something that isn't ours is in it
         return
-
-
-def _size(path: Path) -> int:
-    try:
-        if path.is_symlink() or not path.is_dir():
-            return path.lstat().st_size
-        return sum(os.lstat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(path) for name in names)
-    except OSError:
-        return 0

@@ -46,11 +46,9 @@ def search(
     """
     check_query(query)
     parsed = parse(query.text, query.code)
-    notes: list[str] = []
-    mode = query.mode
-    if mode is not Mode.WORDS and meaning is None:
-        mode = Mode.WORDS
-        notes.append(f"answered by words: {why_words}")
+    by_words = query.mode is Mode.WORDS or meaning is None
+    mode = Mode.WORDS if by_words else query.mode
+    notes = [] if query.mode is mode else [f"answered by words: {why_words}"]
     words = store.indexes.words()  # before the view: which words count must not be read from a state that is over
     with store.reading():
         docs = frozenset(doc.id for doc in store.lookup.docs(source.id, query.path)) if query.path else None

@@ -2,7 +2,7 @@
 
 A query may be of several classes: "why does `Store.apply` raise LockBusy in the tests" is a question, names a symbol and asks for
 tests. Its weights are then the mean of theirs. Weights are shares of the best word match, which is 1. They were chosen on the
-development sets of `bench/`; chosen without a repository, they score .018 less on it. Where a class repeats the number of PHRASE, no
+development sets of `bench/`; chosen without a repository, they score .023 less on it. Where a class repeats the number of PHRASE, no
 other one was better.
 """
 
@@ -36,18 +36,18 @@ class Weights:
     """How much each kind of evidence counts; `repeat` is a factor, all others are added."""
 
     coverage: float = (
-        0.3  # the whole query stands in the chunk; worth .008 / .009 / .013 / .009 (evidence.py says of what)
+        0.3  # the whole query stands in the chunk; worth .008 / .008 / .016 / .007 (evidence.py says of what)
     )
     definition: float = 0.8  # the chunk defines a name that the query says
     joined: float = (
-        0.4  # the chunk defines a name that words make: "json array", JsonArray; worth -.002 / 0 / .005 / .014
+        0.4  # the chunk defines a name that words make: "json array", JsonArray; worth -.002 / .003 / .005 / .014
     )
     path: float = 0.7  # all keywords stand in the file's name or folder
     stem: float = 0.3  # the file's name says nothing but keywords
     coherence: float = 0.4  # the file's other candidates support its best one
-    repeat: float = 0.65  # each further chunk of a file that is already shown; worth .008 / .016 / 0 / 0
+    repeat: float = 0.65  # each further chunk of a file that is already shown; worth .007 / .016 / 0 / 0
     phrase: float = 0.0  # the words stand there in this order
-    place: float = 2.0  # the file, and the line, that the query names
+    place: float = 2.0  # the file, and the line, that the query names: like a definition, it is what was asked for
     entry: float = 0.0  # where a program or a package begins
 
 

@@ -52,7 +52,7 @@ class Candidate:
 def definition(name: str, qualified: str, names: Sequence[str], wanted: Sequence[str]) -> float:
     """How well a definition answers to the names of a query: less where the case or the qualification differs.
 
-    Worth .023 / .021 / .025 / -.005.
+    Worth .023 / .020 / .028 / -.007.
     """
     strength = 1.0 if name in names else 0.6
     return strength if not wanted or any(_ends(qualified, one) for one in wanted) else 0.5 * strength
@@ -79,7 +79,7 @@ def reexport(candidate: Candidate) -> float:
 def path_share(path: str, keywords: Sequence[str]) -> float:
     """The share of the keywords that stand in the file's name or folder, other forms of a word included.
 
-    Worth .007 / .011 / 0 / 0, most of it in two repositories.
+    Worth .007 / .015 / 0 / 0.
     """
     if not keywords:
         return 0.0
@@ -91,7 +91,7 @@ def path_share(path: str, keywords: Sequence[str]) -> float:
 def stem_share(path: str, keywords: Sequence[str]) -> float:
     """1 where every word of the file's own name is a keyword: the file says that it is about that.
 
-    Worth .007 / .015 / 0 / 0, most of it in two repositories.
+    Worth .011 / .016 / 0 / 0, most of it in one repository.
     """
     words = stem_words(path)
     return float(bool(words) and all(word in keywords or _shares_beginning(word, keywords) for word in words))
@@ -108,41 +108,33 @@ def entry(path: str) -> float:
 def phrase_share(words: Sequence[str], phrases: Iterable[Sequence[str]]) -> float:
     """The longest run of words that a text has in common with a phrase, as share of the phrase; for several phrases their mean.
 
-    Not measured: no query of the sets quotes; for every class it cost .005 on semble-full.
+    Not measured: no query of the sets quotes; for every class it was worth nothing.
     """
     spaced = f" {' '.join(words)} "
     shares = [_longest_run(spaced, phrase) / len(phrase) for phrase in phrases]
     return sum(shares) / len(shares) if shares else 0.0
 
 
-def coherence(candidates: Sequence[Candidate]) -> None:
-    """A file's candidates support the best one of them: its share of the most that any file has.
+def coherence(candidates: Sequence[Candidate]) -> list[tuple[Candidate, float]]:
+    """Each file's best candidate, the first of equal ones, with the file's share of the most that any file's candidates have.
 
-    Worth .029 / .028 / -.001 / -.001; for direct questions therefore half.
+    Worth .035 / .032 / -.006 / .004; direct questions lean on it half as much.
     """
     best: dict[int, Candidate] = {}
     sums: dict[int, float] = {}
     for candidate in candidates:
         doc = candidate.place.doc.id
         sums[doc] = sums.get(doc, 0.0) + candidate.score
-        if doc not in best or _comes_before(candidate, best[doc]):
+        if doc not in best or candidate.score > best[doc].score:
             best[doc] = candidate
     top = max(sums.values(), default=0.0)
-    for doc, candidate in best.items() if top > 0 else ():
-        candidate.coherence = sums[doc] / top
-
-
-def _comes_before(one: Candidate, other: Candidate) -> bool:
-    """Of equal ones the first in the file, whatever order they were found in."""
-    if one.score != other.score:
-        return one.score > other.score
-    return one.place.chunk.start_line < other.place.chunk.start_line
+    return [(candidate, sums[doc] / top) for doc, candidate in best.items()] if top > 0 else []
 
 
 def role(name: str, asked: frozenset[str]) -> float:
     """Tests, examples, vendored, generated and translated files stand behind, unless the query asks for them.
 
-    Worth .007 / .055 / -.010 / -.003.
+    Worth .007 / .052 / -.010 / -.003.
     """
     return 1.0 if not name or name in asked else ROLES.get(name, 1.0)
 

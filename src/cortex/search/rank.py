@@ -46,7 +46,8 @@ def rank(
         for candidate in _by_score(candidates)[:PHRASE_DEPTH]:
             candidate.phrase = evidence.phrase_share(words_in(candidate.place), parsed.phrases)
         _score(candidates, weights)
-    evidence.coherence(candidates)
+    for candidate, share in evidence.coherence(candidates):
+        candidate.coherence = share
     for candidate in candidates:
         candidate.role = evidence.role(candidate.place.doc.role, parsed.roles)
     _score(candidates, weights)

@@ -5,12 +5,12 @@ This folder alone has SQL over our own tables, imports tantivy and turbovec, and
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from cortex.errors import StoreError
+from cortex.paths import bytes_on_disk
 from cortex.store.connect import Connections, translated
 from cortex.store.indexes import EMBED_BATCH, Embed, Indexes
 from cortex.store.lease import Lease
@@ -87,14 +87,7 @@ class Store:
 
     def disk_bytes(self) -> int:
         """How much the store takes on disk, indexes included."""
-        if self.directory is None:
-            return 0
-        total = 0
-        for folder, _, names in os.walk(self.directory):
-            for name in names:
-                with suppress(OSError):  # a segment that was merged away meanwhile
-                    total += os.stat(os.path.join(folder, name)).st_size
-        return total
+        return 0 if self.directory is None else bytes_on_disk(self.directory)
 
     def check(self) -> list[str]:
         """What is wrong with the store: SQLite's own check, then ids of the words and vectors compared with the truth.

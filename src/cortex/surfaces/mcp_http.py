@@ -172,4 +172,8 @@ def listen(site: Site) -> socket.socket:
         family = socket.getaddrinfo(name, site.port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((name, site.port), family=family, backlog=128)
     except (OSError, OverflowError) as error:
-        raise NetworkError("ADDRESS_REFUSED", f"can't listen on {site.host}:{site.port}: {error}") from error
+        raise NetworkError(
+            "ADDRESS_REFUSED",
+            f"can't listen on {site.host}:{site.port}: {error}",
+            suggestions=("Choose another port, or stop what uses this one.",),
+        ) from error

@@ -13,7 +13,7 @@ from cortex.cli.status import TURN_OFF, in_time
 from cortex.daemon import control
 from cortex.daemon.control import State
 from cortex.daemon.rendezvous import Rendezvous, find
-from cortex.home import VERSION
+from cortex.home import VERSION, version_parts
 
 SECOND_LOOK = 0.3  # after which one that lost the election has ended
 
@@ -69,10 +69,10 @@ def _process(meeting: Rendezvous, state: State) -> Finding:
 def _origin(meeting: Rendezvous, state: State) -> Iterator[Finding]:
     """Version and Python, compared with ours."""
     version = str(state.status.get("version") or state.note.get("version") or "")
-    if _parts(version) < _parts(VERSION):
+    if version_parts(version) < version_parts(VERSION):
         text = f"cortexd is version {version}, this is {VERSION}; it makes room when the next client comes"
         yield warning("version", text, "cortex restart", lambda: _stop(meeting, state))
-    elif _parts(version) > _parts(VERSION):
+    elif version_parts(version) > version_parts(VERSION):
         text = f"cortexd is version {version}, this command is {VERSION}: there are two installations"
         yield warning("version", text, "Upgrade this one, or remove it.")
     else:
@@ -125,7 +125,3 @@ def _end(pid: int) -> str:
 def _remove(locks: list[str]) -> str:
     removed = [path for lock in locks for path in control.remove_left(lock)]
     return f"removed {', '.join(removed)}" if removed else "they are in use again"
-
-
-def _parts(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())

@@ -94,9 +94,8 @@ def _search(
     offset = answers.read_cursor(key, cursor)
     started = time.perf_counter()
     engines = context.open(workspace)
-    asked = replace(
-        query, offset=offset, characters=tokens * TOKEN_CHARACTERS, snippets=SNIPPETS
-    )  # more text could not be shown
+    most = tokens * TOKEN_CHARACTERS  # more text could not be shown
+    asked = replace(query, offset=offset, characters=most, snippets=SNIPPETS)
     located, page = search_all(engines, asked, call.cancel)
     milliseconds = 1000 * (time.perf_counter() - started)
     if workspace is None and context.left_out:
