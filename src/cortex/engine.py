@@ -79,7 +79,7 @@ class Engine:
     ) -> None:
         self.root = root.resolve()
         self.settings = settings
-        self._embedder = embedder or _open_embedder(settings)
+        self._embedder = embedder or open_embedder(settings)
         self._pool = _make_pool(settings, settings.indexing.workers or default_workers())
         self._single = _make_pool(settings, 1)  # for one file between the runs; a process only when it is used
         self._cache = _make_cache(settings)
@@ -515,13 +515,6 @@ def rebuild_damaged(root: Path, settings: Settings) -> Path:
 def _make_cache(settings: Settings) -> Cache:
     size = min(settings.search.cache_size, settings.limits.memory.cache)
     return Cache(size, settings.retention.days * 86_400)
-
-
-def _open_embedder(settings: Settings) -> Embedder | None:
-    """Who embeds, if anybody is wanted; with server.localOnly nobody beyond this machine."""
-    if "embeddings" not in settings.indexing.strategies:
-        return None
-    return open_embedder("local" if settings.server.local_only else settings.indexing.embedding_provider)
 
 
 def _make_pool(settings: Settings, size: int) -> Pool:

@@ -6,7 +6,7 @@
     ├── FileError          filesystem      PATH_OUTSIDE, FILE_NOT_FOUND, FILE_UNREADABLE, PERMISSION_DENIED, DISK_FULL
     ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_NEWER, STORE_UNWRITABLE, STORE_IO
     ├── LimitError         resource        INDEX_TIMEOUT, SEARCH_TIMEOUT, REGEX_TIMEOUT, MEMORY_LIMIT, DISK_LIMIT, EMBEDDINGS_LIMIT, INDEX_BUSY, RATE_LIMITED
-    ├── NetworkError       network         SERVER_LOST, CORTEXD_UNAVAILABLE, EMBEDDER_UNAVAILABLE, ADDRESS_REFUSED, REQUEST_REFUSED
+    ├── NetworkError       network         SERVER_LOST, CORTEXD_UNAVAILABLE, EMBEDDER_UNAVAILABLE, EMBEDDER_REFUSED, EMBEDDER_ANSWER, EMBEDDER_CHANGED, EMBEDDER_MISSING, ADDRESS_REFUSED, REQUEST_REFUSED
     └── Cancelled          processing      CANCELLED
 
 `CODES` holds what is fixed for each code; message, context and (extra) suggestions come from where it is raised. Each family
@@ -89,6 +89,22 @@ CODES: Mapping[str, Code] = {
     "INDEX_BUSY": Code("resource", True, "Indexing is under way; search works meanwhile. Try again when it is done."),
     "RATE_LIMITED": Code("resource", True, "Wait as long as `retry_after_seconds` says, then try again."),
     "EMBEDDER_UNAVAILABLE": Code("network", True, "Check that the embedder runs, or use strategy `tfidf`."),
+    "EMBEDDER_REFUSED": Code(
+        "network",
+        False,
+        "Check the provider's key, model and baseUrl with `cortex config show`; until then search goes by words.",
+    ),
+    "EMBEDDER_ANSWER": Code(
+        "network", False, "Check that providers.*.baseUrl leads to an embedding server of the chosen kind."
+    ),
+    "EMBEDDER_CHANGED": Code(
+        "network",
+        False,
+        "Serve the earlier model again, or restart Cortex so that everything is embedded by the new one.",
+    ),
+    "EMBEDDER_MISSING": Code(
+        "network", False, "Install what is missing, or choose another indexing.embeddingProvider."
+    ),
     "ADDRESS_REFUSED": Code(
         "network", False, "Use a loopback address, or set CORTEX_HTTP_TOKEN to serve beyond this machine."
     ),
@@ -166,7 +182,7 @@ _CLASSES: Mapping[type[CortexError], str] = {
     FileError: "PATH_OUTSIDE FILE_NOT_FOUND FILE_UNREADABLE PERMISSION_DENIED DISK_FULL",
     StoreError: "STORE_LOCKED STORE_CORRUPT STORE_NEWER STORE_UNWRITABLE STORE_IO",
     LimitError: "INDEX_TIMEOUT SEARCH_TIMEOUT REGEX_TIMEOUT MEMORY_LIMIT DISK_LIMIT EMBEDDINGS_LIMIT INDEX_BUSY RATE_LIMITED",
-    NetworkError: "SERVER_LOST CORTEXD_UNAVAILABLE EMBEDDER_UNAVAILABLE ADDRESS_REFUSED REQUEST_REFUSED",
+    NetworkError: "SERVER_LOST CORTEXD_UNAVAILABLE EMBEDDER_UNAVAILABLE EMBEDDER_REFUSED EMBEDDER_ANSWER EMBEDDER_CHANGED EMBEDDER_MISSING ADDRESS_REFUSED REQUEST_REFUSED",
 }
 _BY_CODE = {code: kind for kind, codes in _CLASSES.items() for code in codes.split()}
 

@@ -223,10 +223,10 @@ def test_a_damaged_store_is_kept_and_built_anew(doctor, root):
 
 
 def test_vectors_that_nothing_can_use_are_told(doctor, root):
-    from cortex.embedders import open_embedder
+    from cortex.embedders.hashing import HashingEmbedder
 
     settings = load(root, environment=environment())
-    with Engine(root, settings, embedder=open_embedder("hashing")) as engine:
+    with Engine(root, settings, embedder=HashingEmbedder()) as engine:
         engine.index(force=True)
     assert "hashing" in doctor()[1]["vectors"]["text"]
 

@@ -2,11 +2,9 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.embedders import open_embedder
 from cortex.embedders.hashing import HashingEmbedder
 
 
@@ -37,15 +35,3 @@ def test_texts_that_share_words_are_nearer_than_others():
 
 def test_the_stamp_tells_dimensions_apart():
     assert HashingEmbedder(16).stamp != HashingEmbedder(32).stamp
-
-
-def test_the_door_opens_the_stub_by_its_name():
-    embedder = open_embedder("hashing")
-    assert embedder is not None
-    assert embedder.embed(["a"], "query").shape == (1, embedder.dimensions)
-    embedder.close()
-
-
-@pytest.mark.parametrize("provider", ["local", "openai", "ollama"])
-def test_a_provider_without_an_embedder_opens_as_none(provider):
-    assert open_embedder(provider) is None

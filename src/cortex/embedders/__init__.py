@@ -1,11 +1,13 @@
-"""Text -> vectors: what every embedder can do, and the one door through which one is opened.
+"""Text -> vectors: what every embedder can do, and the one door through which the chosen one is opened.
 
-Knows nothing of chunks, stores or searching. An embedder is optional: without one, search answers by words. Road not taken: a class hierarchy;
-embedders share no code, only this shape.
+Knows nothing of chunks, stores or searching. An embedder is optional: without one, search answers by words. Opening one costs nothing
+and can't fail: whatever must be loaded or asked is loaded or asked by `connect`, which says why where it can't be. Road not taken: a
+class hierarchy; embedders share no code, only this shape.
 """
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -15,34 +17,66 @@ if TYPE_CHECKING:  # without an embedder nobody needs numpy, and loading it is a
     import numpy as np
     from numpy.typing import NDArray
 
+    from cortex.settings import Settings
+
 EmbedMode = Literal["query", "passage"]
 
 
 class Embedder(Protocol):
     """Turns texts into vectors of length 1; those of queries and of passages are compared by cosine."""
 
-    name: str
-    stamp: Stamp
-    dimensions: int
+    @property
+    def name(self) -> str:
+        """How people know it: the value of indexing.embeddingProvider."""
+        ...
+
+    @property
+    def costly(self) -> bool:
+        """Whether a vector takes time or money worth saving: then it is made in the background, and kept once it is made."""
+        ...
+
+    @property
+    def stamp(self) -> Stamp | None:
+        """What its vectors are stamped with; None until `connect` has found out. Never waits."""
+        ...
+
+    def connect(self) -> Stamp:
+        """Load the model or ask the server, once; may wait. Cheap when it is done.
+
+        Raises: CortexError EMBEDDER_UNAVAILABLE, EMBEDDER_REFUSED, EMBEDDER_ANSWER, EMBEDDER_CHANGED or EMBEDDER_MISSING.
+        """
+        ...
 
     def embed(self, texts: Sequence[str], mode: EmbedMode) -> NDArray[np.float32]:
-        """One row of `dimensions` numbers for each text, in order."""
+        """One row for each text, in order; connects where that has not been done. Too long a text is cut. Threads may call it at once.
+
+        Raises: as `connect`. A query is given up soon, since words can answer it; passages are worth waiting for.
+        """
         ...
 
     def close(self) -> None:
-        """Let go of memory and connections."""
+        """Let go of memory and connections; whoever waits in `embed` is told EMBEDDER_UNAVAILABLE soon."""
         ...
 
 
-def open_embedder(provider: str) -> Embedder | None:
-    """The provider's embedder; None where there is none to be had, and search goes on by words and says so.
+def open_embedder(settings: Settings) -> Embedder | None:
+    """The embedder that the settings choose, None where they want none.
 
-    `local`, `openai` and `ollama` have no embedder yet: the first needs a model that is part of the distribution, and the other two send text
-    to another process, which no release does before it can say so. `hashing` is deterministic and knows no language: it stands in for a model
-    in tests, and no setting selects it.
+    With server.localOnly a server beyond this machine is not used: the model of the distribution takes its place.
     """
-    if provider == "hashing":
-        from cortex.embedders.hashing import HashingEmbedder
+    if "embeddings" not in settings.indexing.strategies:
+        return None
+    match settings.indexing.embedding_provider:
+        case "none":
+            return None
+        case _:
+            return open_local()
 
-        return HashingEmbedder()
-    return None
+
+def open_local() -> Embedder | None:
+    """The model that is part of the distribution: cheap, always there, and what answers until a costly one is ready."""
+    if importlib.util.find_spec("cortex.embedders.static") is None:
+        return None
+    from cortex.embedders.static import StaticEmbedder  # pyright: ignore[reportMissingImports]
+
+    return StaticEmbedder()

@@ -23,8 +23,13 @@ class HashingEmbedder:
 
     def __init__(self, dimensions: int = 64) -> None:
         self.name = "hashing"
+        self.costly = False
         self.dimensions = dimensions
         self.stamp = Stamp(provider="hashing", model="words", dimensions=dimensions)
+
+    def connect(self) -> Stamp:
+        """Nothing to load or ask."""
+        return self.stamp
 
     def embed(self, texts: Sequence[str], mode: EmbedMode) -> NDArray[np.float32]:
         """One row for each text; queries and passages are treated alike."""
