@@ -18,6 +18,7 @@ from cortex import chunkers
 from cortex.errors import Cancelled, FileError, LimitError
 from cortex.process import memory_bytes
 from cortex.settings import Settings
+from cortex.sources import git
 from cortex.sources.files import Rules, read_bytes, scan, scan_paths
 from cortex.store import Change, Embed, Known, Store
 from cortex.text import hash_bytes
@@ -33,6 +34,7 @@ FLUSH_SECONDS = 2.0  # of work that a kill can cost
 FIRST_CATCH_UP_SECONDS = 1.0  # so that a query during the first run finds something soon
 CATCH_UP_SECONDS = 10.0  # each catch-up makes a segment: fewer are faster
 RETRY_SECONDS = 3_600  # until a file that took too long or too much is tried again: it may have been a bad moment
+RECENT_FILES = 5_000  # whose order in the history is remembered
 RACY_NS = 2_000_000_000  # a file changed this shortly before it was read may change again within the clock's grain
 
 log = logging.getLogger(__name__)
@@ -276,6 +278,9 @@ class _Run:
         """Remember that everything was seen once."""
         truth = self.task.store.truth
         truth.finish(self.task.source.id, self.stamp, files, round(time.monotonic() - self.started, 3), skipped)
+        state = git.head(self.root)
+        if state != truth.get(f"recent-state:{self.task.source.id}"):
+            truth.remember_recent(self.task.source.id, state, git.recent_files(self.root)[:RECENT_FILES])
         if self.retry:
             truth.set({f"retried:{self.task.source.id}": str(int(time.time()))})
         if self.task.force:

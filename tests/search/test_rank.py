@@ -25,7 +25,7 @@ def no_words(place: Place) -> list[str]:
 
 
 def order(candidates: list[Candidate], query: str) -> list[str]:
-    return [candidate.place.doc.path for candidate in rank(candidates, parse(query), no_words)]
+    return [candidate.place.doc.path for candidate in rank(candidates, parse(query), no_words, {})]
 
 
 def test_a_definition_comes_before_a_better_word_match():
@@ -61,9 +61,9 @@ def test_a_place_that_the_query_names_comes_before_everything():
 
 
 def test_a_program_begins_where_it_is_asked_how_its_parts_play_together():
-    candidates = [make_candidate("lib/store.py", words=0.52), make_candidate("lib/main.py", words=0.5)]
-    assert order(candidates, "architecture")[0] == "lib/main.py"
-    assert order(candidates, "something about it")[0] == "lib/store.py"
+    for query, first in (("architecture", "lib/main.py"), ("something about it", "lib/store.py")):
+        candidates = [make_candidate("lib/store.py", words=0.52), make_candidate("lib/main.py", words=0.5)]
+        assert order(candidates, query)[0] == first
 
 
 def test_the_words_of_a_message_in_their_order_come_first():
@@ -73,6 +73,7 @@ def test_the_words_of_a_message_in_their_order_come_first():
         candidates,
         parse("ValueError: no such user"),
         lambda place: ["no", "such", "user"] if place is said.place else [],
+        {},
     )
     assert ranked[0] is said
     assert why(said, parse("ValueError: no such user")) == "phrase"
@@ -81,7 +82,7 @@ def test_the_words_of_a_message_in_their_order_come_first():
 def test_phrases_are_looked_for_in_the_best_candidates_only():
     seen: list[Place] = []
     candidates = [make_candidate(f"{number}.py", words=number / 300) for number in range(200)]
-    rank(candidates, parse('"no such user"'), lambda place: seen.append(place) or [])
+    rank(candidates, parse('"no such user"'), lambda place: seen.append(place) or [], {})
     assert len(seen) == PHRASE_DEPTH
     assert {place.doc.path for place in seen} == {f"{number}.py" for number in range(150, 200)}
 
@@ -90,7 +91,7 @@ def test_where_there_is_no_phrase_no_text_is_read():
     def never(place: Place) -> list[str]:
         raise AssertionError(place)
 
-    assert rank([make_candidate("a.py")], parse("take the lease"), never)
+    assert rank([make_candidate("a.py")], parse("take the lease"), never, {})
 
 
 def test_repeats_of_a_file_fall_behind_but_stay():
@@ -111,12 +112,18 @@ def test_ties_are_broken_by_path_and_line_whatever_the_input_order():
     make = [("b.py", 1), ("a.py", 30), ("a.py", 3)]
     for some in (make, make[::-1]):
         candidates = [make_candidate(path, doc=ord(path[0]) + 20_000, line=line) for path, line in some]
-        ranked = rank(candidates, parse("zzz"), no_words)
+        ranked = rank(candidates, parse("zzz"), no_words, {})
         assert [(one.place.doc.path, one.place.chunk.start_line) for one in ranked] == [
             ("a.py", 3),
             ("b.py", 1),
             ("a.py", 30),
         ]
+
+
+def test_of_equal_hits_that_comes_first_which_a_later_commit_changed():
+    candidates = [make_candidate("a.py", mtime_ns=5 * DAY_NS), make_candidate("n.py"), make_candidate("z.py")]
+    ranked = rank(candidates, parse("anything else"), no_words, {"z.py": 0, "n.py": 1})
+    assert [one.place.doc.path for one in ranked] == ["z.py", "n.py", "a.py"]
 
 
 def test_of_equal_hits_that_comes_first_which_was_changed_on_a_later_day():
@@ -153,7 +160,7 @@ queries = st.sampled_from(["Lease", "a.b", "take the lease", "where is it?", '"n
 @given(st.lists(candidates, max_size=12), queries)
 def test_an_explanation_adds_up_to_the_score(found: list[Candidate], query: str):
     parsed = parse(query)
-    for candidate in rank(found, parsed, lambda place: ["no", "such"]):
+    for candidate in rank(found, parsed, lambda place: ["no", "such"], {}):
         score, factor = 0.0, 1.0
         for label, value in explain(candidate, parsed):
             if label.startswith("x "):
@@ -165,7 +172,7 @@ def test_an_explanation_adds_up_to_the_score(found: list[Candidate], query: str)
 
 @given(st.lists(candidates, max_size=12), queries)
 def test_ranking_keeps_every_candidate_and_orders_by_score(found: list[Candidate], query: str):
-    ranked = rank(found, parse(query), no_words)
+    ranked = rank(found, parse(query), no_words, {})
     assert sorted(map(id, ranked)) == sorted(map(id, found))
     scores = [round(one.score, 4) for one in ranked]
     assert scores == sorted(scores, reverse=True)

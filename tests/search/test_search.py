@@ -1,4 +1,7 @@
+import subprocess
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -117,3 +120,22 @@ def test_what_is_no_question_is_refused(engine: Engine, text: str, code: str):
     with pytest.raises(CortexError) as caught:
         engine.search(Query(text))
     assert caught.value.code == code
+
+
+def test_of_two_equal_files_in_a_fresh_clone_the_one_that_was_committed_last_comes_first(tmp_path: Path):
+    first, root = tmp_path / "first", tmp_path / "clone"
+    first.mkdir()
+    run = partial(subprocess.run, check=True, capture_output=True)
+    run(["git", "init", "-q", str(first)])
+    for name in ("m/one.py", "a/two.py", "z/six.py"):
+        (first / name).parent.mkdir()
+        (first / name).write_text(f"def mix_colours():\n    return {name!r}\n", encoding="utf-8")
+        run(["git", "-C", str(first), "add", "-A"])
+        run(["git", "-C", str(first), "commit", "-qm", name])
+    run(["git", "clone", "-q", str(first), str(root)])
+    with Engine(root, load(root, environment={"CORTEX_HOME": str(tmp_path / "home")})) as opened:
+        opened.index()
+        assert paths(opened, "mix_colours") == ["z/six.py", "a/two.py", "m/one.py"]
+        run(["git", "-C", str(root), "reset", "-q", "--hard", "HEAD~1"])
+        opened.index()
+        assert paths(opened, "mix_colours") == ["a/two.py", "m/one.py"]

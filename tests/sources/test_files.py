@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -451,3 +452,20 @@ def test_a_file_without_permission_is_unreadable(tmp_path: Path) -> None:
     write(tmp_path, "a.py")
     (tmp_path / "a.py").chmod(0)
     assert read_bytes(tmp_path, "a.py", 100) == Refused("unreadable")
+
+
+def test_git_tells_which_files_changed_lately_newest_first(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    for name in ("in/a.py", "in/b c.py", "out.py", "in/ä.py", "in/a.py"):
+        write(tmp_path, name, text=f"# {name} {time.time_ns()}\n")
+        git(tmp_path, "add", "-A")
+        git(tmp_path, "commit", "-qm", name)
+    assert git_module.recent_files(tmp_path) == ["in/a.py", "in/ä.py", "out.py", "in/b c.py"]
+    assert git_module.recent_files(tmp_path / "in") == ["a.py", "ä.py", "b c.py"]
+    assert len(git_module.head(tmp_path)) == 40
+
+
+def test_without_a_commit_git_tells_of_no_change(tmp_path: Path) -> None:
+    assert (git_module.head(tmp_path), git_module.recent_files(tmp_path)) == ("", [])
+    git(tmp_path, "init", "-q")
+    assert (git_module.head(tmp_path), git_module.recent_files(tmp_path)) == ("", [])

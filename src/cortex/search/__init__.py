@@ -52,12 +52,12 @@ def search(
     words = store.indexes.words()  # before the view: which words count must not be read from a state that is over
     with store.reading():
         docs = frozenset(doc.id for doc in store.lookup.docs(source.id, query.path)) if query.path else None
-        narrow = Narrow(source.id, query.extensions, query.languages, docs)
+        narrow = Narrow(source.id, query.extensions, query.languages, docs, store.lookup.is_alone(source.id))
         masses = masses_of(words, parsed)
         candidates = _candidates(store, words, narrow, parsed, masses, mode, meaning)
         _check_time(cancel, deadline)
         texts = _Texts(store.lookup)
-        ranked = rank(candidates, parsed, lambda place: words_of(texts.of(place)))
+        ranked = rank(candidates, parsed, lambda place: words_of(texts.of(place)), store.lookup.recency(source.id))
         _check_time(cancel, deadline)
         relate(ranked, parsed)
         above = [one for one in ranked if one.relevance >= query.threshold]

@@ -6,7 +6,7 @@ road not taken: it throws away how good a match is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from cortex.search import evidence
@@ -35,11 +35,14 @@ _LABELS: dict[str, str] = {
 
 
 def rank(
-    candidates: Sequence[Candidate], parsed: Parsed, words_in: Callable[[Place], Sequence[str]]
+    candidates: Sequence[Candidate],
+    parsed: Parsed,
+    words_in: Callable[[Place], Sequence[str]],
+    recency: Mapping[str, int],
 ) -> list[Candidate]:
     """The candidates in their final order, best first; `words_in` gives the words of a place's text, in order."""
     weights = weights_of(parsed.classes)
-    candidates = sorted(candidates, key=tie)
+    candidates = sorted(candidates, key=lambda one: tie(one, recency))
     _look_at_paths(candidates, parsed, weights)
     _score(candidates, weights)
     if weights.phrase and parsed.phrases:
@@ -48,9 +51,10 @@ def rank(
         _score(candidates, weights)
     for candidate, share in evidence.coherence(candidates):
         candidate.coherence = share
+        candidate.score += weights.coherence * share
     for candidate in candidates:
         candidate.role = evidence.role(candidate.place.doc.role, parsed.roles)
-    _score(candidates, weights)
+        candidate.score *= candidate.role
     return _decay_repeats(candidates, weights.repeat)
 
 
@@ -83,15 +87,16 @@ def why(candidate: Candidate, parsed: Parsed) -> str:
     return "meaning" if candidate.meaning > candidate.words else "words"
 
 
-def tie(candidate: Candidate) -> tuple[int, int, str, int, int]:
-    """The order of equal scores: by source, then what was changed last, then path, line and id: the same store, the same answer.
+def tie(candidate: Candidate, recency: Mapping[str, int]) -> tuple[int, int, int, str, int, int]:
+    """The order of equal scores: by source, then what changed last, then path, line and id: the same store, the same answer.
 
-    A checkout writes only files that differ, so the time of a file is, to the day, when git or somebody last changed it here; in
-    a fresh clone all are of one day, and the path decides. Asking git for every file's last commit was the road not taken.
+    What changed last is what git's history says, newest first; among files that it has not touched lately, and without git, the
+    time of the file to the day, since a checkout writes all files of one day at once.
     """
     doc = candidate.place.doc
     line = candidate.place.chunk.start_line
-    return (doc.source, -(doc.mtime_ns // DAY_NS), doc.path, line, candidate.place.chunk_id)
+    age = recency.get(doc.path, len(recency))
+    return (doc.source, age, -(doc.mtime_ns // DAY_NS), doc.path, line, candidate.place.chunk_id)
 
 
 def _by_score(tied: Sequence[Candidate]) -> list[Candidate]:

@@ -106,11 +106,14 @@ def opening_of(lines: Sequence[str], first: int, start_line: int, signature: str
 
 def _best_window(lines: Sequence[str], opener: int, masses: Mapping[str, float], room: int) -> tuple[int, int]:
     """The lines in a row, as many as there is room for, whose words are worth most together; the earliest of equal ones."""
-    lowered = [line.lower() for line in lines]
-    found = [frozenset(word for word in masses if word in line) for line in lowered]
+    found = [frozenset(word for word in masses if word in line) for line in map(str.lower, lines)]
     best, worth = (opener, _end_of(lines, opener, room)), 0.0
+    end, left = 0, room
     for start in range(len(lines)):
-        end = _end_of(lines, start, room)
+        while end < len(lines) and (left >= len(lines[end]) + 1 or end == start):
+            left -= len(lines[end]) + 1
+            end += 1
+        left += len(lines[start]) + 1
         if not found[start] or end <= opener:  # what ends before the declaration belongs to another one
             continue
         words = frozenset[str]().union(*found[start:end])

@@ -1,4 +1,4 @@
-"""What git says about files: its list of a repository, and whether it ignores a folder.
+"""What git says about files: its list of a repository, which ones changed lately, and whether it ignores a folder.
 
 The repository may be a stranger's: git runs with no locks, no prompts, no network and without the monitor program that its
 configuration could name. Every answer may be None: no git, not a repository, another owner's, too slow; the caller walks instead.
@@ -18,6 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 
 TIMEOUT_SECONDS = 20  # a listing of 100,000 files takes about one
+RECENT_COMMITS = 1_000  # a quarter of a second; what no later one touched is old
 RETRY_SECONDS = 3600  # before what took too long is asked again
 MAX_ARGUMENT_CHARACTERS = 20_000  # Windows allows 32,767 for a whole command line
 
@@ -37,6 +38,24 @@ def list_files(repository: Path, only: Iterable[str] = ()) -> list[str] | None:
         return None
     names = {os.fsdecode(name).rstrip("/") for name in answer.stdout.split(b"\0") if name}
     return sorted(name for name in names if name)
+
+
+def head(folder: Path) -> str:
+    """The commit that is checked out around `folder`, "" where there is none."""
+    answer = _run(folder, "rev-parse", "--verify", "--quiet", "HEAD")
+    return "" if answer is None or answer.returncode != 0 else answer.stdout.decode("ascii", "replace").strip()
+
+
+def recent_files(folder: Path) -> list[str]:
+    """The paths below `folder` that the last commits changed, those of the newest commit first."""
+    answer = _run(
+        folder,
+        *("log", f"--max-count={RECENT_COMMITS}", "--format=", "--name-only", "-z", "--relative"),
+        *("--no-renames", "--no-show-signature", "--no-ext-diff"),
+    )
+    if answer is None or answer.returncode != 0 or not _is_its_worktree(folder):
+        return []
+    return [os.fsdecode(name) for name in dict.fromkeys(answer.stdout.split(b"\0")) if name]
 
 
 def in_repository(folder: Path) -> bool:

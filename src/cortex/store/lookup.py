@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Collection, Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -61,6 +61,7 @@ class Lookup:
         self._recent_chunks: _Recent[Chunk] = _Recent(RECENT_CHUNKS)
         self._recent_docs: _Recent[Doc] = _Recent(RECENT_CHUNKS)
         self._recent_state = ""  # of the store when they were looked up
+        self._changes: dict[int, tuple[str, dict[str, int]]] = {}
 
     def places(self, pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Place]:
         """The places for (doc, chunk) pairs."""
@@ -222,6 +223,25 @@ class Lookup:
                 (blob,),
             )
             return tuple(_symbol(*row) for row in rows)
+
+    def recency(self, source: int) -> Mapping[str, int]:
+        """The files of a source that its history changed lately, by path: 0 is the newest."""
+        with self._connections.read() as connection:
+            ask = "SELECT value FROM meta WHERE key = ?"
+            state = (connection.execute(ask, (f"recent-state:{source}",)).fetchone() or ("",))[0]
+            if not state:
+                return {}
+            known, places = self._changes.get(source, ("", {}))
+            if known != state:
+                paths = connection.execute(ask, (f"recent:{source}",)).fetchone()[0].split("\0")
+                places = {path: number for number, path in enumerate(paths)}
+                self._changes[source] = (state, places)
+            return places
+
+    def is_alone(self, source: int) -> bool:
+        """Whether the store has no other source."""
+        with self._connections.read() as connection:
+            return connection.execute("SELECT 1 FROM sources WHERE id <> ? LIMIT 1", (source,)).fetchone() is None
 
     def counts(self, source: int) -> Counts:
         """How many docs and chunks a source has."""

@@ -189,6 +189,10 @@ class Truth:
         with self._connections.write() as connection:
             connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", list(values.items()))
 
+    def remember_recent(self, source: int, state: str, paths: Sequence[str]) -> None:
+        """Which files of a source changed lately, newest first, as of a state of its history."""
+        self.set({f"recent:{source}": "\0".join(paths), f"recent-state:{source}": state})
+
     def seq(self) -> int:
         return int(self.get("seq", "0"))
 

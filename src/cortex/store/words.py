@@ -55,6 +55,7 @@ class Narrow:
     extensions: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
     docs: frozenset[int] | None = None  # only these, where a path was asked for
+    alone: bool = False  # there is no other source: asking each row for its own would be a fifth of a search
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,24 +200,25 @@ class Words:
             addresses = [address for _, address in hits]
             docs = searcher.fast_field_values("doc", addresses)
             chunks = searcher.fast_field_values("chunk", addresses)
-        found = [
-            (int(doc or 0), int(chunk or 0), round(float(score), 4))
-            for (score, _), doc, chunk in zip(hits, docs, chunks, strict=True)
-        ]
-        return sorted(found, key=lambda row: (-row[2], row[0], row[1]))
+        # Sorted as they are, without a key function: two hundred calls of one are a tenth of a query.
+        found = sorted(
+            (-round(score, 4), doc, chunk) for (score, _), doc, chunk in zip(hits, docs, chunks, strict=True)
+        )
+        return [(doc, chunk, -less) for less, doc, chunk in found]
 
     def _narrowed(self, query: tantivy.Query, narrow: Narrow) -> tantivy.Query:
         schema = self._index.schema
-        must = [(tantivy.Occur.Must, query)]
-        filters = [tantivy.Query.term_query(schema, "source", narrow.source)]
+        filters = [] if narrow.alone else [tantivy.Query.term_query(schema, "source", narrow.source)]
         if narrow.extensions:
             filters.append(tantivy.Query.term_set_query(schema, "extension", list(narrow.extensions)))
         if narrow.languages:
             filters.append(tantivy.Query.term_set_query(schema, "language", list(narrow.languages)))
         if narrow.docs is not None:
             filters.append(tantivy.Query.term_set_query(schema, "doc", list(narrow.docs)))
-        must.extend((tantivy.Occur.Must, tantivy.Query.const_score_query(one, 0.0)) for one in filters)
-        return tantivy.Query.boolean_query(must)
+        if not filters:
+            return query
+        must = [query, *(tantivy.Query.const_score_query(one, 0.0) for one in filters)]
+        return tantivy.Query.boolean_query([(tantivy.Occur.Must, one) for one in must])
 
 
 class _Stems(dict[str, str]):
