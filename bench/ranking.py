@@ -18,6 +18,7 @@ import numpy as np
 from figures import Section, Setup
 from folds import measure_folds
 from intervals import mean_of
+from made import measure_made
 from peers_semble import Semble
 from rules import LEFT_OUT, PARSE, WITHOUT, Change
 from sets import RANKED, Sets
@@ -48,6 +49,8 @@ def measure(setup: Setup, kit: Path, built: Path, semble: Semble | None) -> Sect
             _changed(sets, base, WITHOUT, setup.seed),
             "**Rules that were tried and left out**, switched on. (A field of its own for signatures was the fourth: the index no longer has it.)",
             _changed(sets, base, LEFT_OUT, setup.seed),
+            "**Queries of kinds that no set has**, made from the whole trees (made.py): what is lost without the rules for them.",
+            measure_made(sets, setup.seed),
             "**One repository left out**: each weight on a small grid, chosen on the six other repositories and the notebooks (mean of the sets), judged on the whole "
             "tree of the seventh; then all weights at once as each fold picked them. The chosen constants have seen every repository, the picked ones have not: the difference is what "
             "to expect less on repositories that nobody has looked at.",

