@@ -160,7 +160,7 @@ def test_a_misspelled_variable_is_a_warning_with_the_nearest_one(place: Place) -
         ("workspace", "maxFiles", True, "a whole number of at least 1"),
         ("workspace", "maxFileSize", "5 parsecs", "a size such as 1.5MB"),
         ("indexing", "chunkSize", 49, "from 50 to 1000"),
-        ("indexing", "embeddingProvider", "hal", "local, openai or ollama"),
+        ("indexing", "embeddingProvider", "hal", "cortex-embed or none"),
         ("indexing", "updateInterval", "soon", "a duration such as 60s"),
         ("search", "relevanceThreshold", 1.5, "from 0 to 1"),
         ("search", "timeout", 0, "above 0"),

@@ -26,6 +26,7 @@ def load_with(root: Path, project: object, home: object = None, *, file: str = F
     own = root.parent / "user" / ".cortex"
     own.mkdir(parents=True, exist_ok=True)
     (own / "config.yml").write_text(json.dumps(home or {}), encoding="utf-8")
+    (own / "config.yml").chmod(0o600)
     return load(root, environment=variables, user_home=root.parent / "user")
 
 
@@ -39,6 +40,9 @@ def nest(name: str, value: object) -> dict[str, object]:
 UNTRUSTED = [
     ("providers.openai.apiKey", "sk-stranger"),
     ("providers.openai.baseUrl", "https://evil.example/v1"),
+    ("providers.openai.baseUrl", "http://127.0.0.1:9999/v1"),  # the key would go there
+    ("providers.cortexEmbed.baseUrl", "http://127.0.0.1:9999"),
+    ("providers.cortexEmbed.token", "sk-stranger"),
     ("providers.ollama.baseUrl", "http://10.0.0.1:11434"),
     ("embedding.endpoint", "http://evil.example/embed"),
     ("indexing.embeddingProvider", "openai"),
@@ -222,5 +226,36 @@ def test_known_keys_of_other_families_are_kept_without_a_warning(root: Path) -> 
 def test_a_project_in_the_home_folder_does_not_distrust_the_persons_own_file(tmp_path: Path) -> None:
     (tmp_path / ".cortex").mkdir()
     (tmp_path / ".cortex" / "config.yml").write_text("providers: {openai: {apiKey: sk-own}}", encoding="utf-8")
+    (tmp_path / ".cortex" / "config.yml").chmod(0o600)
     settings = load(tmp_path, environment={}, user_home=tmp_path)
     assert (settings.providers.openai.api_key, settings.warnings) == ("sk-own", ())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a file's mode says who may read it")
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
+def test_a_key_in_a_file_that_others_can_read_is_refused_with_the_reason(tmp_path: Path, mode: int) -> None:
+    file = tmp_path / ".cortex" / "config.yml"
+    file.parent.mkdir()
+    file.write_text("providers: {openai: {apiKey: sk-own, model: mine}, cortexEmbed: {token: t-own}}", encoding="utf-8")
+    file.chmod(mode)
+    settings = load(None, environment={}, user_home=tmp_path)
+    assert (settings.providers.openai.api_key, settings.providers.cortex_embed.token) == ("", "")
+    assert settings.providers.openai.model == "mine"
+    assert [warning.count("others can read this file") for warning in settings.warnings] == [1, 1]
+    assert "sk-own" not in str(settings.warnings)
+    file.chmod(0o600)
+    assert load(None, environment={}, user_home=tmp_path).providers.openai.api_key == "sk-own"
+
+
+def test_a_project_may_choose_the_embedders_that_need_no_server(root: Path) -> None:
+    for provider in ("onnx", "none"):
+        chosen = load_with(root, {"indexing": {"embeddingProvider": provider}})
+        assert (chosen.indexing.embedding_provider, chosen.warnings) == (provider, ())
+
+
+def test_a_project_may_choose_cortex_embed_only_where_the_person_configured_it(root: Path) -> None:
+    chosen = {"indexing": {"embeddingProvider": "cortex-embed"}}
+    assert load_with(root, chosen).indexing.embedding_provider == "local"
+    for name, value in (("baseUrl", "http://127.0.0.1:9"), ("token", "t")):
+        settings = load_with(root, chosen, {"providers": {"cortexEmbed": {name: value}}})
+        assert settings.indexing.embedding_provider == "cortex-embed"

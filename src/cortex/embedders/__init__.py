@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
+from urllib.parse import urlsplit
 
 from cortex.types import Stamp
 
@@ -66,11 +67,54 @@ def open_embedder(settings: Settings) -> Embedder | None:
     """
     if "embeddings" not in settings.indexing.strategies:
         return None
-    match settings.indexing.embedding_provider:
-        case "none":
-            return None
+    provider = settings.indexing.embedding_provider
+    if provider == "none":
+        return None
+    if provider == "local" or (settings.server.local_only and leaves(provider, settings)):
+        return open_local()
+    if provider == "onnx":
+        from cortex.embedders.onnx import OnnxEmbedder
+
+        return OnnxEmbedder()
+    return _open_remote(provider, settings)
+
+
+def leaves(provider: str, settings: Settings) -> bool:
+    """Whether a provider's texts go beyond this machine, as it is configured."""
+    from cortex.settings import stays_here  # here, because a model that is loaded by itself needs no settings
+
+    servers = settings.providers
+    match provider:
+        case "openai":
+            return not stays_here(servers.openai.base_url)
+        case "ollama":
+            return not stays_here(servers.ollama.base_url)
+        case "cortex-embed":
+            return not stays_here(servers.cortex_embed.base_url)
+    return False
+
+
+def _open_remote(provider: str, settings: Settings) -> Embedder:
+    """The embedder that asks a server: of a provider's limit and limits.network the lower one counts."""
+    from cortex.embedders.client import Server
+    from cortex.embedders.remote import Model, RemoteEmbedder
+
+    network = settings.limits.network
+    openai, ollama, cortex_embed = settings.providers.openai, settings.providers.ollama, settings.providers.cortex_embed
+    timeout, batch, requests = network.embedding_timeout, network.batch_size, network.concurrent_requests
+    match provider:
+        case "openai":
+            url = openai.base_url if urlsplit(openai.base_url).path.strip("/") else f"{openai.base_url.rstrip('/')}/v1"
+            server = Server(provider, url, openai.api_key, timeout)
+            model = Model(openai.model, openai.dimensions, min(openai.batch_size, batch), requests)
+        case "ollama":
+            server = Server(provider, ollama.base_url, timeout=min(ollama.timeout, timeout))
+            model = Model(ollama.model, batch=batch, requests=requests)
         case _:
-            return open_local()
+            url = cortex_embed.base_url.rstrip("/").removesuffix("/embed")
+            server = Server(provider, url, cortex_embed.token, timeout)
+            model = Model(batch=batch, requests=requests)
+    return RemoteEmbedder(server, model)
 
 
 def open_local() -> Embedder | None:

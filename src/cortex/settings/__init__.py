@@ -8,6 +8,7 @@ from cortex.settings.keys import FAMILY_KEYS, KEYS, FamilyKey, Key
 from cortex.settings.load import environment, find_home, load
 from cortex.settings.model import Settings, known_key
 from cortex.settings.roots import Workspace, find_workspaces
+from cortex.settings.values import stays_here
 
 __all__ = [
     "FAMILY_KEYS",
@@ -22,5 +23,6 @@ __all__ = [
     "known_key",
     "load",
     "read_setting",
+    "stays_here",
     "write_setting",
 ]

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from cortex.errors import ConfigError, FileError
 from cortex.paths import make_private
-from cortex.settings.keys import Key, find_key, is_group, normalise, unknown
+from cortex.settings.groups import Trust
+from cortex.settings.keys import FamilyKey, Key, find_key, is_group, normalise, unknown
 from cortex.settings.layers import Entry
 from cortex.settings.values import format_duration, format_size
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 1_000_000
 MAX_UNKNOWN_WARNINGS = 20  # in one file
+EXPOSED = "others can read this file; make it yours alone (chmod 600), or use the environment"
 _MAPPING_STEP = re.compile(r"^[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*#[^\n]*\n)*( +)[^\s#-]", re.MULTILINE)
 
 
@@ -39,14 +42,29 @@ def read_file(path: Path, *, within: Path | None = None, quiet: bool = False) ->
             return [], []
         if within and not path.resolve().is_relative_to(within.resolve()):
             return [], [f"{path}: is a link that leaves the project (file ignored)"]
-        content = _parse(path, _read_text(path))
+        content, open_to_others = _parse(path, _read_text(path)), _others_can_read(path)
     except (OSError, ValueError, RecursionError) as error:
         return [], [f"{path}: {_reason(error)} (file ignored)"]
     if content is None:
         return [], []
     if not isinstance(content, Mapping):
         return [], [f"{path}: holds no keys with values (file ignored)"]
-    return read_entries(content, str(path), quiet=quiet)
+    entries, warnings = read_entries(content, str(path), quiet=quiet)
+    if within or not open_to_others:  # a project's file may say no secret anyway
+        return entries, warnings
+    exposed = [entry for entry in entries if _is_secret(entry.key)]
+    warnings += [f"{path}: {entry.key.name}: {EXPOSED} (ignored)" for entry in exposed]
+    return [entry for entry in entries if entry not in exposed], warnings
+
+
+def _is_secret(key: Key | FamilyKey) -> bool:
+    """Whether it is a secret that may stand in a file."""
+    return isinstance(key, Key) and key.secret and key.trust is not Trust.ENVIRONMENT
+
+
+def _others_can_read(path: Path) -> bool:
+    """Whether the file is open to other people on this machine; Windows keeps a profile's files private by itself."""
+    return os.name == "posix" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
 
 
 def read_entries(

@@ -123,15 +123,16 @@ class Indexing(CamelGroup):
         Field(
             ("embeddings", "tfidf"),
             min_length=1,
-            description="What is indexed: meaning (embeddings) and words (tfidf). Words always are; there is no embedder yet.",
+            description="What is indexed: meaning (embeddings) and words (tfidf). Words always are.",
         )
     )
     embedding_provider: Annotated[
-        Literal["local", "openai", "ollama"], Mark(Trust.PROVIDER, ("CODEINDEX_EMBEDDING_PROVIDER",))
+        Literal["local", "onnx", "openai", "ollama", "cortex-embed", "none"],
+        Mark(Trust.PROVIDER, ("CODEINDEX_EMBEDDING_PROVIDER",)),
     ] = Field(
         "local",
-        description="Who turns text into vectors; there is no embedder yet. A project may choose openai or ollama only "
-        "where you configured it: a key, another baseUrl, for ollama another model.",
+        description="Who turns text into vectors: local is the model that comes along, none leaves only words. A project may choose "
+        "openai, ollama or cortex-embed only where you configured it: a key, another baseUrl, for ollama another model.",
     )
     update_interval: Annotated[Duration, Mark(variables=("CODEINDEX_UPDATE_INTERVAL",))] = Field(
         60.0, ge=1, description="Time between two comparing scans where watching is off or impossible."
@@ -161,26 +162,43 @@ class Search(CamelGroup):
 
 class OpenAI(CamelGroup):
     api_key: Annotated[str, Mark(Trust.NEVER, ("CODEINDEX_OPENAI_API_KEY",), secret=True)] = Field(
-        "", repr=False, description="Key for the OpenAI-compatible server. No effect yet."
+        "", repr=False, description="Key for the OpenAI-compatible server, from a file that only you can read."
     )
-    model: str = Field("text-embedding-3-small", min_length=1, description="Embedding model. No effect yet.")
-    batch_size: Whole = Field(100, ge=1, le=2048, description="Texts in one request. No effect yet.")
-    base_url: Annotated[Url, Mark(Trust.LOOPBACK)] = Field(
-        "https://api.openai.com/v1", min_length=1, description="Address of the OpenAI-compatible server. No effect yet."
+    model: str = Field("text-embedding-3-small", min_length=1, description="Embedding model.")
+    dimensions: Whole = Field(
+        0, ge=0, le=100_000, description="Length of the vectors, where the model can shorten them; 0: as it makes them."
+    )
+    batch_size: Whole = Field(
+        100, ge=1, le=2048, description="Texts in one request; at most limits.network.batch_size."
+    )
+    base_url: Annotated[Url, Mark(Trust.NEVER)] = Field(  # the key goes there
+        "https://api.openai.com/v1", min_length=1, description="Address of the OpenAI-compatible server."
     )
 
 
 class Ollama(CamelGroup):
     base_url: Annotated[Url, Mark(Trust.LOOPBACK, ("CODEINDEX_OLLAMA_BASE_URL",))] = Field(
-        "http://localhost:11434", min_length=1, description="Address of Ollama. No effect yet."
+        "http://localhost:11434", min_length=1, description="Address of Ollama."
     )
-    model: str = Field("nomic-embed-text", min_length=1, description="Embedding model. No effect yet.")
-    timeout: Duration = Field(30.0, gt=0, description="Longest wait for one request. No effect yet.")
+    model: str = Field("nomic-embed-text", min_length=1, description="Embedding model.")
+    timeout: Duration = Field(
+        30.0, gt=0, description="Longest wait for one request; at most limits.network.embedding_timeout."
+    )
+
+
+class CortexEmbed(CamelGroup):
+    base_url: Annotated[Url, Mark(Trust.NEVER)] = Field(  # the token goes there
+        "http://127.0.0.1:8121", min_length=1, description="Address of a `cortex embed serve`, or of a cortex-embed."
+    )
+    token: Annotated[str, Mark(Trust.NEVER, secret=True)] = Field(
+        "", repr=False, description="Its token, from a file that only you can read."
+    )
 
 
 class Providers(CamelGroup):
     openai: OpenAI = OpenAI.model_construct()
     ollama: Ollama = Ollama.model_construct()
+    cortex_embed: CortexEmbed = CortexEmbed.model_construct()
 
 
 class Server(CamelGroup):
@@ -252,13 +270,13 @@ class DiskLimits(Group):
 
 class NetworkLimits(Group):
     embedding_timeout: Annotated[Duration, Mark(Trust.LOWER)] = Field(
-        30.0, gt=0, description="Longest wait for one embedding request. No effect yet."
+        30.0, gt=0, description="Longest wait for one embedding request."
     )
     batch_size: Annotated[Whole, Mark(Trust.LOWER)] = Field(
-        100, ge=1, description="Most texts in one embedding request. No effect yet."
+        100, ge=1, description="Most texts in one embedding request."
     )
     concurrent_requests: Annotated[Whole, Mark(Trust.LOWER)] = Field(
-        10, ge=1, description="Most embedding requests at once. No effect yet."
+        10, ge=1, description="Most embedding requests of one project at once."
     )
 
 

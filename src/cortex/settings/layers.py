@@ -174,11 +174,17 @@ def _resolve_inside(path: str, root: Path) -> str:
         return ""
 
 
+_SAID_OF = {  # what a person says of their own about a provider's server
+    "openai": ("providers.openai.apiKey", "providers.openai.baseUrl"),
+    "ollama": ("providers.ollama.baseUrl", "providers.ollama.model"),
+    "cortex-embed": ("providers.cortexEmbed.baseUrl", "providers.cortexEmbed.token"),
+}
+
+
 def _is_configured(provider: str, held: Mapping[str, object]) -> bool:
-    """Whether the person said anything of their own about where a provider is."""
-    names = {"openai": ("apiKey", "baseUrl"), "ollama": ("baseUrl", "model")}.get(provider, ())
-    keys = [key for key in KEYS if key.name in [f"providers.{provider}.{name}" for name in names]]
-    return not names or any(held[key.name] != key.default for key in keys)
+    """Whether the person said anything of their own about where a provider is; one without a server needs nothing."""
+    names = _SAID_OF.get(provider, ())
+    return not names or any(held[key.name] != key.default for key in KEYS if key.name in names)
 
 
 def _shown(entry: Entry) -> str:
