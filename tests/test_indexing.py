@@ -17,7 +17,7 @@ from cortex.errors import FileError, LimitError
 from cortex.indexing import Task
 from cortex.settings import Settings, load
 from cortex.sources.files import read_bytes
-from cortex.store import Change, Store
+from cortex.store import Change, Making, Store
 from cortex.types import Cancel, Found, IndexReport, Stamp
 from cortex.worker import Pool
 
@@ -86,8 +86,7 @@ class Workspace:
                 self.source,
                 self.settings(**flags),
                 self.pool,  # type: ignore[arg-type]
-                Stamp("test", "ones", 8) if embed else None,
-                embed,
+                (Making(Stamp("test", "ones", 8), embed),) if embed else (),
                 force=force,
                 paths=paths,
                 progress=progress,

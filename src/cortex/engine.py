@@ -14,20 +14,20 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cortex import chunkers, indexing
 from cortex.cache import Cache
-from cortex.embedders import Embedder, open_embedder
-from cortex.errors import Cancelled, LimitError, StoreError
+from cortex.embedders import Embedder, open_embedder, open_local
+from cortex.embedding import Embedders, Embedding
+from cortex.errors import Cancelled, CortexError, LimitError, StoreError
 from cortex.paths import STORE_FOLDER, ensure_store_dir, remember_project, root_text, store_dir
 from cortex.process import give_memory_back
 from cortex.runs import Runs, Wish
-from cortex.search import MAX_HITS, check_query, search, search_exact
+from cortex.search import MAX_HITS, NO_EMBEDDER, check_query, search, search_exact
 from cortex.settings import Settings
 from cortex.sources import git
 from cortex.sources.files import scan
-from cortex.store import EMBED_BATCH, STORE_NAME, Operation, Store, extension_of, set_aside
+from cortex.store import STORE_NAME, Operation, Store, extension_of, set_aside
 from cortex.text import hash_bytes, rfc3339
 from cortex.types import (
     Cancel,
@@ -42,14 +42,10 @@ from cortex.types import (
     ProgressCallback,
     Query,
     Source,
-    Stamp,
     Vitals,
 )
 from cortex.views import Views
 from cortex.worker import Pool
-
-if TYPE_CHECKING:
-    import numpy as np
 
 FULL_MODE_FILES = 2_500  # above this, reading everything for one answer takes longer than indexing it once
 FIRST_ANSWER_SECONDS = 8.0  # how long a query waits for a first index before it answers from what is there
@@ -68,18 +64,36 @@ class _Opened:
 
     store: Store
     source: Source
+    embedding: Embedding
     runs: Runs
+
+    def close(self) -> None:
+        """End what works on the store, and close it."""
+        self.runs.close()
+        self.embedding.close()
+        self.store.close()
 
 
 class Engine:
     """One open store and the folder it indexes."""
 
     def __init__(
-        self, root: Path, settings: Settings, *, in_memory: bool = False, embedder: Embedder | None = None
+        self,
+        root: Path,
+        settings: Settings,
+        *,
+        in_memory: bool = False,
+        words_only: bool = False,
+        embedder: Embedder | None = None,
+        standby: Embedder | None = None,
     ) -> None:
+        """`embedder` and `standby` take the place of those that the settings choose; `words_only` wants none."""
         self.root = root.resolve()
         self.settings = settings
-        self._embedder = embedder or open_embedder(settings)
+        if words_only or embedder is not None:
+            self._embedders = Embedders(embedder, lambda: standby)
+        else:
+            self._embedders = Embedders(open_embedder(settings), open_local)
         self._pool = _make_pool(settings, settings.indexing.workers or default_workers())
         self._single = _make_pool(settings, 1)  # for one file between the runs; a process only when it is used
         self._cache = _make_cache(settings)
@@ -105,6 +119,11 @@ class Engine:
         return self._current().source
 
     @property
+    def embedding(self) -> Embedding:
+        """Whose vectors the open store has, and whose answer."""
+        return self._current().embedding
+
+    @property
     def _runs(self) -> Runs:
         return self._current().runs
 
@@ -116,9 +135,9 @@ class Engine:
                 remember_project(self.settings.home, self.root)
         store = Store(directory, root)
         source = store.truth.source("files", self.root.name or root, root)
-        stamp = self._embedder.stamp if self._embedder else None
-        runs = Runs(store, source, self._pool, lambda: self.settings, stamp, self._embed_passages)
-        return _Opened(store, source, runs)
+        embedding = Embedding(store, self._embedders, lambda: self.settings)
+        runs = Runs(store, source, self._pool, lambda: self.settings, embedding.makings)
+        return _Opened(store, source, embedding, runs)
 
     def _current(self) -> _Opened:
         """What is open, opened anew where somebody removed the store's files: nobody else could see what is written to them."""
@@ -132,6 +151,7 @@ class Engine:
             log.warning("the files of %s were removed or replaced: it is opened anew", directory)
             self._opened = self._open(directory)
             self._cache = _make_cache(self.settings)
+            before.embedding.close()
             before.store.close()  # which ends a run under way at its next step
         return self._opened
 
@@ -178,7 +198,7 @@ class Engine:
             key = hash_bytes(b"put", f"{chunkers.VERSION}:{size}".encode(), draft.language.encode(), raw)
             texts.append((source.id, file, key, cut))
         ids = self.store.truth.put(texts)
-        self._catch_up()
+        self.embedding.catch_up()
         return ids
 
     def forget(self, docs: Iterable[int]) -> None:
@@ -187,20 +207,12 @@ class Engine:
         gone = list(docs)
         self.store.truth.forget(gone)
         self.store.lookup.drop_recent()
-        self._catch_up()
+        self.embedding.catch_up()
         self.store.log.record("delete", {"docs": len(gone)})
 
     def _need_lease(self) -> None:
         if not self.store.lease.take():
             raise StoreError("STORE_LOCKED", f"process {self.store.lease.holder()} holds the store of {self.root}")
-
-    def _catch_up(self) -> None:
-        embed = self._embed_passages if self._embedder else None
-        stamp, room = self._embedder.stamp if self._embedder else None, self.settings.limits.memory.embeddings
-        try:
-            self.store.indexes.catch_up(stamp, embed, room)
-        except LimitError as error:  # the words have it, and an answer says that there are words only
-            log.warning("%s", error.message)
 
     # -- search --------------------------------------------------------------------------------------------------------
 
@@ -217,13 +229,13 @@ class Engine:
         cancel = Cancel() if cancel is None else cancel  # an unraised flag is false
         deadline = started + self.settings.search.timeout
         where = source or self.source
-        key = (where.id, query, self._state())
+        state = self._state()
         caching = self.settings.search.enable_caching and query.mode not in (Mode.EXACT, Mode.FULL)
-        page = self._cache.get(key) if caching else None
+        page = self._cache.get((where.id, query, state)) if caching else None
         if page is None:
             page = self._answer(query, where, cancel, deadline)
-            if caching:
-                self._cache.put(key, page)
+            if caching and self._state() == state:  # else an embedder failed on the way, or something was written
+                self._cache.put((where.id, query, state), page)
         else:
             page = replace(page, cached=True)
         count, seconds = self._searches
@@ -232,8 +244,7 @@ class Engine:
 
     def _state(self) -> tuple[object, ...]:
         """All that an answer depends on besides its query."""
-        vectors = self.store.indexes.vectors(self._embedder.stamp).watermark if self._embedder else 0
-        return self.store.truth.seq(), self._words_state(), vectors
+        return self.store.truth.seq(), self._words_state(), self.embedding.state()
 
     def _words_state(self) -> tuple[str, int]:
         """Which words there are, and up to where; damaged ones are built anew where this process may."""
@@ -242,7 +253,7 @@ class Engine:
         except StoreError as error:
             if error.code != "STORE_CORRUPT" or not self.store.lease.take():
                 raise
-            self._catch_up()
+            self.embedding.catch_up()
             return self.store.indexes.state()
 
     def _unfinished(self) -> tuple[str, ...]:
@@ -262,20 +273,21 @@ class Engine:
                 return self._search_index(query, source, cancel, deadline)
 
     def _search_index(self, query: Query, source: Source, cancel: Cancel, deadline: float) -> Page:
-        if self._embedder is None:
-            return search(self.store, source, query, meaning=None, cancel=cancel, deadline=deadline)
-        why = self._why_words(self._embedder.stamp)
-        meaning = None if why else (self._embedder.stamp, self._embed_query)
-        return search(self.store, source, query, meaning=meaning, cancel=cancel, deadline=deadline, why_words=why)
-
-    def _why_words(self, stamp: Stamp) -> str:
-        """Why the vectors can't be searched; empty where they can."""
-        vectors, room = self.store.indexes.vectors(stamp), self.settings.limits.memory.embeddings
-        if vectors.watermark >= 0 and vectors.memory <= room:
-            return ""
-        if vectors.memory + vectors.memory_of(EMBED_BATCH) > room:
-            return f"limits.memory.embeddings leaves no room for all vectors of {stamp.provider} {stamp.model}"
-        return f"{'not everything' if vectors.memory else 'nothing'} is embedded by {stamp.provider} {stamp.model} yet"
+        while True:
+            now = self.embedding.answering()
+            meaning = (now.stamp, now.embedder.query) if now.embedder and now.stamp else None
+            why = now.why or NO_EMBEDDER
+            try:
+                page = search(
+                    self.store, source, query, meaning=meaning, cancel=cancel, deadline=deadline, why_words=why
+                )
+            except CortexError as error:
+                if now.embedder is None or not now.embedder.rests:
+                    raise
+                log.warning("%s could not embed a question: %s", now.embedder.name, error.message)
+                continue  # it rests now: the next one answers, or words do
+            stands_in = meaning is not None and now.why and page.mode is not Mode.WORDS
+            return replace(page, notes=(*page.notes, now.why)) if stands_in else page
 
     def _search_exact(self, query: Query, source: Source, cancel: Cancel, deadline: float) -> Page:
         files = [file for file in self.files(cancel) if _wanted(file.path, query)]
@@ -315,7 +327,7 @@ class Engine:
 
     def _search_scratch(self, query: Query, cancel: Cancel, deadline: float) -> Page:
         if self._scratch is None:
-            self._scratch = Engine(self.root, self.settings, in_memory=True)
+            self._scratch = Engine(self.root, self.settings, in_memory=True, words_only=True)
         late = Cancel()
 
         def look(_: Progress) -> None:
@@ -340,14 +352,6 @@ class Engine:
             and (self.running or self.kept or (not self.store.lease.held and self.store.lease.holder() > 0))
         ):
             time.sleep(POLL_SECONDS)
-
-    def _embed_passages(self, texts: list[str]) -> np.ndarray:
-        assert self._embedder is not None
-        return self._embedder.embed(texts, "passage")
-
-    def _embed_query(self, text: str) -> np.ndarray:
-        assert self._embedder is not None
-        return self._embedder.embed([text], "query")[0]
 
     # -- files and health ----------------------------------------------------------------------------------------------
 
@@ -384,13 +388,13 @@ class Engine:
     @property
     def meaning(self) -> bool:
         """Whether there is an embedder."""
-        return self._embedder is not None
+        return self._embedders.wanted is not None
 
     def embedding_of_index(self) -> dict[str, str] | None:
-        """Which model embedded the chunks and when, None without vectors."""
-        if self._embedder is None:
+        """Whose vectors of the chunks are searched and when they were made, None where there are none."""
+        stamp = self.embedding.answering().stamp
+        if stamp is None:
             return None
-        stamp = self._embedder.stamp
         return {"provider": stamp.provider, "model": stamp.model, "generated": self.freshness().last_indexed}
 
     @property
@@ -418,7 +422,7 @@ class Engine:
             indexed_files=counts.docs,
             skipped=truth.skipped(source),
             chunks=counts.chunks,
-            embedded_chunks=self._embedded(),
+            embedding=self.embedding.status(),
             disk_bytes=self.store.disk_bytes(),
             languages=lookup.languages(source),
             sizes={"small": small, "medium": medium, "large": large},
@@ -430,13 +434,6 @@ class Engine:
             last_cleanup=rfc3339(int(truth.get("cleanup"))) if truth.get("cleanup") else "",
         )
 
-    def _embedded(self) -> int:
-        """How many chunks have a vector; those that are too many to be loaded don't count."""
-        if self._embedder is None:
-            return 0
-        vectors = self.store.indexes.vectors(self._embedder.stamp)
-        return len(vectors) if vectors.memory <= self.settings.limits.memory.embeddings else 0
-
     def operations(self, limit: int = 20) -> list[Operation]:
         """The last lines of the operations log."""
         return self.store.log.recent(limit)
@@ -445,8 +442,12 @@ class Engine:
 
     def reconfigure(self, settings: Settings, changed: dict[str, object]) -> None:
         """Work with other settings from now on; recorded in the operations log."""
-        self.settings = settings
+        before, self.settings = self.settings, settings
         self._cache = _make_cache(settings)
+        if (before.indexing, before.providers) != (settings.indexing, settings.providers):
+            old, self._embedders = self._embedders, Embedders(open_embedder(settings), open_local)
+            self.embedding.use(self._embedders)
+            old.close()
         if self._scratch is not None:
             self._scratch.settings = settings
         self.store.log.record("config", {"changed": changed})
@@ -456,6 +457,7 @@ class Engine:
         now = int(time.time())
         # A run may be about to use a blob that nothing else does.
         self._runs.between(lambda: self.store.truth.sweep(now - ORPHAN_DAYS * 86_400))
+        self.embedding.sweep(now - ORPHAN_DAYS * 86_400)
         self.store.lookup.drop_recent()
         if not self.store.indexes.verify():
             self.store.indexes.tidy()
@@ -481,11 +483,9 @@ class Engine:
         self._closed = True
         if self._scratch is not None:
             self._scratch.close()
-        self._runs.close()
         self._single.close()
-        if self._embedder is not None:
-            self._embedder.close()
-        self.store.close()
+        self._embedders.close()
+        self._opened.close()
 
     def __enter__(self) -> Engine:
         return self

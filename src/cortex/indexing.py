@@ -20,9 +20,9 @@ from cortex.process import memory_bytes
 from cortex.settings import Settings
 from cortex.sources import git
 from cortex.sources.files import Rules, read_bytes, scan, scan_paths
-from cortex.store import Change, Embed, Known, Store
+from cortex.store import Change, Known, Making, Store
 from cortex.text import hash_bytes
-from cortex.types import Cancel, Found, IndexReport, Progress, ProgressCallback, Refused, Scan, Source, Stamp
+from cortex.types import Cancel, Found, IndexReport, Progress, ProgressCallback, Refused, Scan, Source
 from cortex.worker import Pool
 
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ class Task:
     source: Source
     settings: Settings
     pool: Pool
-    stamp: Stamp | None
-    embed: Embed | None
+    makings: tuple[Making, ...] = ()  # whose vectors follow
     force: bool = False
     paths: Collection[str] | None = None  # None is the whole source; else only these files and folders
     progress: ProgressCallback = lambda progress: None
@@ -258,21 +257,26 @@ class _Run:
         self.flushed = time.monotonic()
 
     def _catch_up(self) -> None:
-        embed = None if self.full else self.task.embed
-
-        def embed_in_time(texts: list[str]) -> np.ndarray:
-            assert embed is not None
-            self._check_time()
-            return embed(texts)
-
-        room = self.task.settings.limits.memory.embeddings
+        makings = () if self.full else [self._in_time(making) for making in self.task.makings]
         try:
-            self.task.store.indexes.catch_up(self.task.stamp, embed_in_time if embed else None, room)
+            self.task.store.indexes.catch_up(makings, self.task.settings.limits.memory.embeddings)
         except LimitError as error:
             if error.code != "EMBEDDINGS_LIMIT":
                 raise
             self.full = error  # all else goes on
         self.caught_up = time.monotonic()
+
+    def _in_time(self, making: Making) -> Making:
+        """The same, but that it ends when the run's time does."""
+        embed = making.embed
+        if embed is None:
+            return making
+
+        def embed_in_time(texts: list[str]) -> np.ndarray:
+            self._check_time()
+            return embed(texts)
+
+        return Making(making.stamp, embed_in_time)
 
     def _finish(self, files: int, skipped: list[tuple[str, str]]) -> None:
         """Remember that everything was seen once."""
@@ -306,7 +310,7 @@ class _Run:
 
     def _stop(self, code: str, message: str) -> None:
         self._flush()
-        self.task.store.indexes.catch_up(None, None)  # the words of what was read; vectors would take their time
+        self.task.store.indexes.catch_up()  # the words of what was read; vectors would take their time
         raise Stopped(
             code,
             message,

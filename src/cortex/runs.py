@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass, field
 from cortex import indexing
 from cortex.errors import Cancelled, CortexError, LimitError, StoreError, error_of, explained
 from cortex.settings import Settings
-from cortex.store import Embed, Request, Store
+from cortex.store import Making, Request, Store
 from cortex.text import rfc3339
-from cortex.types import Cancel, Freshness, IndexReport, Progress, ProgressCallback, Source, Stamp
+from cortex.types import Cancel, Freshness, IndexReport, Progress, ProgressCallback, Source
 from cortex.worker import Pool
 
 FORCE_SECONDS = 60  # between two forced runs that tools ask for
@@ -57,14 +57,13 @@ class Runs:
         source: Source,
         pool: Pool,
         settings: Callable[[], Settings],
-        stamp: Stamp | None,
-        embed: Embed,
+        makings: Callable[[], tuple[Making, ...]],
     ) -> None:
         self._store = store
         self._source = source
         self._pool = pool
         self._settings = settings
-        self._stamp, self._embed = stamp, embed
+        self._makings = makings
         self._turn = threading.Lock()
         self._places = threading.BoundedSemaphore(WAITING_RUNS)  # for runs that wait for the one under way
         self._cancel = Cancel()  # of the run under way
@@ -151,8 +150,7 @@ class Runs:
             source=wish.source,
             settings=self._settings(),
             pool=self._pool,
-            stamp=self._stamp,
-            embed=self._embed if self._stamp else None,
+            makings=self._makings(),
             force=wish.force,
             paths=wish.paths,
             progress=note,

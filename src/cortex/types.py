@@ -251,6 +251,25 @@ class Freshness:
 
 
 @dataclass(frozen=True, slots=True)
+class EmbeddingState:
+    """Which embedder is wanted, how far it is, and whose vectors answer meanwhile."""
+
+    provider: str
+    model: str  # "" while the embedder hasn't said
+    dimensions: int  # 0 while the embedder hasn't said
+    costly: bool
+    chunks: int  # in the store
+    embedded: int  # of these, by the wanted embedder
+    answering: str  # provider and model of the vectors that are searched now; "" where words answer
+    problem: str = ""  # why the wanted vectors aren't searched, or aren't made, as far as that is no matter of time
+
+    @property
+    def share(self) -> float:
+        """How much is embedded, 0 to 1, rounded down: 1 is everything."""
+        return int(10_000 * self.embedded / self.chunks) / 10_000 if self.chunks else 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Vitals:
     """A store's health in numbers, for status and stats."""
 
@@ -261,8 +280,8 @@ class Vitals:
     indexed_files: int
     skipped: tuple[Skipped, ...]
     chunks: int
-    embedded_chunks: int
     disk_bytes: int
+    embedding: EmbeddingState | None = None  # None without an embedder
     languages: Mapping[str, int] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)  # small, medium, large
     average_chunk_tokens: float = 0.0
@@ -271,6 +290,11 @@ class Vitals:
     cache_bytes: int = 0
     cache_hit_rate: float = 0.0
     last_cleanup: str = ""
+
+    @property
+    def embedded_chunks(self) -> int:
+        """How many chunks the wanted embedder has embedded."""
+        return self.embedding.embedded if self.embedding else 0
 
 
 @dataclass(frozen=True, slots=True)

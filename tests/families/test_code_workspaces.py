@@ -103,7 +103,7 @@ def test_sums_are_over_all_workspaces_and_averages_over_those_that_were_searched
 
 
 def vitals(**known):
-    empty = {"skipped": (), "chunks": 0, "embedded_chunks": 0, "disk_bytes": 0}
+    empty = {"skipped": (), "chunks": 0, "disk_bytes": 0}
     return Vitals(Freshness("ready", 1.0, ""), False, 0, 0, 0, **{**empty, **known})
 
 

@@ -37,7 +37,7 @@ class Folder:
         return self.store.truth.apply(self.source.id, Change(links=[(Found(path, 1, 1), blob)]))
 
     def catch_up(self) -> None:
-        self.store.indexes.catch_up(None, None)
+        self.store.indexes.catch_up()
 
     def doc(self, path: str) -> int:
         return self.store.truth.known(self.source.id)[path].doc

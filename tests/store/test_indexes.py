@@ -11,7 +11,7 @@ import pytest
 
 from cortex.embedders.hashing import HashingEmbedder
 from cortex.errors import NetworkError, StoreError
-from cortex.store import FIELDS, Narrow, Store, Term, indexes
+from cortex.store import FIELDS, Making, Narrow, Store, Term, indexes, vectorsets
 from cortex.store.words import NO_WATERMARK, Words
 
 DEADLINE = 20.0
@@ -275,8 +275,8 @@ def test_rebuilt_words_do_not_depend_on_the_order_of_changes(tmp_path, open_stor
     assert orders[0] == orders[1]
 
 
-def embed_with(embedder):
-    return lambda texts: embedder.embed(texts, "passage")
+def making(embedder) -> Making:
+    return Making(embedder.stamp, lambda texts: embedder.embed(texts, "passage"))
 
 
 def vector_ids(store: Store, embedder) -> set[int]:
@@ -298,12 +298,12 @@ def test_vectors_hold_the_ids_of_the_chunks_in_use(folder):
         lambda: folder.remove("c.py"),
     ):
         change()
-        folder.store.indexes.catch_up(embedder.stamp, embed_with(embedder))
+        folder.store.indexes.catch_up([making(embedder)])
         assert vector_ids(folder.store, embedder) == chunk_ids(folder)
 
 
 def test_an_embedder_that_fails_halfway_is_caught_up_with_later(folder, monkeypatch):
-    monkeypatch.setattr(indexes, "EMBED_BATCH", 2)
+    monkeypatch.setattr(vectorsets, "EMBED_BATCH", 2)
     embedder, calls = HashingEmbedder(), []
 
     def embed(texts):
@@ -314,12 +314,12 @@ def test_an_embedder_that_fails_halfway_is_caught_up_with_later(folder, monkeypa
 
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(7)})
     with pytest.raises(NetworkError):
-        folder.store.indexes.catch_up(embedder.stamp, embed)
+        folder.store.indexes.catch_up([Making(embedder.stamp, embed)])
     assert find(folder.store, "lamp")  # the words have everything
     assert folder.write(z_py="z = 1\n")  # and no view is left open
     folder.store.checkpoint()
     assert (folder.store.directory / "cortex.db-wal").stat().st_size == 0
-    folder.store.indexes.catch_up(embedder.stamp, embed)
+    folder.store.indexes.catch_up([Making(embedder.stamp, embed)])
     assert vector_ids(folder.store, embedder) == chunk_ids(folder)
 
 
@@ -327,7 +327,7 @@ def test_another_embedder_makes_all_vectors_anew(folder):
     folder.write(a_py="lamp = 1\n")
     for embedder in (HashingEmbedder(64), HashingEmbedder(32)):
         assert folder.store.indexes.vectors(embedder.stamp).watermark == NO_WATERMARK
-        folder.store.indexes.catch_up(embedder.stamp, embed_with(embedder))
+        folder.store.indexes.catch_up([making(embedder)])
         assert vector_ids(folder.store, embedder) == chunk_ids(folder)
 
 
@@ -336,14 +336,14 @@ def test_vectors_of_a_database_that_was_deleted_are_never_used(tmp_path, open_st
     old = folder_of(open_store())
     old.write(a_py="lamp = 1\n")
     old.write(b_py="desk = 1\n")
-    old.store.indexes.catch_up(embedder.stamp, embed_with(embedder))
+    old.store.indexes.catch_up([making(embedder)])
     old.store.close()
     for file in tmp_path.glob("cortex.db*"):
         file.unlink()
     new = folder_of(open_store())
     new.write(a_py="chair = 1\n")
     assert vector_ids(new.store, embedder) == set()
-    new.store.indexes.catch_up(embedder.stamp, embed_with(embedder))
+    new.store.indexes.catch_up([making(embedder)])
     (found, cosine), *rest = new.store.indexes.vectors(embedder.stamp).search(
         np.asarray(embedder.embed(["chair = 1"], "query")[0]), 5
     )
@@ -393,7 +393,7 @@ def test_damaged_words_are_a_problem_that_the_check_tells(open_store, folder_of,
 def test_the_check_tells_of_vectors_that_are_lost_or_too_many(folder):
     embedder = HashingEmbedder()
     folder.write(a_py="lamp = 1\n", b_py="desk = 2\n")
-    folder.store.indexes.catch_up(embedder.stamp, embed_with(embedder))
+    folder.store.indexes.catch_up([making(embedder)])
     assert folder.store.check() == []
     vectors = folder.store.indexes.vectors(embedder.stamp)
     vectors.remove(vectors.ids()[:1])
@@ -414,7 +414,7 @@ def test_the_vectors_read_the_texts_that_they_lack_and_no_others(folder):
         with folder.store._connections.write() as connection:
             for path in paths:
                 connection.execute("UPDATE blobs SET text = x'00' WHERE id = ?", (folder.blob(path),))
-        folder.store.indexes.catch_up(embedder.stamp, embed_with(embedder))
+        folder.store.indexes.catch_up([making(embedder)])
         assert vector_ids(folder.store, embedder) == chunk_ids(folder)
 
     folder.write_all({"f0.py": "lamp = 0\n", "f1.py": "lamp = 1\n", "f2.py": "lamp = 2\n"})

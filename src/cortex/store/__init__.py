@@ -12,16 +12,16 @@ from pathlib import Path
 from cortex.errors import StoreError
 from cortex.paths import bytes_on_disk
 from cortex.store.connect import Connections, translated
-from cortex.store.indexes import EMBED_BATCH, Embed, Indexes
+from cortex.store.indexes import Indexes
 from cortex.store.lease import Lease
 from cortex.store.log import Log, Operation, Request
 from cortex.store.lookup import Counts, Definition, Lookup, Place
+from cortex.store.paid import Embed, Making, Paid, Waiting
 from cortex.store.schema import is_current, migrate
 from cortex.store.truth import Change, Known, Truth
 from cortex.store.words import FIELDS, Narrow, Term, Words, extension_of, stem_of
 
 __all__ = [
-    "EMBED_BATCH",
     "FIELDS",
     "STORE_NAME",
     "Change",
@@ -30,12 +30,15 @@ __all__ = [
     "Embed",
     "Known",
     "Lookup",
+    "Making",
     "Narrow",
     "Operation",
+    "Paid",
     "Place",
     "Request",
     "Store",
     "Term",
+    "Waiting",
     "Words",
     "extension_of",
     "set_aside",
@@ -59,7 +62,8 @@ class Store:
                 with self._connections.write() as connection:
                     migrate(connection)
             self.truth = Truth(self._connections)
-            self.indexes = Indexes(directory, self._connections, self.truth)
+            self.paid = Paid(self._connections)
+            self.indexes = Indexes(directory, self._connections, self.truth, self.paid)
         except BaseException:
             self._connections.close()
             raise

@@ -10,54 +10,51 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable, Generator, Set
+from collections.abc import Generator, Iterable, Set
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cortex.errors import LimitError, StoreError
+from cortex.errors import StoreError
 from cortex.store.connect import Connections
 from cortex.store.lookup import CHUNK_COLUMNS, DOC_COLUMNS, unpack
+from cortex.store.paid import Making, Paid
 from cortex.store.truth import Truth
 from cortex.store.words import FORMAT, NO_WATERMARK, Row, Words, remove_generation
 from cortex.types import Chunk, Doc, Stamp
 
 if TYPE_CHECKING:  # numpy and the vectors are loaded where an embedder uses them
-    import numpy as np
-
     from cortex.store.vectors import Vectors
+    from cortex.store.vectorsets import VectorSets
 
 DEAD_SHARE = 0.10  # dead rows bend BM25 until they are merged away
 DEAD_ROWS = 1_000  # below this a rebuild isn't worth it
-EMBED_BATCH = 256
 
 log = logging.getLogger(__name__)
-
-Embed = Callable[[list[str]], "np.ndarray"]
 
 
 class Indexes:
     """The words and vectors of one store, as this process sees them.
 
     `_lock` guards which words are current and is held for moments only: searches need it. `_writing` is held while the words are
-    written, `_embedding` while vectors are; who holds one of these may take `_lock`, never the other way round.
+    written; who holds it may take `_lock`, never the other way round.
     """
 
-    def __init__(self, directory: Path | None, connections: Connections, truth: Truth) -> None:
+    def __init__(self, directory: Path | None, connections: Connections, truth: Truth, paid: Paid) -> None:
         self._directory = directory
         self._connections = connections
         self._truth = truth
+        self._paid = paid
         # Words and vectors are this very database's: ids of another one, say of one that was deleted, mean other rows.
         identity = truth.get("identity")
         self._prefix = f"words-{FORMAT}-{identity}-"
         self._vectors_directory = None if directory is None else directory / f"vectors-{identity}"
         self._lock = threading.RLock()
         self._writing = threading.RLock()
-        self._embedding = threading.RLock()
         self._words: Words | None = None
         self._generation = ""
         self._mark = NO_WATERMARK  # of the words, as far as this process has loaded them
-        self._vectors: Vectors | None = None
+        self._sets: VectorSets | None = None
 
     def words(self) -> Words | None:
         """The current word index, reloaded if another process moved it; None before the first one exists.
@@ -82,21 +79,22 @@ class Indexes:
             self.words()
             return self._generation, self._mark
 
-    def vectors(self, stamp: Stamp) -> Vectors:
-        """The vectors made by the embedder with this stamp."""
-        from cortex.store.vectors import Vectors
+    @property
+    def sets(self) -> VectorSets:
+        """The vectors, by embedder."""
+        from cortex.store.vectorsets import VectorSets
 
         with self._lock:
-            if self._vectors is None or self._vectors.stamp != stamp:
-                if self._vectors is not None:
-                    self._vectors.close()
-                self._vectors = Vectors.open(self._vectors_directory, stamp)
-            else:
-                self._vectors.reload_if_moved()
-            return self._vectors
+            if self._sets is None:
+                self._sets = VectorSets(self._vectors_directory, self._connections, self._truth, self._paid)
+            return self._sets
 
-    def catch_up(self, stamp: Stamp | None, embed: Embed | None, room: int = sys.maxsize) -> None:
-        """Replay into every index what SQLite has and it hasn't. Only the lease holder may call this.
+    def vectors(self, stamp: Stamp) -> Vectors:
+        """The vectors made by the embedder with this stamp."""
+        return self.sets.of(stamp)
+
+    def catch_up(self, makings: Iterable[Making] = (), room: int = sys.maxsize) -> None:
+        """Replay into the words, and into these vectors, what SQLite has and they haven't. Only the lease holder may call this.
 
         Raises: LimitError EMBEDDINGS_LIMIT where the vectors would take more than `room` bytes; the words are complete then, and
         what vectors there are is kept.
@@ -111,9 +109,8 @@ class Indexes:
                 self._truth.settle(seq, sum(last - first + 1 for _, first, last in gone))
                 with self._lock:
                     self._mark = seq
-        if stamp is not None and embed is not None:
-            with self._embedding:
-                self._embed(stamp, embed, room)
+        for making in makings:
+            self.sets.catch_up(making, room)
 
     def tidy(self) -> bool:
         """Rebuild the words when too many of their rows are dead; true if that happened."""
@@ -148,26 +145,9 @@ class Indexes:
 
     def check_vectors(self) -> list[str]:
         """How the ids of the vectors on disk differ from the truth's, whoever made them."""
-        directory = self._vectors_directory
-        if directory is None or not directory.exists():
+        if self._vectors_directory is None or not self._vectors_directory.exists():
             return []
-        from cortex.store.vectorlog import read_manifest
-        from cortex.store.vectors import Vectors
-
-        manifest = read_manifest(directory)
-        if manifest is None:
-            return ["vectors: nothing says how much of them is complete"]
-        with closing(Vectors.open(directory, manifest.stamp)) as vectors:
-            if manifest.watermark != self._truth.seq():
-                return []
-            return _difference("vectors", set(self._live_chunks().tolist()), set(vectors.ids().tolist()))
-
-    def vectors_stamp(self) -> Stamp | None:
-        """Which embedder made the vectors on disk, None where there are none."""
-        from cortex.store.vectorlog import read_manifest
-
-        manifest = None if self._vectors_directory is None else read_manifest(self._vectors_directory)
-        return None if manifest is None else manifest.stamp
+        return self.sets.check()
 
     def rebuild(self) -> None:
         """Build the words anew beside the current ones and swap; searches go on meanwhile. Only for the lease holder."""
@@ -181,12 +161,12 @@ class Indexes:
 
     def close(self) -> None:
         """Let go of files; a replay under way in another thread is waited for."""
-        with self._writing, self._embedding, self._lock:
+        if self._sets is not None:
+            self._sets.close()
+        with self._writing, self._lock:
             if self._words is not None:
                 self._words.close()
-            if self._vectors is not None:
-                self._vectors.close()
-            self._words = self._vectors = None
+            self._words = None
 
     def _open(self, generation: str) -> None:
         """Open that generation, or the one that has taken its place meanwhile."""
@@ -265,68 +245,8 @@ class Indexes:
                 "SELECT doc, first_chunk, last_chunk FROM gone WHERE seq > ?", (after,)
             ).fetchall()
 
-    def _embed(self, stamp: Stamp, embed: Embed, room: int) -> None:
-        """Make the vectors' ids those of the chunks in use, by difference: it doesn't matter how they came apart."""
-        import numpy as np
-
-        vectors, seq = self.vectors(stamp), self._truth.seq()
-        if vectors.watermark >= seq:
-            return
-        live = self._live_chunks()
-        fits = vectors.memory_of(len(live)) <= room
-        if not fits and vectors.memory > room:  # even what is there would have to be loaded first
-            raise _no_room(vectors, room)
-        have = vectors.ids()
-        vectors.remove(np.setdiff1d(have, live))
-        missing = set(np.setdiff1d(live, have).tolist())
-        if fits and vectors.memory + vectors.memory_of(len(missing)) > room:
-            vectors.compact()  # dead rows are all that is too much
-        batch: dict[int, str] = {}
-        with closing(self._rows(vectors.watermark if len(have) else NO_WATERMARK)) as rows:
-            while missing and (row := next(rows, None)) is not None:
-                if row.chunk_id in missing:
-                    missing.discard(row.chunk_id)
-                    batch[row.chunk_id] = row.body
-                if len(batch) >= EMBED_BATCH:
-                    _add(vectors, embed, batch, room)
-                    batch = {}
-        _add(vectors, embed, batch, room)
-        vectors.sync(seq if not missing else NO_WATERMARK)
-        if (current := self._vectors_directory) is not None:
-            for other in current.parent.glob("vectors*"):
-                if other != current:
-                    remove_generation(other)
-
-    def _live_chunks(self) -> np.ndarray:
-        import numpy as np
-
-        with self._connections.read() as connection:
-            ranges = connection.execute(
-                "SELECT first_chunk, last_chunk FROM blobs WHERE EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
-            ).fetchall()
-        parts = [np.arange(first, last + 1, dtype=np.int64) for first, last in ranges]
-        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-
 
 def _difference(name: str, expected: Set[object], found: Set[object]) -> list[str]:
     if found == expected:
         return []
     return [f"{name}: {len(expected - found)} rows missing, {len(found - expected)} too many"]
-
-
-def _add(vectors: Vectors, embed: Embed, batch: dict[int, str], room: int) -> None:
-    import numpy as np
-
-    if batch:
-        if vectors.memory + vectors.memory_of(len(batch)) > room:
-            vectors.sync(NO_WATERMARK)  # kept, but not searched: chunks without a vector would always come last
-            raise _no_room(vectors, room)
-        vectors.add(np.fromiter(batch, dtype=np.int64, count=len(batch)), embed(list(batch.values())))
-
-
-def _no_room(vectors: Vectors, room: int) -> LimitError:
-    stamp = vectors.stamp
-    return LimitError(
-        "EMBEDDINGS_LIMIT",
-        f"embedding by {stamp.provider} {stamp.model} stopped: the vectors would take more than {room >> 20} MB of memory",
-    )

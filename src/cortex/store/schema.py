@@ -2,7 +2,8 @@
 
 `blobs` own text, chunks and symbols and are addressed by content; `docs` give a blob a name in a source. A doc is never changed to
 another text: the new text is a new doc with a new id, so an id means the same thing in SQLite, in the words and in the vectors for
-ever. `gone` remembers removed docs until the words have dropped them.
+ever. `gone` remembers removed docs until the words have dropped them. `vectors` are those that were worth paying for, by the hash of
+the text that they are of: whatever becomes of files and chunks, the same text is never paid for twice.
 """
 
 from __future__ import annotations
@@ -52,14 +53,30 @@ CREATE TABLE requests (
 INSERT INTO meta VALUES ('seq', '0'), ('identity', lower(hex(randomblob(6))));
 """
 
+# A chunk's hash is filled in where a model is paid for; with others nobody needs it.
+_PAID_VECTORS = """
+ALTER TABLE chunks ADD COLUMN hash BLOB;
+CREATE INDEX chunks_hash ON chunks (hash) WHERE hash IS NOT NULL;
+CREATE TABLE models (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, provider TEXT NOT NULL, model TEXT NOT NULL, dimensions INTEGER NOT NULL,
+  prefix TEXT NOT NULL, complete INTEGER NOT NULL, used_at INTEGER NOT NULL, UNIQUE (provider, model, dimensions, prefix));
+CREATE TABLE vectors (
+  id INTEGER PRIMARY KEY, model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE, hash BLOB NOT NULL, vector BLOB NOT NULL,
+  UNIQUE (model, hash));
+CREATE INDEX vectors_hash ON vectors (hash);
+"""
 
-def _create(connection: sqlite3.Connection) -> None:
-    for statement in _FIRST.split(";"):
-        if statement.strip():
-            connection.execute(statement)
+
+def _execute(statements: str) -> Callable[[sqlite3.Connection], None]:
+    def migrate_one(connection: sqlite3.Connection) -> None:
+        for statement in statements.split(";"):
+            if statement.strip():
+                connection.execute(statement)
+
+    return migrate_one
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_create,)
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_execute(_FIRST), _execute(_PAID_VECTORS))
 
 
 def migrate(connection: sqlite3.Connection) -> None:

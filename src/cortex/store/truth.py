@@ -148,7 +148,7 @@ class Truth:
                 row = connection.execute("SELECT source, path, blob FROM docs WHERE id = ?", (doc,)).fetchone()
                 if row is not None:
                     _remove_doc(connection, row[0], row[1], seq)
-                    connection.execute("DELETE FROM blobs WHERE id = ? AND orphaned_at IS NOT NULL", (row[2],))
+                    _forget_blob(connection, row[2])
             return seq
 
     def settle(self, seq: int, dead: int) -> None:
@@ -249,7 +249,7 @@ def _put_blob(connection: sqlite3.Connection, content_hash: bytes, cut: Cut) -> 
 def _put_parts(connection: sqlite3.Connection, blob: int, first: int, cut: Cut) -> None:
     """Write a new blob's chunks, numbered from `first`, and its symbols."""
     connection.executemany(
-        "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
         [
             (
                 first + number,
@@ -283,6 +283,15 @@ def _put_doc(connection: sqlite3.Connection, source: int, file: Found, blob: int
     ).lastrowid
     assert doc is not None
     return doc
+
+
+def _forget_blob(connection: sqlite3.Connection, blob: int) -> None:
+    """Remove a content that no doc has any more, with the vectors of what nothing else says."""
+    hashes = connection.execute("SELECT hash FROM chunks WHERE blob = ? AND hash IS NOT NULL", (blob,)).fetchall()
+    if connection.execute("DELETE FROM blobs WHERE id = ? AND orphaned_at IS NOT NULL", (blob,)).rowcount:
+        connection.executemany(
+            "DELETE FROM vectors WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM chunks WHERE hash = ?1)", hashes
+        )
 
 
 def _remove_doc(connection: sqlite3.Connection, source: int, path: str, seq: int, keep: int = 0) -> None:

@@ -90,6 +90,12 @@ class Vectors:
         with self._lock:
             return self.memory_of(self._log.records if self._log else 0)
 
+    @property
+    def state(self) -> tuple[int, int, int]:
+        """What a search depends on: two equal states give equal answers."""
+        with self._lock:
+            return self.watermark, self._generation, self._log.records if self._log else 0
+
     def memory_of(self, rows: int) -> int:
         """About how many bytes of memory so many rows take."""
         return rows * self._row_bytes

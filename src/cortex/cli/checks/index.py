@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 from cortex.cli.checks import Finding, error, ok, warning
 from cortex.daemon import control
+from cortex.embedding import name_of
 from cortex.engine import Engine, rebuild_damaged
 from cortex.errors import StoreError
 from cortex.settings import Workspace
 from cortex.sources import git
+from cortex.types import Cancel
 
 SHOWN = 3
 
@@ -66,18 +68,23 @@ def _freshness(engine: Engine) -> Iterator[Finding]:
 
 
 def _vectors(engine: Engine) -> Iterator[Finding]:
-    stamp, wanted = engine.store.indexes.vectors_stamp(), engine.embedding_of_index()
-    if stamp is None:
+    """Whose vectors there are, whether they are the wanted ones, and how far those are."""
+    state = engine.embedding.status()
+    made = {name_of(one.stamp) for one in engine.store.indexes.sets.on_disk() if one is not None}
+    if state is None:
+        if made:
+            text = f"there are vectors of {', '.join(sorted(made))}, and nothing embeds now: search goes by words"
+            yield warning("vectors", text, "Choose an embedder with `cortex models use`.")
         return
-    made = f"{stamp.provider} {stamp.model}"
-    if wanted is None:
-        text = f"there are vectors of {made}, and nothing embeds now: search goes by words"
-        yield warning("vectors", text, "Choose an embedder with indexing.embeddingProvider.")
-    elif (stamp.provider, stamp.model) != (wanted["provider"], wanted["model"]):
-        text = f"the vectors are of {made}, the settings want {wanted['provider']} {wanted['model']}"
-        yield warning("vectors", text, "cortex index", lambda: _update(engine))
+    name = f"{state.provider} {state.model}".strip()
+    if state.problem:
+        yield warning("vectors", f"{name}: {state.problem}", "Correct it, or choose another with `cortex models use`.")
+    elif state.share == 1.0 and made <= {name}:
+        yield ok("vectors", f"made by {name}")
     else:
-        yield ok("vectors", f"made by {made}")
+        answers = f"{state.answering} answers" if state.answering else "words answer"
+        text = f"{state.share:.0%} is embedded by {name}; {answers} until everything is"
+        yield warning("vectors", text, "cortex index", lambda: _embed(engine))
 
 
 def _writer(engine: Engine) -> Finding:
@@ -103,6 +110,12 @@ def _rebuild(engine: Engine) -> str:
 def _update(engine: Engine) -> str:
     report = engine.index()
     return f"indexed: {report.added} added, {report.changed} changed, {report.deleted} deleted"
+
+
+def _embed(engine: Engine) -> str:
+    engine.index()
+    done = engine.holds() and engine.embedding.embed(cancel=Cancel())
+    return "everything is embedded" if done else "another process embeds in the background"
 
 
 def _replace(found: Workspace) -> str:

@@ -1,0 +1,369 @@
+"""Whose vectors a store has, and whose answer: those of the wanted embedder once it has embedded everything, a cheap one's until then.
+
+Vectors of a cheap embedder are made within an index run. A costly one works here, in a thread of the lease holder: the most useful
+files first, each batch kept in SQLite before the next begins, so that nothing is paid for twice; searches go on meanwhile. A query is
+embedded by the one whose vectors are searched: two models are never compared. An embedder that fails is left alone for a while.
+Knows no tool and no file; how texts become numbers is in `embedders/`, where vectors are kept in `store/`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cortex.embedders import Embedder
+from cortex.errors import CortexError, LimitError
+from cortex.settings import Settings
+from cortex.store import Making, Store
+from cortex.types import Cancel, EmbeddingState, Progress, ProgressCallback, Stamp
+
+if TYPE_CHECKING:
+    import numpy as np
+
+BATCH_SECONDS = 2.0  # of work that a kill can cost
+FIRST_BATCH, LARGEST_BATCH = 16, 512  # texts
+KNOWN_BATCH = 1_000  # texts that were paid for before
+REST_SECONDS, LONGEST_REST = 5.0, 300.0  # after a failure, twice as long after the next
+CLOSE_SECONDS = 5.0  # what a batch under way gets to end
+
+log = logging.getLogger(__name__)
+
+
+class Guarded:
+    """An embedder that is left alone for a while after it failed."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.costly = embedder.costly
+        self.problem = ""  # what the last failure said, "" where there was none since
+        self._embedder = embedder
+        self._failures = 0
+        self._rests_until = 0.0
+
+    @property
+    def stamp(self) -> Stamp | None:
+        """What its vectors are stamped with, None until it has been asked."""
+        return self._embedder.stamp
+
+    @property
+    def name(self) -> str:
+        """Provider and model, as far as they are known."""
+        return name_of(self.stamp) if self.stamp else self._embedder.name
+
+    @property
+    def rests(self) -> bool:
+        """Whether it failed lately."""
+        return time.monotonic() < self._rests_until
+
+    def connect(self) -> Stamp:
+        """Load the model or ask the server. Raises: CortexError."""
+        with self._guard():
+            return self._embedder.connect()
+
+    def passages(self, texts: list[str]) -> np.ndarray:
+        """The vectors of texts to be found. Raises: CortexError."""
+        with self._guard():
+            return self._embedder.embed(texts, "passage")
+
+    def query(self, text: str) -> np.ndarray:
+        """The vector of a question. Raises: CortexError."""
+        with self._guard():
+            return self._embedder.embed([text], "query")[0]
+
+    def close(self) -> None:
+        """Let go of memory and connections."""
+        self._embedder.close()
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        try:
+            yield
+        except CortexError as error:
+            self.problem = error.message
+            rest = REST_SECONDS * 2**self._failures if error.retryable else LONGEST_REST
+            self._failures = min(self._failures + 1, 10)
+            self._rests_until = time.monotonic() + min(rest, LONGEST_REST)
+            raise
+        self.problem, self._failures, self._rests_until = "", 0, 0.0
+
+
+class Embedders:
+    """The embedder that is wanted, and a cheap one that answers until it is ready; that one is opened when it is needed."""
+
+    def __init__(self, wanted: Embedder | None, open_standby: Callable[[], Embedder | None]) -> None:
+        self.wanted = Guarded(wanted) if wanted else None
+        self._open_standby = open_standby
+        self._standby: Guarded | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def standby(self) -> Guarded | None:
+        """The cheap one, None where the wanted one is cheap itself."""
+        if self.wanted is None or not self.wanted.costly:
+            return None
+        with self._lock:
+            if self._standby is None and (opened := self._open_standby()) is not None:
+                self._standby = Guarded(opened)
+            return self._standby
+
+    def close(self) -> None:
+        """Let go of both."""
+        for one in (self.wanted, self._standby):
+            if one is not None:
+                one.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """Whose vectors answer now; where it isn't the wanted ones', why."""
+
+    embedder: Guarded | None
+    stamp: Stamp | None
+    why: str = ""
+
+
+class Embedding:
+    """The vectors of one open store."""
+
+    def __init__(self, store: Store, embedders: Embedders, settings: Callable[[], Settings]) -> None:
+        self._store = store
+        self._embedders = embedders
+        self._settings = settings
+        self._turn = threading.Lock()  # one round of embedding at a time
+        self._cancel = Cancel()
+        self._thread: threading.Thread | None = None
+        self._settled: tuple[Stamp | None, int] | None = None  # whose vectors have everything up to which `seq`
+        self._resume = 0.0  # when to try again after a failure that was no embedder's
+        self._batch = FIRST_BATCH
+
+    # -- what answers --------------------------------------------------------------------------------------------------
+
+    def answering(self) -> Answering:
+        """Whose vectors a search uses now."""
+        wanted = self._embedders.wanted
+        if wanted is None:
+            return Answering(None, None)
+        why = self._why_not(wanted)
+        if not why:
+            return Answering(wanted, wanted.stamp)
+        standby = self._embedders.standby
+        if standby is not None and not self._why_not(standby):
+            return Answering(standby, standby.stamp, f"answered by the vectors of {standby.name}: {why}")
+        return Answering(None, None, why)
+
+    def state(self) -> tuple[object, ...]:
+        """What an answer by meaning depends on: two equal states give equal answers."""
+        now = self.answering()
+        return (now.stamp, self._store.indexes.vectors(now.stamp).state) if now.stamp else (now.why,)
+
+    def _why_not(self, one: Guarded) -> str:
+        """Why an embedder's vectors can't be searched; empty where they can."""
+        stamp = self._find_stamp(one)
+        if one.rests:
+            return f"{one.name} can't be asked now ({one.problem})"
+        if stamp is None:
+            return f"nothing is embedded by {one.name} yet"
+        vectors, room = self._store.indexes.vectors(stamp), self._room
+        if vectors.watermark >= 0 and vectors.memory <= room:
+            return ""
+        sets = self._store.indexes.sets
+        if vectors.memory > room or not sets.fits(stamp, room):
+            return f"limits.memory.embeddings leaves no room for all vectors of {one.name}"
+        if one.costly and vectors.memory:
+            return f"{len(vectors) / max(1, sets.count()):.0%} is embedded by {one.name} yet"
+        return f"{'not everything' if vectors.memory else 'nothing'} is embedded by {one.name} yet"
+
+    def _find_stamp(self, one: Guarded) -> Stamp | None:
+        """An embedder's stamp; it is asked for it where its vectors could answer."""
+        if one.stamp is None and not one.rests and (not one.costly or self._store.paid.is_complete()):
+            with suppress(CortexError):  # it rests then, and is asked again later
+                one.connect()
+        return one.stamp
+
+    @property
+    def _room(self) -> int:
+        return self._settings().limits.memory.embeddings
+
+    def status(self) -> EmbeddingState | None:
+        """How far the wanted embedder is, None where none is wanted."""
+        wanted = self._embedders.wanted
+        if wanted is None:
+            return None
+        now, sets = self.answering(), self._store.indexes.sets
+        stamp, chunks, embedded, problem = wanted.stamp, sets.count(), 0, wanted.problem
+        if stamp is not None and self._store.indexes.vectors(stamp).memory <= self._room:
+            embedded = min(chunks, len(self._store.indexes.vectors(stamp)))
+        if stamp is not None and not problem and not sets.fits(stamp, self._room):
+            problem = self._why_not(wanted)
+        return EmbeddingState(
+            provider=stamp.provider if stamp else wanted.name,
+            model=stamp.model if stamp else "",
+            dimensions=stamp.dimensions if stamp else 0,
+            costly=wanted.costly,
+            chunks=chunks,
+            embedded=embedded,
+            answering=name_of(now.stamp) if now.stamp else "",
+            problem=problem,
+        )
+
+    # -- what is made --------------------------------------------------------------------------------------------------
+
+    def makings(self) -> tuple[Making, ...]:
+        """Whose vectors an index run brings up to date."""
+        wanted = self._embedders.wanted
+        if wanted is None:
+            return ()
+        if not wanted.costly:
+            return self._making_of(wanted)
+        paid = (Making(wanted.stamp, None),) if wanted.stamp else ()
+        ready = wanted.stamp is not None and self._store.indexes.vectors(wanted.stamp).watermark >= 0
+        standby = None if ready else self._embedders.standby
+        return paid if standby is None else (*paid, *self._making_of(standby))
+
+    def _making_of(self, one: Guarded) -> tuple[Making, ...]:
+        try:
+            return (Making(one.stamp or one.connect(), one.passages),)
+        except CortexError as error:  # words answer, and say why
+            log.warning("%s embeds nothing: %s", one.name, error.message)
+            return ()
+
+    def catch_up(self) -> None:
+        """Bring words and vectors up to date with what was just written."""
+        try:
+            self._store.indexes.catch_up(self.makings(), self._room)
+        except LimitError as error:  # the words have it, and an answer says that there are words only
+            log.warning("%s", error.message)
+
+    def work(self) -> None:
+        """Have what waits embedded in the background, unless that is under way or done; returns at once. For the lease holder."""
+        wanted = self._embedders.wanted
+        if wanted is None or (self._thread is not None and self._thread.is_alive()):
+            return
+        if self._settled == (wanted.stamp, self._store.truth.seq()) or wanted.rests or time.monotonic() < self._resume:
+            return
+        if not wanted.costly:
+            self._settle(wanted)
+            return
+        self._thread = threading.Thread(target=self._work, name="embedding", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            self.embed(cancel=self._cancel)
+        except Exception as error:  # a background thread's last line of defence: the next round starts afresh
+            if self._cancel:
+                return
+            self._resume = time.monotonic() + REST_SECONDS
+            known = isinstance(error, CortexError)
+            log.warning("embedding stopped for a while: %s", error.message if known else error, exc_info=not known)
+
+    def embed(self, *, progress: ProgressCallback = lambda progress: None, cancel: Cancel) -> bool:
+        """Embed what waits, in this thread; true where everything is embedded then. Only for the lease holder.
+
+        Raises: CortexError, where the embedder fails; what it has done is kept.
+        """
+        wanted = self._embedders.wanted
+        if wanted is None:
+            return True
+        if not wanted.costly:
+            return self._settle(wanted)
+        with self._turn:
+            return self._embed_all(wanted, wanted.connect(), progress, cancel)
+
+    def _embed_all(self, wanted: Guarded, stamp: Stamp, progress: ProgressCallback, cancel: Cancel) -> bool:
+        sets, paid, truth = self._store.indexes.sets, self._store.paid, self._store.truth
+        while not cancel and self._store.lease.held:
+            seq = truth.seq()
+            if not sets.fits(stamp, self._room):  # it is not paid for what can't be searched
+                self._settled = (stamp, seq)
+                return False
+            sets.catch_up(Making(stamp, None), self._room)
+            model = paid.model(stamp)
+            plan = paid.plan(model)
+            if plan:
+                self._embed_plan(wanted, stamp, model, plan, progress, cancel)
+            elif truth.seq() == seq:
+                if not paid.is_complete(stamp):
+                    paid.set_complete(model, True)
+                    sets.catch_up(Making(stamp, None), self._room)
+                return self._settle(wanted)
+        return False
+
+    def _embed_plan(
+        self,
+        wanted: Guarded,
+        stamp: Stamp,
+        model: int,
+        plan: list[int],
+        progress: ProgressCallback,
+        cancel: Cancel,
+    ) -> None:
+        """Embed the texts of these contents in batches, until the store has changed: then something else may be more useful."""
+        sets, seq, total = self._store.indexes.sets, self._store.truth.seq(), self._store.indexes.sets.count()
+        batch: dict[bytes, str] = {}
+        known: list[bytes] = []
+
+        def flush() -> None:
+            rows = self._embed_batch(wanted, list(batch.values())) if batch else None
+            if rows is not None:
+                sets.pay(stamp, model, list(batch), rows, known)
+            elif known:
+                sets.copy(stamp, known)
+            batch.clear()
+            known.clear()
+            progress(Progress("embedding", min(total, len(sets.of(stamp))), total))
+
+        for one in self._store.paid.waiting(model, plan):
+            if one.known:
+                known.append(one.hash)
+            else:
+                batch[one.hash] = one.text
+            if len(batch) >= self._batch or len(known) >= KNOWN_BATCH:
+                flush()
+                if cancel or not self._store.lease.held or self._store.truth.seq() != seq:
+                    return
+        flush()
+
+    def _embed_batch(self, wanted: Guarded, texts: list[str]) -> np.ndarray:
+        started = time.monotonic()
+        rows = wanted.passages(texts)
+        fitting = int(len(texts) * BATCH_SECONDS / max(0.001, time.monotonic() - started))
+        self._batch = max(1, min(2 * self._batch, fitting, LARGEST_BATCH))
+        return rows
+
+    def _settle(self, wanted: Guarded) -> bool:
+        """Where the wanted vectors have everything, remove the others; false where they haven't."""
+        stamp, seq = wanted.stamp, self._store.truth.seq()
+        if stamp is None or self._store.indexes.vectors(stamp).watermark < seq:
+            return False
+        self._store.indexes.sets.keep_only((stamp,))
+        self._settled = (stamp, seq)
+        return True
+
+    def sweep(self, unused_before: int) -> None:
+        """Drop paid vectors of models that nobody has wanted since that second, and of texts that are gone."""
+        wanted = self._embedders.wanted
+        if wanted is None or not wanted.costly:
+            self._store.paid.sweep(unused_before, None)
+        elif wanted.stamp is not None:  # else nobody knows yet which ones are wanted
+            self._store.paid.sweep(unused_before, wanted.stamp)
+
+    def use(self, embedders: Embedders) -> None:
+        """Work with other embedders from now on."""
+        self._embedders = embedders
+        self._settled, self._resume, self._batch = None, 0.0, FIRST_BATCH
+
+    def close(self) -> None:
+        """End the work in the background after its batch; whoever closes the embedder first doesn't wait for that."""
+        self._cancel.cancel()
+        if self._thread is not None:
+            self._thread.join(CLOSE_SECONDS)
+
+
+def name_of(stamp: Stamp) -> str:
+    """An embedder as people know it."""
+    return f"{stamp.provider} {stamp.model}"

@@ -1,0 +1,264 @@
+"""The vectors of one store: a directory for each embedder, so that a new one is made beside the one that answers.
+
+Vectors of a cheap embedder are made here, of the texts in SQLite, and exist nowhere else. Those that are paid for are in SQLite
+(`paid.py`) and are only copied. Either way the ids are compared with the chunks in use: it doesn't matter how they came apart. Knows
+no model, and doesn't decide which of several sets answers.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import threading
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
+from dataclasses import astuple
+from pathlib import Path
+
+import numpy as np
+
+from cortex.errors import LimitError
+from cortex.store.connect import Connections
+from cortex.store.lookup import unpack
+from cortex.store.paid import Embed, Making, Paid
+from cortex.store.truth import Truth
+from cortex.store.vectorlog import Manifest, read_manifest
+from cortex.store.vectors import FRESH, Vectors
+from cortex.store.vectorscan import Floats, Ids, unit
+from cortex.text import hash_bytes
+from cortex.types import Stamp
+
+EMBED_BATCH = 256
+LEAST_SHARE = 0.5  # of the chunks: vectors of fewer would hide more than they find
+CHECK_TRIES, CHECK_SECONDS = 4, 0.25  # a batch may be under way between SQLite and its index
+
+
+class VectorSets:
+    """The vectors of every embedder that a store has some of. Only the lease holder may change them."""
+
+    def __init__(self, directory: Path | None, connections: Connections, truth: Truth, paid: Paid) -> None:
+        self._directory = directory
+        self._connections = connections
+        self._truth = truth
+        self._paid = paid
+        self._lock = threading.RLock()  # of what is open: held for moments
+        self._writing = threading.RLock()  # who holds it may take the other one, never the other way round
+        self._open: dict[Stamp, Vectors] = {}
+        self._copied: dict[Stamp, int] = {}  # up to which `seq` paid vectors are known to be copied
+
+    def of(self, stamp: Stamp) -> Vectors:
+        """The vectors made by the embedder with this stamp, as they are now."""
+        with self._lock:
+            vectors = self._open.get(stamp)
+            if vectors is None:
+                vectors = self._open[stamp] = Vectors.open(self._path_of(stamp), stamp)
+            else:
+                vectors.reload_if_moved()
+            return vectors
+
+    def catch_up(self, making: Making, room: int) -> None:
+        """Make one embedder's vectors those of the chunks in use; paid ones, as far as they are there.
+
+        Raises: LimitError EMBEDDINGS_LIMIT where vectors that are made here would take more than `room` bytes; what is there is kept.
+        """
+        with self._writing:
+            if making.embed is not None:
+                self._make(self.of(making.stamp), making.embed, room)
+            else:
+                self._copy(self.of(making.stamp), room)
+            if self._directory is not None:  # ids of another store, say of one that was deleted, mean other chunks
+                for path in self._directory.parent.glob("vectors*"):
+                    if path != self._directory:
+                        shutil.rmtree(path, ignore_errors=True)
+
+    def pay(self, stamp: Stamp, model: int, hashes: Sequence[bytes], rows: Floats, known: Sequence[bytes]) -> None:
+        """Keep the vectors of texts that were just paid for, in SQLite first; then copy them, and `known` ones, to be searched.
+
+        Raises: ValueError for a wrong shape or a value that is no number.
+        """
+        if rows.shape != (len(hashes), stamp.dimensions):
+            raise ValueError(
+                f"expected {len(hashes)} vectors of {stamp.dimensions} dimensions, got the shape {rows.shape}"
+            )
+        packed = unit(rows).astype("<f2")
+        self._paid.put(model, {digest: row.tobytes() for digest, row in zip(hashes, packed, strict=True)})
+        self.copy(stamp, [*hashes, *known])
+
+    def copy(self, stamp: Stamp, hashes: Sequence[bytes]) -> None:
+        """Copy paid vectors of these texts, to be searched."""
+        with self._writing:
+            vectors, chunks = self.of(stamp), self._paid.chunks_of(hashes)
+            copied = self._copied.pop(stamp, FRESH)  # where this fails, the next look is at everything
+            self._add_paid(vectors, np.setdiff1d(np.asarray(chunks, dtype=np.int64), vectors.ids()))
+            vectors.sync(vectors.watermark)
+            self._copied[stamp] = copied
+
+    def fits(self, stamp: Stamp, room: int) -> bool:
+        """Whether there is room for the vectors of all chunks in use."""
+        return self.of(stamp).memory_of(self.count()) <= room
+
+    def count(self) -> int:
+        """How many chunks are in use."""
+        with self._connections.read() as connection:
+            return connection.execute(
+                "SELECT coalesce(sum(last_chunk - first_chunk + 1), 0) FROM blobs "
+                "WHERE EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
+            ).fetchone()[0]
+
+    def on_disk(self) -> list[Manifest | None]:
+        """What each directory says of itself; None for one that doesn't say."""
+        return [read_manifest(path) for path in self._paths()]
+
+    def keep_only(self, stamps: Collection[Stamp]) -> None:
+        """Remove the vectors of every other embedder."""
+        with self._writing:
+            self.let_go(stamps)
+            kept = {self._path_of(stamp) for stamp in stamps}
+            for path in self._paths():
+                if path not in kept:
+                    shutil.rmtree(
+                        path, ignore_errors=True
+                    )  # what another process has open (Windows) goes the next time
+
+    def let_go(self, stamps: Collection[Stamp]) -> None:
+        """Close the vectors of every other embedder."""
+        with self._lock:
+            for stamp in [stamp for stamp in self._open if stamp not in stamps]:
+                self._open.pop(stamp).close()
+                self._copied.pop(stamp, None)
+
+    def check(self) -> list[str]:
+        """How the ids of the vectors on disk differ from the truth's, whoever made them."""
+        problems: list[str] = []
+        for path in self._paths():
+            manifest = read_manifest(path)
+            if manifest is None:
+                problems.append("vectors: nothing says how much of them is complete")
+            elif manifest.watermark == self._truth.seq():
+                problems += self._difference(path, manifest.stamp)
+        return problems
+
+    def close(self) -> None:
+        """Let go of files; whoever writes is waited for."""
+        with self._writing:
+            self.let_go(())
+
+    def _difference(self, path: Path, stamp: Stamp) -> list[str]:
+        missing = surplus = 0
+        for attempt in range(CHECK_TRIES):
+            if attempt:
+                time.sleep(CHECK_SECONDS)
+            paid = self._paid.find(stamp) is not None
+            expected = np.asarray(self._paid.embedded(stamp), dtype=np.int64) if paid else self._live()
+            with closing(Vectors.open(path, stamp)) as vectors:
+                found = vectors.ids()
+            missing, surplus = len(np.setdiff1d(expected, found)), len(np.setdiff1d(found, expected))
+            if not missing + surplus:
+                return []
+            if not paid:
+                break
+        return [f"vectors: {missing} rows missing, {surplus} too many"]
+
+    def _path_of(self, stamp: Stamp) -> Path | None:
+        if self._directory is None:
+            return None
+        name = re.sub(r"[^a-z0-9]+", "-", f"{stamp.provider} {stamp.model}".lower()).strip("-")[:40]
+        return self._directory / f"{name}-{hash_bytes(*(str(part).encode() for part in astuple(stamp))).hex()[:12]}"
+
+    def _paths(self) -> list[Path]:
+        if self._directory is None or not self._directory.exists():
+            return []
+        return sorted(path for path in self._directory.iterdir() if path.is_dir())
+
+    def _make(self, vectors: Vectors, embed: Embed, room: int) -> None:
+        seq = self._truth.seq()
+        if vectors.watermark >= seq:
+            return
+        live = self._live()
+        fits = vectors.memory_of(len(live)) <= room
+        if not fits and vectors.memory > room:  # even what is there would have to be loaded first
+            raise _no_room(vectors, room)
+        have = vectors.ids()
+        vectors.remove(np.setdiff1d(have, live))
+        missing = np.setdiff1d(live, have)
+        if fits and vectors.memory + vectors.memory_of(len(missing)) > room:
+            vectors.compact()  # dead rows are all that is too much
+        batch: list[tuple[int, str]] = []
+        for one in self._texts(missing):
+            batch.append(one)
+            if len(batch) >= EMBED_BATCH:
+                _add(vectors, embed, batch, room)
+                batch = []
+        _add(vectors, embed, batch, room)
+        vectors.sync(seq)
+
+    def _copy(self, vectors: Vectors, room: int) -> None:
+        stamp, seq, live = vectors.stamp, self._truth.seq(), self._live()
+        if vectors.memory_of(len(live)) > room:
+            return
+        # A crash may have left vectors in SQLite that no watermark tells of: the first look is at all of them.
+        after = self._copied.get(stamp, FRESH)
+        complete = self._paid.is_complete(stamp)
+        if after == seq and (vectors.watermark == seq) == complete:
+            return
+        have = vectors.ids()
+        vectors.remove(np.setdiff1d(have, live))
+        self._add_paid(vectors, np.setdiff1d(np.asarray(self._paid.embedded(stamp, after), dtype=np.int64), have))
+        if complete and len(vectors) < LEAST_SHARE * len(live):
+            self._paid.set_complete(self._paid.model(stamp), complete := False)
+        vectors.sync(seq if complete else FRESH)
+        self._copied[stamp] = seq
+
+    def _add_paid(self, vectors: Vectors, chunks: Ids) -> None:
+        for rows in self._paid.rows(vectors.stamp, chunks.tolist()):
+            packed = np.frombuffer(b"".join(row for _, row in rows), dtype="<f2")
+            ids = np.asarray([number for number, _ in rows], dtype=np.int64)
+            vectors.add(ids, packed.reshape(len(rows), -1).astype(np.float32))
+
+    def _live(self) -> Ids:
+        firsts, lasts = self._ranges()[1:]
+        counts = lasts - firsts + 1
+        if not counts.sum():
+            return np.empty(0, dtype=np.int64)
+        # All ranges at once: each id is the one before plus one, but for the first of a range.
+        starts = np.repeat(firsts - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
+        return np.sort(starts + np.arange(len(starts), dtype=np.int64))
+
+    def _ranges(self) -> tuple[Ids, Ids, Ids]:
+        """The contents in use, and the first and last of their chunks."""
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                "SELECT id, first_chunk, last_chunk FROM blobs WHERE EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
+            ).fetchall()
+        table = np.asarray(rows, dtype=np.int64).reshape(-1, 3)
+        return table[:, 0], table[:, 1], table[:, 2]
+
+    def _texts(self, chunks: Ids) -> Iterator[tuple[int, str]]:
+        """The texts of these chunks, which are in use; each content is unpacked once, and no other."""
+        blobs, firsts, lasts = self._ranges()
+        wanted = np.searchsorted(chunks, firsts) < np.searchsorted(chunks, lasts, side="right")
+        missing = set(chunks.tolist())
+        for blob in blobs[wanted].tolist():
+            with self._connections.read() as connection:
+                row = connection.execute("SELECT text FROM blobs WHERE id = ?", (blob,)).fetchone()
+                ranges = connection.execute("SELECT id, start, end FROM chunks WHERE blob = ?", (blob,)).fetchall()
+            if row is not None:
+                text = unpack(row[0])
+                yield from ((number, text[start:end]) for number, start, end in ranges if number in missing)
+
+
+def _add(vectors: Vectors, embed: Embed, batch: Sequence[tuple[int, str]], room: int) -> None:
+    if batch:
+        if vectors.memory + vectors.memory_of(len(batch)) > room:
+            vectors.sync(FRESH)  # kept, but not searched: chunks without a vector would always come last
+            raise _no_room(vectors, room)
+        vectors.add(np.asarray([number for number, _ in batch], dtype=np.int64), embed([text for _, text in batch]))
+
+
+def _no_room(vectors: Vectors, room: int) -> LimitError:
+    stamp = vectors.stamp
+    return LimitError(
+        "EMBEDDINGS_LIMIT",
+        f"embedding by {stamp.provider} {stamp.model} stopped: the vectors would take more than {room >> 20} MB of memory",
+    )
