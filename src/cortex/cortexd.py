@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 LOG_BYTES, LOGS = 2_000_000, 3
 MANY_FILES = 8192
+LINGER_SECONDS = 600.0  # for which a project stays open after its last window
+REST_SECONDS = 3.0  # unused, after which a project with windows is closed where memory is short
 ELECTION_SECONDS = 8.0  # more than another one takes to end
 
 
@@ -148,7 +150,7 @@ def _serve(meeting: Rendezvous, listener: socket.socket, lock: int, token: str) 
     from cortex.settings import environment, load
 
     own = load(None, environment={k: v for k, v in environment().items() if k in ("CORTEX_HOME", "CORTEX_PROFILE")})
-    engines = Engines(keep=True, linger=600.0)
+    engines = Engines(keep=True, linger=LINGER_SECONDS, rest=REST_SECONDS)
     logging.getLogger(__name__).info("cortexd %s at %s", VERSION, meeting.home)
 
     async def run() -> None:

@@ -1,153 +1,211 @@
-"""The engines of a process, lent to whoever needs them: one per folder and settings, kept fresh, closed some time after the last use.
+"""The engines of a process: one per folder and settings, shared by all windows that have it, open while somebody needs it.
 
-A command borrows and closes; cortexd lends the same engine to every connection with the same folder and the same settings. Two
-settings for one folder are two engines on one store: the second has no lease and asks the first, as another process would.
+A window (a connection, a command) says once which folders it has; only a call under way holds an engine. What no window has is
+closed after some time; where memory is short, so is what was unused longest though a window has it: the next call opens it again,
+and it catches up with what changed meanwhile. Two settings for one folder are two engines on one store: the second has no lease
+and asks the first, as another process would.
 """
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import time
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cortex.engine import Engine
-from cortex.errors import ConfigError
+from cortex.errors import ConfigError, CortexError
 from cortex.keeper import Keeper
 from cortex.process import give_memory_back, memory_bytes
 from cortex.settings import Settings
+from cortex.types import Freshness
 
-START_SECONDS = 3.0  # that a first question waits for a keeper to begin with its first look
+LOOK_SECONDS = 3.0  # that calls wait, after an engine was opened, for its keeper's first look at what changed
+POLL_SECONDS = 0.02
+CLOSED = "closed"  # the state of a project whose engine is
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
-class _Lent:
-    """An engine, opened by the first who has it, and how many have it."""
+class Lent:
+    """A folder with its settings: how many windows have it, how many calls use it now, and its engine while that is open."""
 
     root: Path
-    asked: Settings  # as the borrower had them: what changes at run time changes the engine's own
+    asked: Settings  # as the first window had them
+    settings: Settings  # as they count now: what was changed at run time outlives the engine, but not the last window
+    windows: int = 0
+    calls: int = 0
+    used: float = 0.0  # when the last call, or the last window, ended
     engine: Engine | None = None
     keeper: Keeper | None = None
-    opening: threading.Lock = field(default_factory=threading.Lock)
-    users: int = 0
-    left: float = 0.0  # when the last user gave it back
+    opened: float = 0.0
+    last: Freshness | None = None  # of an engine that was closed
+    turn: threading.Lock = field(default_factory=threading.Lock)  # to open or close the engine
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What there is to know of a folder that windows have, or had lately."""
+
+    root: Path
+    windows: int
+    freshness: Freshness
 
 
 class Engines:
-    """Opens an engine for a folder once, and closes it when nobody has it."""
+    """Opens the engine of a folder for whoever calls, and closes it when nobody needs it."""
 
-    def __init__(self, *, keep: bool, linger: float = 0.0) -> None:
+    def __init__(self, *, keep: bool, linger: float = 0.0, rest: float = 0.0) -> None:
+        """`keep` follows the folders; without windows an engine lingers, and with one it may rest unused before it is in the way."""
         self._keep = keep
         self._linger = linger
-        self._lock = threading.Lock()
-        self._lent: list[_Lent] = []
+        self._rest = rest
+        self._lock = threading.Lock()  # never waits for a disk
+        self._lent: list[Lent] = []
         self._closed = False
 
-    def borrow(self, root: Path, settings: Settings) -> Engine:
-        """The engine of a folder with these settings, opened where it isn't yet.
+    def borrow(self, root: Path, settings: Settings) -> Lent:
+        """A folder for a window, which gives it back at its end; nothing is opened yet."""
+        with self._lock:
+            one = next((one for one in self._lent if one.root == root and one.asked == settings), None)
+            if one is None:
+                one = Lent(root, settings, settings)
+                self._lent.append(one)
+            one.windows += 1
+            return one
+
+    def give_back(self, one: Lent) -> None:
+        """Say that a window is done; the engine is closed at once where nothing lingers."""
+        with self._lock:
+            one.windows -= 1
+            one.used = time.monotonic()
+        self._close_if_last(one)
+
+    @contextmanager
+    def use(self, one: Lent) -> Iterator[Engine]:
+        """The engine of a folder for one call, opened where it isn't; it stays open until the call is done.
 
         Raises: ConfigError WORKSPACE_MISSING once all is closed; StoreError and FileError, where it can't be opened.
         """
         with self._lock:
-            if self._closed:
-                raise ConfigError("WORKSPACE_MISSING", "the server is ending")
-            one = next((one for one in self._lent if one.root == root and one.asked == settings), None)
-            if one is None:
-                one = _Lent(root, settings)
-                self._lent.append(one)
-            one.users += 1
+            one.calls += 1
         try:
             engine = self._open(one)
-        except BaseException:
-            self._return(one)
-            raise
-        if one.keeper is not None:
-            _await_start(engine)
-        return engine
+            _await_first_look(one, engine)
+            yield engine
+        finally:
+            with self._lock:
+                one.calls -= 1
+                one.used = time.monotonic()
+            self._close_if_last(one)
 
-    def _open(self, one: _Lent) -> Engine:
-        """The engine, opened where it isn't; not under the lock of all: a slow disk holds up only those who want what is on it."""
-        with one.opening:
-            if one.engine is None:
-                one.engine = Engine(one.root, one.asked)
-                one.keeper = Keeper(one.engine) if self._keep else None
-                if self._closed:  # meanwhile, and without this one
-                    _close(one)
-                    raise ConfigError("WORKSPACE_MISSING", "the server is ending")
-            return one.engine
-
-    def _return(self, one: _Lent) -> None:
-        with self._lock:
-            one.users -= 1
-            one.left = time.monotonic()
-            if not one.users and one.engine is None and one in self._lent:
-                self._lent.remove(one)
-
-    def give_back(self, engine: Engine) -> None:
-        """Say that a borrower is done; the engine is closed at once where nothing lingers."""
-        one = self._find(engine)
-        if one is None:
-            return
-        self._return(one)
-        if not self._linger:
+    def _close_if_last(self, one: Lent) -> None:
+        if not self._linger and not one.windows:
             self.close_idle()
+
+    def _open(self, one: Lent) -> Engine:
+        """The engine, opened where it isn't; not under the lock of all: a slow disk holds up only those who want what is on it."""
+        with one.turn:
+            if one.engine is None and not self._closed:
+                one.engine = Engine(one.root, one.settings)
+                one.keeper = Keeper(one.engine) if self._keep else None
+                one.opened = time.monotonic()
+                if self._closed:  # meanwhile, and without this one
+                    _close(one.root, one.engine, one.keeper)
+            if one.engine is None or self._closed:
+                raise ConfigError("WORKSPACE_MISSING", "the server is ending")
+            return one.engine
 
     def look_again(self, engine: Engine) -> bool:
         """Have the folder compared soon in the background; false where nobody keeps it."""
-        one = self._find(engine)
-        if one is None or one.keeper is None:
-            return False
-        one.keeper.look_again()
-        return True
-
-    def _find(self, engine: Engine) -> _Lent | None:
         with self._lock:
-            return next((one for one in self._lent if one.engine is engine), None)
+            keeper = next((one.keeper for one in self._lent if one.engine is engine), None)
+        if keeper is not None:
+            keeper.look_again()
+        return keeper is not None
 
     def close_idle(self, most_bytes: int = 0) -> None:
-        """Close what nobody has and nobody had lately; all that nobody has, where the process is above `most_bytes`."""
-        linger = 0.0 if most_bytes and memory_bytes() > most_bytes else self._linger
+        """Close what no window has had lately; above `most_bytes` what is unused longest, until the process is below it."""
         with self._lock:
-            now = time.monotonic()
-            idle = [one for one in self._lent if not one.users and now - one.left >= linger]
-            self._lent = [one for one in self._lent if one not in idle]
+            idle = sorted((one for one in self._lent if not one.calls), key=lambda one: (one.windows > 0, one.used))
         for one in idle:
-            _close(one)
-        if idle:
-            give_memory_back()
-
-    def open(self) -> list[tuple[Engine, int]]:
-        """What is open now, with the number of those who have it."""
+            unused = time.monotonic() - one.used
+            if (not one.windows and unused >= self._linger) or (
+                most_bytes and memory_bytes() > most_bytes and (not one.windows or unused >= self._rest)
+            ):
+                self._close_unused(one)
         with self._lock:
-            return [(one.engine, one.users) for one in self._lent if one.engine]
+            self._lent = [one for one in self._lent if one.windows or one.calls or one.engine]
+
+    def _close_unused(self, one: Lent) -> None:
+        """Close an engine, unless a call or a run is under way; a call that comes meanwhile waits and opens it again."""
+        engine, keeper = one.engine, one.keeper
+        if engine is None or (one.windows and engine.running) or not one.turn.acquire(blocking=False):
+            return
+        try:
+            last = _last_state(engine)
+            with self._lock:
+                if one.calls:
+                    return
+                one.settings, one.last, one.engine, one.keeper = engine.settings, last, None, None
+            _close(one.root, engine, keeper)
+        finally:
+            one.turn.release()
+        del engine, keeper
+        gc.collect()  # an engine and its parts know one another
+        give_memory_back()
+
+    def projects(self) -> list[Project]:
+        """What is open now, or was closed while a window has it."""
+        with self._lock:
+            known = [one for one in self._lent if one.engine or one.last]
+            for one in known:
+                one.calls += 1  # so that it stays open while it is asked
+        try:
+            return [
+                Project(one.root, one.windows, state)
+                for one in known
+                if (state := one.engine.freshness() if one.engine else one.last)
+            ]
+        finally:
+            with self._lock:
+                for one in known:
+                    one.calls -= 1
 
     def close(self) -> None:
         """Close everything, whoever has it."""
+        self._closed = True
         with self._lock:
-            self._closed = True
             lent, self._lent = self._lent, []
         for one in lent:
-            _close(one)
+            if one.engine is not None:
+                _close(one.root, one.engine, one.keeper)
 
 
-def _close(one: _Lent) -> None:
+def _close(root: Path, engine: Engine, keeper: Keeper | None) -> None:
     try:
-        if one.keeper is not None:
-            one.keeper.close()
-        if one.engine is not None:
-            one.engine.close()
+        if keeper is not None:
+            keeper.close()
+        engine.close()
     except Exception:  # the others are to be closed, too
-        log.exception("closing %s failed", one.root)
+        log.exception("closing %s failed", root)
 
 
-def _await_start(engine: Engine) -> None:
-    """Where nothing is indexed yet, let the keeper begin, so that a first question can wait for what it finds."""
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and not engine.running:
-        state = engine.freshness()
-        if state.last_indexed or state.error or not engine.holds():
+def _last_state(engine: Engine) -> Freshness | None:
+    try:
+        return replace(engine.freshness(), state=CLOSED)
+    except CortexError:  # it can be closed all the same
+        return None
+
+
+def _await_first_look(one: Lent, engine: Engine) -> None:
+    """Let an engine that was just opened catch up; for a first index, which takes longer, a search waits by itself."""
+    keeper, deadline = one.keeper, one.opened + LOOK_SECONDS
+    while keeper is not None and time.monotonic() < deadline and not keeper.looked.wait(POLL_SECONDS):
+        if not one.windows or (engine.running and not engine.freshness().last_indexed):
             return
-        time.sleep(0.01)

@@ -46,6 +46,7 @@ class Keeper:
         self._cancel = Cancel()
         self._lock = threading.Lock()
         self._pending = _Pending()
+        self.looked = threading.Event()  # a first look at everything is done, whatever came of it, or is another's work
         engine.kept = True
         self._thread = threading.Thread(target=self._keep, name=f"keeper {engine.root.name}", daemon=True)
         self._thread.start()
@@ -70,6 +71,8 @@ class Keeper:
                     self._follow(holder=True)
                 elif not self._is_followed():
                     self._follow(holder=False)
+                else:
+                    self.looked.set()
                 self._closing.wait(LEASE_SECONDS)
             except CortexError as error:
                 log.warning("%s: %s", self._engine.root, error.message)
@@ -112,7 +115,6 @@ class Keeper:
                     self._engine.clean_up()
                 if holder:
                     self._engine.serve_requests()
-                    self._engine.embedding.work()
                 self._engine.rest(IDLE_WORKER_SECONDS)
                 if self._wake.wait(REQUEST_SECONDS):
                     self._wake.clear()
@@ -141,11 +143,18 @@ class Keeper:
             pending, self._pending = self._pending, _Pending(everything=False)
         if not pending.everything and not pending.paths:
             return False
-        try:
-            self._engine.index(paths=None if pending.everything else pending.paths, cancel=self._cancel)
-        except CortexError as error:
-            log.warning("indexing %s stopped: %s", self._engine.root, error.message)
-            if error.code != "EMBEDDINGS_LIMIT":  # there, all is done that can be
+        failed = self._try_index(None if pending.everything else pending.paths)
+        self.looked.set()
+        if failed is not None:
+            log.warning("indexing %s stopped: %s", self._engine.root, failed.message)
+            if failed.code != "EMBEDDINGS_LIMIT":  # there, all is done that can be
                 self._note({""} if pending.everything else pending.paths)
                 self._closing.wait(RETRY_SECONDS)
         return pending.everything
+
+    def _try_index(self, paths: set[str] | None) -> CortexError | None:
+        try:
+            self._engine.index(paths=paths, cancel=self._cancel)
+        except CortexError as error:
+            return error
+        return None

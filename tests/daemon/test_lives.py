@@ -14,8 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
-from cortex.engines import Engines
-from cortex.settings import load
 from daemon.place import CALL, CORTEX, Window
 from protocol.code_server import check_envelope, text_of
 
@@ -91,9 +89,7 @@ def test_without_clients_it_closes_what_is_open_and_ends_by_itself(place, gone, 
         pid = place.pid()
         status = place.status()
         assert (status["endsIn"], status["idle"]) == (None, 3)
-        assert [project["users"] for project in status["projects"]] == [
-            1
-        ]  # in use: it stays open, however much that is
+        assert [project["users"] for project in status["projects"]] == [1]
         assert window.close() == 0
     until(lambda: place.status()["projects"] == [], 3)  # above the limit on memory they don't linger
     assert place.status()["endsIn"] <= 3
@@ -101,38 +97,23 @@ def test_without_clients_it_closes_what_is_open_and_ends_by_itself(place, gone, 
     assert not os.path.exists(place.meeting.socket)
 
 
-def test_an_engine_is_lent_to_many_and_closed_some_time_after_the_last(tmp_path, until):
-    root = tmp_path / "work"
-    root.mkdir()
-    settings = load(root, environment={"CORTEX_HOME": str(tmp_path / "home")})
-    engines = Engines(keep=False, linger=0.3)
-    with ThreadPoolExecutor(8) as threads:
-        lent = list(threads.map(lambda _: engines.borrow(root, settings), range(8)))
-    assert len({id(engine) for engine in lent}) == 1
-    assert [users for _, users in engines.open()] == [8]
-    for engine in lent:
-        engines.give_back(engine)
-    engines.close_idle()
-    assert [users for _, users in engines.open()] == [0]
-    assert engines.borrow(root, settings) is lent[0]  # it was still there
-    engines.give_back(lent[0])
-    until(lambda: engines.close_idle() or not engines.open(), 5)
-    engines.close()
+def test_where_memory_is_short_a_project_with_a_window_is_closed_and_opened_by_its_next_call(place, tmp_path, until):
+    place.home.mkdir()
+    (place.home / "config.yml").write_text("server:\n  memory: 1\n", encoding="utf-8")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "fan.py").write_text("def start_fan():\n    return 1\n", encoding="utf-8")
 
+    def states() -> dict[str, tuple[str, int]]:
+        return {one["root"]: (one["status"], one["users"]) for one in place.status()["projects"]}
 
-def test_an_engine_that_can_not_be_opened_is_not_remembered(tmp_path):
-    root = tmp_path / "work"
-    root.mkdir()
-    settings = load(root, environment={"CORTEX_HOME": str(tmp_path / "home")})
-    (tmp_path / "home").write_text("in the way", encoding="utf-8")
-    (root / ".cortex").write_text("in the way", encoding="utf-8")
-    engines = Engines(keep=False)
-    for _ in range(2):
-        try:
-            engines.give_back(engines.borrow(root, settings))
-        except Exception as error:
-            assert type(error).__module__ == "cortex.errors"
-        assert engines.open() == []
+    with open_window(place) as window, place.window(other) as second:
+        assert window.found("switch_lamp") == ["lamp.py"]
+        until(lambda: second.found("start_fan") == ["fan.py"] and states()[str(place.root)] == ("closed", 1), 15)
+        assert states()[str(other)] == ("ready", 1)  # it is in use all the time
+        (place.root / "bulb.py").write_text("def change_bulb():\n    return 1\n", encoding="utf-8")
+        assert window.found("change_bulb") == ["bulb.py"]
+        assert states()[str(place.root)] == ("ready", 1)
 
 
 def test_a_newer_front_end_takes_over_and_the_windows_go_on(place, gone):

@@ -50,7 +50,8 @@ class InProcess:
 
     @property
     def engine(self) -> Engine:
-        return self.family.context.open()[0][1]
+        with self.family.context.open() as engines:  # it stays open as long as the family
+            return engines[0][1]
 
 
 @contextmanager

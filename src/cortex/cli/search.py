@@ -86,19 +86,20 @@ def _mode_called(name: str) -> Mode:
 
 def _answer(workspaces: Workspaces, wanted: Query, as_json: bool, *, asked: bool) -> None:
     """Search and print; `asked` says that a way to search was asked for."""
-    engines = workspaces.open()
-    for problem in workspaces.left_out:
-        say(f"warning: {problem}", error=True)
-    reads_files = wanted.mode in (Mode.EXACT, Mode.FULL)  # as they are now: the index need not follow them first
-    late = [] if reads_files else [name for name, engine in engines if not _freshen(engine, as_json)]
-    started = time.perf_counter()
-    located, page = search_all(engines, wanted, Cancel())
-    milliseconds = 1000 * (time.perf_counter() - started)
+    with workspaces.open() as engines:
+        for problem in workspaces.left_out:
+            say(f"warning: {problem}", error=True)
+        reads_files = wanted.mode in (Mode.EXACT, Mode.FULL)  # as they are now: the index need not follow them first
+        late = [] if reads_files else [name for name, engine in engines if not _freshen(engine, as_json)]
+        started = time.perf_counter()
+        located, page = search_all(engines, wanted, Cancel())
+        milliseconds = 1000 * (time.perf_counter() - started)
+        several, states = len(engines) > 1, [engine.freshness() for _, engine in engines]
     if as_json:
-        metadata = search_metadata(page, milliseconds, [engine.freshness() for _, engine in engines])
-        print_json({"results": [_row(one, len(engines) > 1) for one in located], "metadata": metadata})
+        metadata = search_metadata(page, milliseconds, states)
+        print_json({"results": [_row(one, several) for one in located], "metadata": metadata})
     else:
-        _print_hits(located, page, late, several=len(engines) > 1, asked=asked)
+        _print_hits(located, page, late, several=several, asked=asked)
 
 
 def _freshen(engine: Engine, as_json: bool) -> bool:

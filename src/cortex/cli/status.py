@@ -17,6 +17,7 @@ from cortex.daemon import control
 from cortex.daemon.control import State
 from cortex.daemon.rendezvous import Rendezvous, find
 from cortex.engine import OWN_PATTERNS, find_store
+from cortex.engines import CLOSED
 from cortex.errors import ConfigError, FileError
 from cortex.paths import bytes_on_disk
 
@@ -176,10 +177,11 @@ def _print_status(body: Mapping[str, object]) -> None:
 
 def _print_projects(body: Mapping[str, object]) -> None:
     projects = rows(body["projects"])
-    say(f"projects     {len(projects)} open")
+    say(f"projects     {sum(one['status'] != CLOSED for one in projects)} open")
     for one in projects:
         indexed = f"indexed {one['lastIndexed']}" if one["lastIndexed"] else "not indexed yet"
-        say(f"  {one['root']}: {one['status']}, {indexed}, {one['users']} clients")
+        state = "closed until its next call" if one["status"] == CLOSED else one["status"]
+        say(f"  {one['root']}: {state}, {indexed}, {one['users']} clients")
 
 
 def _end(body: Mapping[str, object]) -> str:

@@ -206,9 +206,13 @@ class Daemon:
                 for one in sorted(self._clients, key=lambda one: one.since)
             ],
             "projects": [
-                {"root": str(engine.root), "users": users, "status": state.state, "lastIndexed": state.last_indexed}
-                for engine, users in self._engines.open()
-                for state in (engine.freshness(),)
+                {
+                    "root": str(one.root),
+                    "users": one.windows,
+                    "status": one.freshness.state,
+                    "lastIndexed": one.freshness.last_indexed,
+                }
+                for one in self._engines.projects()
             ],
         }
 

@@ -225,7 +225,7 @@ class Server(CamelGroup):
     memory: Annotated[Size, Mark(Trust.NEVER)] = Field(
         2_000_000_000,
         ge=0,
-        description="Above this cortexd closes every project that nobody uses at once; 0: no limit.",
+        description="Above this cortexd closes the projects that were unused longest, until their next call; 0: no limit.",
     )
     rate_limit: Annotated[Whole, Mark(Trust.NEVER)] = Field(
         1200, ge=0, le=1_000_000, description="Requests per minute that one HTTP client may send; 0: any number."

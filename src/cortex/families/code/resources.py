@@ -42,12 +42,11 @@ def read_search(context: Workspaces, variables: Mapping[str, str], call: Call) -
         file_types=[],
     )
     started = time.perf_counter()
-    engines = context.open(variables.get("workspace"))
     asked = replace(query, characters=context.settings.search.budget * TOKEN_CHARACTERS)  # the rest comes without text
-    located, page = search_all(engines, asked, call.cancel)
-    metadata = answers.search_metadata(
-        page, 1000 * (time.perf_counter() - started), [e.freshness() for _, e in engines]
-    )
+    with context.open(variables.get("workspace")) as engines:
+        located, page = search_all(engines, asked, call.cancel)
+        milliseconds = 1000 * (time.perf_counter() - started)
+        metadata = answers.search_metadata(page, milliseconds, [engine.freshness() for _, engine in engines])
     several = len(context.names) > 1
     return dump(answers.resource_answer(variables["query"], located, page, metadata, several=several))
 
@@ -71,7 +70,7 @@ def _number(
 def read_chunks(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
     """A file's chunks with their text."""
     seen = view_file(context, variables.get("workspace"), variables["path"])
-    view, embedding = seen.view, seen.engine.embedding_of_index()
+    view, embedding = seen.view, seen.embedding
     chunks: list[Json] = []
     for chunk in view.chunks:
         text = view.text[chunk.start : chunk.end]

@@ -93,16 +93,17 @@ def _search(
     key = repr((query, workspace))
     offset = answers.read_cursor(key, cursor)
     started = time.perf_counter()
-    engines = context.open(workspace)
     most = tokens * TOKEN_CHARACTERS  # more text could not be shown
     asked = replace(query, offset=offset, characters=most, snippets=SNIPPETS)
-    located, page = search_all(engines, asked, call.cancel)
-    milliseconds = 1000 * (time.perf_counter() - started)
+    with context.open(workspace) as engines:
+        located, page = search_all(engines, asked, call.cancel)
+        milliseconds = 1000 * (time.perf_counter() - started)
+        states = [engine.freshness() for _, engine in engines]
     if workspace is None and context.left_out:
         page = replace(page, notes=(*page.notes, *context.left_out))
     if not page.total and not any("threshold" in note for note in page.notes):
         page = replace(page, notes=(*page.notes, "nothing matches"))
-    metadata = answers.search_metadata(page, milliseconds, [engine.freshness() for _, engine in engines])
+    metadata = answers.search_metadata(page, milliseconds, states)
     body = answers.search_answer(located, metadata, tokens, several=len(context.names) > 1, offset=offset, key=key)
     return Answer(dump(body), structured=body)
 
@@ -127,24 +128,23 @@ def language_called(name: str) -> str:
 
 def reindex_workspace(context: Workspaces, arguments: ReindexWorkspace, call: Call) -> Answer:
     """Compare the workspace with its index, or build it anew."""
-    engines = context.open(arguments.workspace)
-    if arguments.path is not None:
-        engines = _with_path(engines, arguments.path)
-    reports: list[Json] = []
-    for name, engine in engines:
-        report = engine.index(
-            force=arguments.force,
-            paths=None if arguments.path is None else [engine.relative(arguments.path)],
-            progress=_report_to(call),
-            cancel=call.cancel,
-            limited=True,
-        )
-        reports.append({"workspace": name, **asdict(report)})
-    body = _sum(reports)
-    body["index"] = status(context, arguments.workspace)
-    body["stats"] = stats(context, arguments.workspace)
-    if arguments.strategy == "embeddings" and not any(engine.meaning for _, engine in engines):
-        body["notes"] = ["no embedder is configured: there are no vectors to rebuild"]
+    with context.open(arguments.workspace) as every:
+        engines = every if arguments.path is None else _with_path(every, arguments.path)
+        reports: list[Json] = []
+        for name, engine in engines:
+            report = engine.index(
+                force=arguments.force,
+                paths=None if arguments.path is None else [engine.relative(arguments.path)],
+                progress=_report_to(call),
+                cancel=call.cancel,
+                limited=True,
+            )
+            reports.append({"workspace": name, **asdict(report)})
+        body = _sum(reports)
+        body["index"] = status(context, arguments.workspace)
+        body["stats"] = stats(context, arguments.workspace)
+        if arguments.strategy == "embeddings" and not any(engine.meaning for _, engine in engines):
+            body["notes"] = ["no embedder is configured: there are no vectors to rebuild"]
     return Answer(dump(body))
 
 
@@ -197,25 +197,25 @@ def status(context: Workspaces, workspace: str | None, start: int | None = None)
 
     From `start` on, skipped files are named in full; without it the first few.
     """
-    engines = context.open(workspace)
     parts, states = [], []
-    for name, engine in engines:
-        vitals, warnings = engine.vitals(), engine.settings.warnings
-        states.append((name, vitals))
+    with context.open(workspace) as engines:
         own = start if len(engines) == 1 else None
-        parts.append(
-            answers.status_answer(name, str(engine.root), vitals, meaning=engine.meaning, warnings=warnings, start=own)
-        )
+        for name, engine in engines:
+            vitals, meaning, warnings = engine.vitals(), engine.meaning, engine.settings.warnings
+            states.append((name, vitals))
+            root = str(engine.root)
+            parts.append(answers.status_answer(name, root, vitals, meaning=meaning, warnings=warnings, start=own))
     return parts[0] if len(parts) == 1 else {**answers.sum_status(parts, states, start), "workspaces": parts}
 
 
 def stats(context: Workspaces, workspace: str | None) -> Json:
     """What is in the index of the named workspace, or of all."""
-    return answers.stats_answer([engine.vitals() for _, engine in context.open(workspace)], memory_bytes())
+    with context.open(workspace) as engines:
+        return answers.stats_answer([engine.vitals() for _, engine in engines], memory_bytes())
 
 
 def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> Answer:
-    """Change settings for as long as the engine runs; nothing is written to a file."""
+    """Change settings for as long as a window has the workspace; nothing is written to a file."""
     wanted = {
         key: value
         for key, value in (
@@ -226,21 +226,20 @@ def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> A
         )
         if value is not None
     }
-    engines = context.open(arguments.workspace)
-    for name, engine in engines:
-        _check_may_change(engine, name, wanted)
-    renewed = [(engine, engine.settings.changed(wanted)) for _, engine in engines]
     changed: dict[str, Json] = {}
     reindexing = False
-    for engine, new in renewed:
-        different = [key for key in wanted if engine.settings.value(key) != new.value(key)]
-        changed |= {
-            key.rpartition(".")[2]: {"old": _shown(engine.settings, key), "new": _shown(new, key)} for key in different
-        }
-        if wanted:
-            engine.reconfigure(new, {key: wanted[key] for key in wanted})
-        if arguments.restart and any(key in NEEDS_INDEXING for key in wanted):
-            reindexing = context.look_again(engine) or reindexing
+    with context.open(arguments.workspace) as engines:
+        for name, engine in engines:
+            _check_may_change(engine, name, wanted)
+        renewed = [(engine, engine.settings.changed(wanted)) for _, engine in engines]
+        for engine, new in renewed:
+            old = engine.settings
+            different = [key for key in wanted if old.value(key) != new.value(key)]
+            changed |= {key.rpartition(".")[2]: {"old": _shown(old, key), "new": _shown(new, key)} for key in different}
+            if wanted:
+                engine.reconfigure(new, {key: wanted[key] for key in wanted})
+            if arguments.restart and any(key in NEEDS_INDEXING for key in wanted):
+                reindexing = context.look_again(engine) or reindexing
     stale = any(key.rpartition(".")[2] in changed for key in NEEDS_INDEXING)
     return Answer(dump({"changed": changed, "restartNeeded": stale and not reindexing, "reindexing": reindexing}))
 
@@ -290,11 +289,11 @@ def get_file_context(context: Workspaces, arguments: GetFileContext, call: Call)
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A file and the workspace that it was found in."""
+    """A file, the workspace that it was found in, and who embedded that."""
 
     workspace: str
-    engine: Engine
     view: FileView
+    embedding: dict[str, str] | None
 
 
 def view_file(context: Workspaces, workspace: str | None, path: str) -> Seen:
@@ -303,11 +302,12 @@ def view_file(context: Workspaces, workspace: str | None, path: str) -> Seen:
     Raises: FileError, the one that says most where several workspaces refuse.
     """
     failures: list[FileError] = []
-    for name, engine in context.open(workspace):
-        try:
-            return Seen(name, engine, engine.view(path))
-        except FileError as error:
-            failures.append(error)
+    with context.open(workspace) as engines:
+        for name, engine in engines:
+            try:
+                return Seen(name, engine.view(path), engine.embedding_of_index())
+            except FileError as error:
+                failures.append(error)
     raise min(failures, key=lambda error: LEAST_TELLING.get(error.code, 0))
 
 

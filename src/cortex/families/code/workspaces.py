@@ -1,4 +1,4 @@
-"""The workspaces that a connection or command works on: engines borrowed on demand.
+"""The workspaces that a connection or command has; their engines are open for as long as a call uses them.
 
 Knows which engine a tool's `workspace` argument means and how answers from several are merged; what a tool says is in the
 other modules.
@@ -10,15 +10,18 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cortex.engine import Engine
-from cortex.engines import Engines
+from cortex.engines import Engines, Lent
 from cortex.errors import ConfigError, CortexError
 from cortex.settings import Settings, Workspace
 from cortex.types import Cancel, Hit, Mode, Page, Query
+
+CLOSE_SECONDS = 5.0  # for an engine that is just being opened, before nobody waits for it any more
 
 log = logging.getLogger(__name__)
 
@@ -35,12 +38,11 @@ class Workspaces:
     """The open workspaces of one connection."""
 
     def __init__(self, found: Sequence[Workspace], engines: Engines) -> None:
-        self._found = tuple(found)
         self._lender = engines
-        self._lock = threading.Lock()
-        self._engines: dict[Path, Engine] = {}
+        self._lent = [engines.borrow(workspace.root, workspace.settings) for workspace in found]
         self._failures: dict[Path, CortexError] = {}
-        self._closed = False
+        self._closed = threading.Event()
+        self._opening = threading.Thread(target=self._try_all, name="open workspaces", daemon=True)
         self._names = _unique_names([workspace.root for workspace in found])
 
     @property
@@ -51,8 +53,9 @@ class Workspaces:
     @property
     def settings(self) -> Settings:
         """The settings of the first workspace: those that hold for a connection as a whole."""
-        first = self._engines.get(self._found[0].root)
-        return first.settings if first else self._found[0].settings
+        first = self._lent[0]
+        engine = first.engine
+        return engine.settings if engine else first.settings
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -61,37 +64,45 @@ class Workspaces:
 
     def start(self) -> None:
         """Open everything in the background, so that indexing starts before the first question."""
-        threading.Thread(target=self._try_all, name="open workspaces", daemon=True).start()
+        self._opening.start()
 
     def _try_all(self) -> None:
         try:
-            self.open()
+            with self.open():
+                pass
         except CortexError as error:  # each question that needs it is told
             log.warning("%s", error.message)
 
-    def open(self, name: str | None = None) -> list[tuple[str, Engine]]:
-        """The named workspace, or all that can be opened, as (name, engine).
+    @contextmanager
+    def open(self, name: str | None = None) -> Iterator[list[tuple[str, Engine]]]:
+        """The named workspace, or all that can be opened, as (name, engine), for one call.
 
         Raises: ConfigError WORKSPACE_UNKNOWN; StoreError and FileError, if none of them can be opened.
         """
-        chosen = [workspace for workspace in self._found if name is None or self._is_called(workspace.root, name)]
+        chosen = [one for one in self._lent if name is None or self._is_called(one.root, name)]
         if not chosen:
             raise ConfigError(
                 "WORKSPACE_UNKNOWN",
                 f"unknown workspace {name!r}; known: {', '.join(self.names)}",
                 context={"workspace": name, "known": list(self.names)},
             )
-        opened: list[tuple[str, Engine]] = []
-        failure: CortexError | None = None
-        for workspace in chosen:
-            try:
-                opened.append((self._names[workspace.root], self._engine(workspace)))
-                self._failures.pop(workspace.root, None)
-            except CortexError as error:
-                failure = self._failures[workspace.root] = error
-        if failure and not opened:
-            raise failure
-        return opened
+        with ExitStack() as used:
+            opened: list[tuple[str, Engine]] = []
+            failure: CortexError | None = None
+            for one in chosen:
+                try:
+                    opened.append((self._names[one.root], used.enter_context(self._use(one))))
+                    self._failures.pop(one.root, None)
+                except CortexError as error:
+                    failure = self._failures[one.root] = error
+            if failure and not opened:
+                raise failure
+            yield opened
+
+    def _use(self, one: Lent) -> AbstractContextManager[Engine]:
+        if self._closed.is_set():
+            raise ConfigError("WORKSPACE_MISSING", "the server is ending")
+        return self._lender.use(one)
 
     def _is_called(self, root: Path, name: str) -> bool:
         if name in (self._names[root], str(root), root.name):
@@ -101,27 +112,18 @@ class Workspaces:
         except (OSError, ValueError):
             return False
 
-    def _engine(self, workspace: Workspace) -> Engine:
-        with self._lock:
-            engine = self._engines.get(workspace.root)
-            if engine is None:
-                if self._closed:
-                    raise ConfigError("WORKSPACE_MISSING", "the server is ending")
-                engine = self._engines[workspace.root] = self._lender.borrow(workspace.root, workspace.settings)
-            return engine
-
     def look_again(self, engine: Engine) -> bool:
         """Have the workspace compared soon in the background; false where nobody keeps it."""
         return self._lender.look_again(engine)
 
     def close(self) -> None:
-        """Give every engine back."""
-        with self._lock:
-            self._closed = True
-            engines = list(self._engines.values())
-            self._engines.clear()
-        for engine in engines:
-            self._lender.give_back(engine)
+        """Give every workspace back."""
+        if not self._closed.is_set():
+            self._closed.set()
+            for one in self._lent:
+                self._lender.give_back(one)
+            if self._opening.is_alive():
+                self._opening.join(CLOSE_SECONDS)
 
 
 def search_all(engines: Sequence[tuple[str, Engine]], query: Query, cancel: Cancel) -> tuple[list[Located], Page]:

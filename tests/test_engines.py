@@ -1,0 +1,248 @@
+"""The engines of a process: shared by windows, held by calls, closed when nobody needs them, and opened again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from cortex.engine import Engine
+from cortex.engines import CLOSED, Engines
+from cortex.errors import ConfigError, CortexError
+from cortex.families.code.workspaces import Workspaces
+from cortex.settings import Settings, Workspace, load
+from cortex.types import Query
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Callable[..., tuple[Path, Settings]]:
+    """`project(name)`: a folder with one file, and its settings."""
+
+    def make(name: str, **flags: object) -> tuple[Path, Settings]:
+        root = tmp_path / name
+        root.mkdir()
+        (root / f"{name}.py").write_text(f"def only_{name}():\n    return 1\n", encoding="utf-8")
+        named = {"indexing.workers": 1, **{key.replace("__", "."): value for key, value in flags.items()}}
+        return root, load(root, environment={"CORTEX_HOME": str(tmp_path / "home")}, flags=named)
+
+    return make
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Engines]]:
+    """`make(keep=...)`: engines that are closed after the test, however it ends."""
+    with ExitStack() as made:
+
+        def make_one(**options) -> Engines:
+            engines = Engines(**options)
+            made.callback(engines.close)
+            return engines
+
+        yield make_one
+
+
+def found(engine: Engine, text: str) -> list[str]:
+    return [hit.path for hit in engine.search(Query(text=text)).hits]
+
+
+def states(engines: Engines) -> dict[str, tuple[str, int]]:
+    return {one.root.name: (one.freshness.state, one.windows) for one in engines.projects()}
+
+
+def test_an_engine_is_shared_by_all_who_have_the_folder_and_lingers_after_the_last(make, project, until):
+    root, settings = project("lamp")
+    engines = make(keep=False, linger=0.3)
+    lent = [engines.borrow(root, settings) for _ in range(8)]
+
+    def use(one):
+        with engines.use(one) as engine:
+            return engine
+
+    with ThreadPoolExecutor(8) as threads:
+        opened = set(threads.map(use, lent))
+    assert len(opened) == 1
+    assert [one.windows for one in engines.projects()] == [8]
+    for one in lent:
+        engines.give_back(one)
+    engines.close_idle()
+    assert [one.windows for one in engines.projects()] == [0]
+    again = engines.borrow(root, settings)
+    assert use(again) in opened  # it was still there
+    engines.give_back(again)
+    until(lambda: engines.close_idle() or not engines.projects(), 5)
+
+
+def test_an_engine_with_a_window_stays_open_while_there_is_memory(make, project):
+    root, settings = project("lamp")
+    engines = make(keep=False)
+    one = engines.borrow(root, settings)
+    with engines.use(one) as engine:
+        pass
+    for most_bytes in (0, 1 << 50):
+        engines.close_idle(most_bytes)
+    with engines.use(one) as same:
+        assert same is engine
+    engines.give_back(one)
+    assert engines.projects() == []
+
+
+def test_an_engine_that_can_not_be_opened_is_not_remembered(make, project, tmp_path):
+    root, settings = project("lamp")
+    (tmp_path / "home").write_text("in the way", encoding="utf-8")
+    (root / ".cortex").write_text("in the way", encoding="utf-8")
+    engines = make(keep=False)
+    for _ in range(2):
+        one = engines.borrow(root, settings)
+        with pytest.raises(CortexError), engines.use(one):
+            pass
+        assert engines.projects() == []
+        engines.give_back(one)
+
+
+def test_what_is_unused_longest_is_closed_first_and_what_was_used_just_now_is_not(make, project, monkeypatch):
+    engines = make(keep=False, linger=600, rest=60)
+    lent = {name: engines.borrow(*project(name)) for name in ("lamp", "fan", "door")}
+    for one in lent.values():
+        with engines.use(one):
+            pass
+    engines.give_back(lent["door"])
+    room = iter([2, 0, 0, 0])
+    monkeypatch.setattr("cortex.engines.memory_bytes", lambda: next(room))
+    lent["lamp"].used -= 120
+    lent["fan"].used -= 240
+    engines.close_idle(1)
+    assert states(engines) == {"lamp": ("indexing", 1), "fan": ("indexing", 1)}  # a project without windows goes first
+    room = iter([2, 0])
+    engines.close_idle(1)
+    assert states(engines) == {"lamp": ("indexing", 1), "fan": (CLOSED, 1)}
+    room = iter([2, 2])
+    with engines.use(lent["fan"]):
+        pass
+    engines.close_idle(1)
+    assert states(engines) == {"lamp": (CLOSED, 1), "fan": ("indexing", 1)}
+
+
+def test_the_next_call_opens_a_closed_engine_and_finds_what_changed_meanwhile(make, project, until):
+    engines = make(keep=True)
+    windows = [Workspaces([Workspace(*project(name))], engines) for name in ("lamp", "fan")]
+    for window, name in zip(windows, ("lamp", "fan"), strict=True):
+        with window.open() as [(_, engine)]:
+            until(lambda engine=engine: engine.freshness().state == "ready", 10)
+            assert found(engine, f"only_{name}") == [f"{name}.py"]
+    with windows[1].open():
+        until(lambda: engines.close_idle(1) or states(engines) == {"lamp": (CLOSED, 1), "fan": ("ready", 1)}, 10)
+        (engine.root.parent / "lamp" / "bulb.py").write_text("def change_bulb():\n    return 1\n", encoding="utf-8")
+        with windows[0].open() as [(_, again)]:
+            assert found(again, "change_bulb") == ["bulb.py"]
+            assert states(engines) == {"lamp": ("ready", 1), "fan": ("ready", 1)}
+            (again.root / "bulb.py").unlink()
+            until(lambda: found(again, "change_bulb") == [], 10)  # it is watched again
+    for window in windows:
+        window.close()
+    assert engines.projects() == []
+
+
+def test_what_was_changed_at_run_time_outlives_the_engine(make, project):
+    root, settings = project("lamp")
+    engines = make(keep=False)
+    window = Workspaces([Workspace(root, settings)], engines)
+    with window.open() as [(_, engine)]:
+        engine.reconfigure(engine.settings.changed({"indexing.chunkSize": 99}), {"indexing.chunkSize": 99})
+    engines.close_idle(1)
+    assert states(engines) == {"lamp": (CLOSED, 1)}
+    assert window.settings.indexing.chunk_size == 99
+    with window.open() as [(_, again)]:
+        assert again is not engine
+        assert again.settings.indexing.chunk_size == 99
+    window.close()
+    other = Workspaces([Workspace(root, settings)], engines)
+    assert other.settings.indexing.chunk_size == settings.indexing.chunk_size
+    other.close()
+
+
+def test_a_run_under_way_keeps_an_engine_with_a_window_open(make, project):
+    root, settings = project("lamp")
+    engines = make(keep=False)
+    one = engines.borrow(root, settings)
+    begun, go_on = threading.Event(), threading.Event()
+    with engines.use(one) as engine:
+        pass
+
+    def hold(_: object) -> None:
+        begun.set()
+        assert go_on.wait(10)
+
+    run = threading.Thread(target=lambda: engine.index(progress=hold))
+    run.start()
+    assert begun.wait(10)
+    engines.close_idle(1)
+    assert states(engines)["lamp"][0] == "indexing"
+    go_on.set()
+    run.join()
+    engines.close_idle(1)
+    assert states(engines) == {"lamp": (CLOSED, 1)}
+    engines.give_back(one)
+
+
+def test_calls_from_many_threads_never_meet_a_closed_engine(make, project, until):
+    engines = make(keep=True)
+    windows = [Workspaces([Workspace(*project(name))], engines) for name in ("lamp", "fan", "door")]
+    names = ("lamp", "fan", "door")
+    done = threading.Event()
+    closed = []
+
+    def ask(number: int) -> None:
+        name, window = names[number], windows[number]
+        while not done.wait(0.005):  # which is when nobody calls
+            with window.open() as [(_, engine)]:
+                engine.vitals()
+                assert set(found(engine, f"only_{name}")) <= {f"{name}.py"}
+                assert engine.view(f"{name}.py").text
+
+    def close() -> None:
+        while not done.wait(0.001):
+            engines.close_idle(1)
+            closed.extend(name for name, (state, _) in states(engines).items() if state == CLOSED)
+
+    with ThreadPoolExecutor(8) as threads:
+        workers = [*(threads.submit(ask, number) for number in range(3)), *(threads.submit(close) for _ in range(2))]
+        try:
+            until(lambda: min(closed.count(name) for name in names) >= 20 or any(one.done() for one in workers))
+        finally:
+            done.set()
+        for one in workers:
+            one.result()
+    for window, name in zip(windows, names, strict=True):
+        with window.open() as [(_, engine)]:
+            assert engine.holds()  # no engine was left behind with the lease
+            assert found(engine, f"only_{name}") == [f"{name}.py"]
+        window.close()
+    assert engines.projects() == []
+
+
+def test_a_window_that_ends_while_a_call_is_under_way_leaves_nothing_open(make, project):
+    root, settings = project("lamp")
+    engines = make(keep=True)
+    window = Workspaces([Workspace(root, settings)], engines)
+    window.start()
+    with window.open() as [(_, engine)]:
+        window.close()
+        window.close()  # as often as anybody likes
+        assert engine.vitals()
+    assert engines.projects() == []
+    with pytest.raises(ConfigError, match="ending"), window.open():
+        pass
+
+
+def test_after_the_end_nothing_is_opened(make, project):
+    engines = make(keep=False)
+    one = engines.borrow(*project("lamp"))
+    with engines.use(one):
+        pass
+    engines.close()
+    with pytest.raises(ConfigError, match="ending"), engines.use(one):
+        pass
