@@ -115,6 +115,7 @@ class Keeper:
                     self._engine.clean_up()
                 if holder:
                     self._engine.serve_requests()
+                    self._engine.embedding.work()
                 self._engine.rest(IDLE_WORKER_SECONDS)
                 if self._wake.wait(REQUEST_SECONDS):
                     self._wake.clear()
