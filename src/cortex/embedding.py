@@ -257,7 +257,9 @@ class Embedding:
         except Exception as error:  # a background thread's last line of defence: the next round starts afresh
             if self._cancel:
                 return
-            self._resume = time.monotonic() + REST_SECONDS
+            wanted = self._embedders.wanted
+            if wanted is None or not wanted.rests:  # else it is known when to ask it again
+                self._resume = time.monotonic() + REST_SECONDS
             known = isinstance(error, CortexError)
             log.warning("embedding stopped for a while: %s", error.message if known else error, exc_info=not known)
 
@@ -282,6 +284,8 @@ class Embedding:
                 self._settled = (stamp, seq)
                 return False
             sets.catch_up(Making(stamp, None), self._room)
+            if not paid.is_complete(stamp):
+                self._make_standby()
             model = paid.model(stamp)
             plan = paid.plan(model)
             if plan:
@@ -292,6 +296,15 @@ class Embedding:
                     sets.catch_up(Making(stamp, None), self._room)
                 return self._settle(wanted)
         return False
+
+    def _make_standby(self) -> None:
+        """See to it that the cheap vectors are there: they may have been removed when the costly ones were complete."""
+        standby = self._embedders.standby
+        for making in self._making_of(standby) if standby else ():
+            try:
+                self._store.indexes.sets.catch_up(making, self._room)
+            except LimitError as error:
+                log.warning("%s", error.message)
 
     def _embed_plan(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import threading
 
 import pytest
@@ -41,3 +42,39 @@ def check(open_engine, said: list[list[str]]) -> None:
                 assert [hit.path for hit in engine.search(Query(word, mode=Mode.WORDS)).hits] == [what]
         assert engine.store.check() == []
         assert engine.store.indexes.words().watermark() == engine.store.truth.seq()
+
+
+@pytest.mark.soak
+def test_a_killed_embedder_pays_for_nothing_again_that_was_kept(start, open_engine, root, campaign):
+    chance = random.Random(7)
+    names = {f"function_{number}" for number in range(90)}
+    for name in names:
+        (root / f"{name}.py").write_text(f"def {name}():\n    return '{name}'\n", encoding="utf-8")
+    for _ in range(campaign(2, 40)):
+        shutil.rmtree(root / ".cortex", ignore_errors=True)
+        kept: set[str] = set()
+        lines: list[str] = []
+        while "done" not in lines:
+            lines = embed_until_killed(start("payer.py"), chance)
+            asked: list[str] = []
+            for line in lines:
+                word, _, text = line.partition(" ")
+                if word == "asks":
+                    assert text not in kept, "it was paid for twice"
+                    asked.append(text)
+                elif word == "kept":
+                    kept.update(asked)
+            with open_engine(words_only=True) as engine:
+                assert engine.store.check() == []
+                assert sum(count for _, _, count in engine.store.paid.models()) >= len(kept)
+        assert {f"def {name}():" for name in names} <= kept
+
+
+def embed_until_killed(payer, chance: random.Random) -> list[str]:
+    """What it said until it was killed, some batches after its start, or was done."""
+    batches, lines = chance.randrange(1, 4), [payer.read()]
+    while batches and lines[-1] != "done":
+        lines.append(payer.read())
+        batches -= lines[-1].startswith("kept")
+    threading.Event().wait(chance.random() * 0.05)
+    return lines + payer.kill()

@@ -14,12 +14,21 @@ import pytest
 
 from cortex.embedders.hashing import HashingEmbedder
 from cortex.engine import Engine
-from cortex.types import Mode, Query
+from cortex.types import Cancel, Mode, Query, Stamp
 
 STEPS = 14
 WORDS = "lamp desk chair shelf window garden river bridge tower cellar attic mirror".split()
 FOLDERS = ("", "src/", "src/inner/", "tests/", "docs/")
 QUERIES = (*WORDS[:6], "lamp desk", "Garden.river", "def bridge", "how does the tower work")
+
+
+class Costly(HashingEmbedder):
+    """One that is paid for, as in payer.py."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.costly = True
+        self.stamp = Stamp("test", "costly", self.dimensions)
 
 
 class Folder:
@@ -151,7 +160,7 @@ def answers(engine: Engine) -> list[list[tuple[object, ...]]]:
 
 @pytest.mark.soak
 def test_any_sequence_of_changes_and_kills_equals_a_fresh_build(tmp_path, home, settings, open_engine, start, campaign):
-    for seed in range(campaign(3, 150)):
+    for seed in range(campaign(4, 150)):
         root = settings.root
         shutil.rmtree(root)
         root.mkdir()
@@ -160,7 +169,7 @@ def test_any_sequence_of_changes_and_kills_equals_a_fresh_build(tmp_path, home, 
 
 
 def play(seed: int, folder: Folder, open_engine, start) -> None:
-    embedder = HashingEmbedder()
+    embedder = Costly() if seed % 2 else HashingEmbedder()
     engine = open_engine(embedder=embedder)
     done: list[str] = []
     for _ in range(STEPS):
@@ -170,7 +179,7 @@ def play(seed: int, folder: Folder, open_engine, start) -> None:
         match folder.chance.randrange(6):
             case 0:
                 engine.close()
-                kill_an_indexer(folder.chance, start)
+                kill_one(start("payer.py" if seed % 2 else "indexer.py"), folder.chance)
                 engine = open_engine(embedder=embedder)
                 done.append("kill")
             case 1 | 2:
@@ -179,9 +188,15 @@ def play(seed: int, folder: Folder, open_engine, start) -> None:
             case 3:
                 engine.index(paths=[folder.chance.choice(FOLDERS)])
                 done.append("index a part")
+            case 4:
+                engine.holds()
+                engine.embedding.embed(cancel=Cancel())
+                done.append("embed")
     engine.index()
+    engine.embedding.embed(cancel=Cancel())
     with engine, open_engine(embedder=embedder, in_memory=True) as fresh:
         fresh.index()
+        fresh.embedding.embed(cancel=Cancel())
         story = f"seed {seed}: {', '.join(done)}"
         assert content(engine) == content(fresh), story
         assert engine.store.check() == [], story
@@ -189,8 +204,7 @@ def play(seed: int, folder: Folder, open_engine, start) -> None:
         assert answers(engine) == answers(fresh), story
 
 
-def kill_an_indexer(chance: random.Random, start) -> None:
-    indexer = start("indexer.py")
+def kill_one(indexer, chance: random.Random) -> None:
     assert indexer.read() == "ready"
     threading.Event().wait(chance.random() * 0.4)  # from before the first file to after the last
     indexer.kill()

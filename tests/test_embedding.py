@@ -1,0 +1,376 @@
+"""Costly embedders: made in the background, paid for once, and searched once everything is embedded."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cortex.embedders import EmbedMode
+from cortex.embedders.hashing import HashingEmbedder
+from cortex.engine import Engine
+from cortex.errors import NetworkError
+from cortex.keeper import Keeper
+from cortex.settings import load
+from cortex.types import Cancel, Draft, Mode, Query, Stamp
+
+DEADLINE = 20.0
+LAMP = 'def switch_lamp(state):\n    """Turn the lamp on or off."""\n    return not state\n'
+DESK = "class Desk:\n    def drawers(self):\n        return 3\n"
+Open = Callable[..., Engine]
+
+
+class Costly(HashingEmbedder):
+    """Counts what it is asked for, and fails or waits when it is told to."""
+
+    def __init__(self, model: str = "costly", dimensions: int = 32) -> None:
+        super().__init__(dimensions)
+        self.costly = True
+        self.stamp = Stamp("test", model, dimensions)
+        self.paid: list[str] = []
+        self.fails = False
+        self.gate = threading.Event()
+        self.gate.set()
+        self.waiting = threading.Event()
+        self.closed = threading.Event()
+
+    def connect(self) -> Stamp:
+        self._answer()
+        return self.stamp
+
+    def embed(self, texts: Sequence[str], mode: EmbedMode) -> np.ndarray:
+        self._answer()
+        if mode == "passage":
+            while not self.gate.wait(0.01):
+                self.waiting.set()
+                if self.closed.is_set():
+                    raise NetworkError("EMBEDDER_UNAVAILABLE", "the embedder was closed")
+            self.paid += texts
+        return super().embed(texts, mode)
+
+    def close(self) -> None:
+        self.closed.set()
+
+    def _answer(self) -> None:
+        if self.fails:
+            raise NetworkError("EMBEDDER_UNAVAILABLE", "no answer from the test")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    write(folder, {"pyproject.toml": "[project]\n", "src/lamp.py": LAMP, "src/desk.py": DESK})
+    return folder
+
+
+@pytest.fixture
+def open_engine(root: Path, tmp_path: Path) -> Iterator[Open]:
+    with ExitStack() as opened:
+
+        def open_one(embedder=None, standby=None, **flags: object) -> Engine:
+            named = {name.replace("__", "."): value for name, value in flags.items()}
+            settings = load(
+                root,
+                environment={"CORTEX_HOME": str(tmp_path / "home")},
+                flags={"indexing.workers": 1, **named},
+                user_home=tmp_path,
+            )
+            engine = Engine(root, settings, embedder=embedder, standby=standby)
+            return opened.enter_context(engine)
+
+        yield open_one
+
+
+@pytest.fixture
+def keep() -> Iterator[Callable[[Engine], Keeper]]:
+    with ExitStack() as opened:
+
+        def keep_one(engine: Engine) -> Keeper:
+            keeper = Keeper(engine)
+            opened.callback(keeper.close)
+            return keeper
+
+        yield keep_one
+
+
+def write(root: Path, texts: dict[str, str]) -> None:
+    for path, text in texts.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+
+
+def embed(engine: Engine) -> bool:
+    return engine.embedding.embed(cancel=Cancel())
+
+
+def state_of(engine: Engine):
+    state = engine.vitals().embedding
+    assert state is not None
+    return state
+
+
+def sets(engine: Engine) -> list[str]:
+    """The embedders that have vectors on disk."""
+    return sorted(f"{one.stamp.provider} {one.stamp.model}" for one in engine.store.indexes.sets.on_disk() if one)
+
+
+def chunks(engine: Engine) -> set[int]:
+    lookup = engine.store.lookup
+    return {chunk for doc in lookup.docs(engine.source.id) for chunk, _ in lookup.chunks(doc.blob)}
+
+
+def test_a_costly_embedder_is_not_asked_in_a_run_and_the_cheap_one_answers_meanwhile(open_engine):
+    costly = Costly()
+    engine = open_engine(costly, HashingEmbedder())
+    engine.index()
+    assert costly.paid == []
+    page = engine.search(Query("switch lamp"))
+    assert (page.mode, page.hits[0].path) == (Mode.HYBRID, "src/lamp.py")
+    assert any("hashing words" in note and "test costly" in note for note in page.notes)
+    state = state_of(engine)
+    assert (state.answering, state.share, state.costly) == ("hashing words", 0.0, True)
+
+
+def test_once_everything_is_embedded_the_costly_vectors_answer_and_are_the_only_ones(open_engine):
+    costly = Costly()
+    engine = open_engine(costly, HashingEmbedder())
+    engine.index()
+    assert embed(engine)
+    page = engine.search(Query("switch lamp", mode=Mode.MEANING))
+    assert (page.mode, page.hits[0].path, page.notes) == (Mode.MEANING, "src/lamp.py", ())
+    state = state_of(engine)
+    assert (state.answering, state.share, state.problem) == ("test costly", 1.0, "")
+    assert (sets(engine), engine.store.check()) == (["test costly"], [])
+
+
+def test_without_a_cheap_embedder_words_answer_until_everything_is_embedded(open_engine):
+    engine = open_engine(Costly())
+    engine.index()
+    page = engine.search(Query("switch lamp"))
+    assert (page.mode, page.hits[0].path) == (Mode.WORDS, "src/lamp.py")
+    assert any("embedded by test costly" in note for note in page.notes)
+
+
+def test_the_keeper_embeds_in_the_background_and_takes_what_is_saved_later(open_engine, keep, root, until):
+    costly = Costly()
+    engine = open_engine(costly)
+    keep(engine)
+    until(lambda: state_of(engine).answering == "test costly")
+    write(root, {"src/chair.py": "def sit_down():\n    return 'chair'\n"})
+    until(
+        lambda: (
+            [hit.path for hit in engine.search(Query("sit down chair", mode=Mode.MEANING)).hits][:1] == ["src/chair.py"]
+        )
+    )
+    assert len(costly.paid) == len(set(costly.paid))
+
+
+def test_the_most_useful_files_are_embedded_first(open_engine, root):
+    old = "def old_code():\n    return 1\n"
+    write(root, {"tests/test_lamp.py": "def test_it():\n    pass\n", "vendor/big.py": "def vendored():\n    pass\n"})
+    write(root, {"README.md": "# About\n\nAll of it.\n", "src/old.py": old})
+    os.utime(root / "src/old.py", (1, 1))
+    costly = Costly()
+    engine = open_engine(costly)
+    engine.index()
+    embed(engine)
+    order = [
+        next(number for number, text in enumerate(costly.paid) if word in text)
+        for word in ("switch_lamp", "old_code", "About", "test_it", "vendored")
+    ]
+    assert order == sorted(order)
+
+
+def test_the_same_text_is_never_paid_for_twice(open_engine, root):
+    costly = Costly()
+    engine = open_engine(costly, HashingEmbedder())
+    many = "\n\n\n".join(f"def function_{number}():\n    return {[number] * 200}\n" for number in range(6))
+    write(root, {"src/many.py": many})
+    engine.index()
+    embed(engine)
+    before = len(costly.paid)
+    write(root, {"src/copy.py": LAMP, "src/many.py": many.replace("function_3", "another_name")})
+    engine.index()
+    embed(engine)
+    (new,) = costly.paid[before:]
+    assert "another_name" in new
+    write(root, {"src/many.py": many})  # as after a switch of branches
+    engine.index()
+    assert state_of(engine).share == 1.0
+    engine.index(force=True)
+    assert embed(engine)
+    assert len(costly.paid) == before + 1
+    assert set(engine.store.indexes.vectors(costly.stamp).ids().tolist()) == chunks(engine)
+
+
+def test_a_restart_goes_on_where_it_was(open_engine, root):
+    write(root, {f"src/f{number}.py": f"def function_{number}():\n    return {number}\n" for number in range(60)})
+    first = Costly()
+    engine = open_engine(first, HashingEmbedder())
+    engine.index()
+    cancel = Cancel()
+    assert not engine.embedding.embed(progress=lambda step: cancel.cancel(), cancel=cancel)
+    assert 0 < len(first.paid) < 60
+    assert 0 < state_of(engine).share < 1
+    assert state_of(engine).answering == "hashing words"
+    engine.close()
+    second = Costly()
+    again = open_engine(second, HashingEmbedder())
+    assert embed(again) is False  # whose lease it is decides
+    assert again.holds()
+    assert embed(again)
+    assert set(first.paid).isdisjoint(second.paid)
+    assert state_of(again).share == 1.0
+
+
+def test_after_completion_a_missing_vector_does_not_switch_the_others_off(open_engine, root):
+    costly = Costly()
+    engine = open_engine(costly, HashingEmbedder())
+    engine.index()
+    embed(engine)
+    write(root, {"src/chair.py": "def sit_down():\n    return 'chair'\n"})
+    engine.index()
+    page = engine.search(Query("switch lamp"))
+    assert (page.mode, page.notes) == (Mode.HYBRID, ())
+    assert (state_of(engine).answering, 0.5 < state_of(engine).share < 1) == ("test costly", True)
+    assert engine.store.check() == []
+
+
+def test_where_most_of_the_vectors_are_missing_the_cheap_ones_answer_again(open_engine, root):
+    costly = Costly()
+    engine = open_engine(costly, HashingEmbedder())
+    engine.index()
+    embed(engine)
+    write(root, {f"src/f{number}.py": f"def function_{number}():\n    return {number}\n" for number in range(30)})
+    engine.index()
+    cancel = Cancel()
+    engine.embedding.embed(progress=lambda step: cancel.cancel(), cancel=cancel)
+    assert state_of(engine).answering == "hashing words"
+    embed(engine)
+    assert (state_of(engine).answering, sets(engine)) == ("test costly", ["test costly"])
+
+
+def test_another_model_is_made_beside_the_first_and_nothing_is_paid_for_when_going_back(open_engine):
+    first, second = Costly("first"), Costly("second", 64)
+    engine = open_engine(first, HashingEmbedder())
+    engine.index()
+    embed(engine)
+    engine.close()
+    engine = open_engine(second, HashingEmbedder())
+    engine.index()
+    assert sets(engine) == ["hashing words", "test first", "test second"]
+    assert state_of(engine).answering == "hashing words"
+    embed(engine)
+    assert (sets(engine), state_of(engine).answering) == (["test second"], "test second")
+    engine.close()
+    back = Costly("first")
+    engine = open_engine(back, HashingEmbedder())
+    engine.index()
+    embed(engine)
+    assert (back.paid, state_of(engine).answering, sets(engine)) == ([], "test first", ["test first"])
+
+
+def test_a_question_that_cannot_be_embedded_is_answered_by_words_and_not_remembered(open_engine):
+    costly = Costly()
+    engine = open_engine(costly, HashingEmbedder())
+    engine.index()
+    embed(engine)
+    costly.fails = True
+    page = engine.search(Query("switch lamp"))
+    assert (page.mode, page.hits[0].path, page.cached) == (Mode.WORDS, "src/lamp.py", False)
+    assert any("no answer from the test" in note for note in page.notes)
+    assert state_of(engine).problem == "no answer from the test"
+    costly.fails = False
+    engine.embedding._embedders.wanted._rests_until = 0.0  # some time later
+    page = engine.search(Query("switch lamp"))
+    assert (page.mode, page.cached) == (Mode.HYBRID, False)
+
+
+def test_an_embedder_that_fails_in_the_background_is_asked_again_later(open_engine, keep, until):
+    costly = Costly()
+    costly.fails = True
+    engine = open_engine(costly, HashingEmbedder())
+    keep(engine)
+    until(lambda: state_of(engine).problem == "no answer from the test" and state_of(engine).answering)
+    assert engine.search(Query("switch lamp")).mode is Mode.HYBRID
+    costly.fails = False
+    engine.embedding._embedders.wanted._rests_until = 0.0
+    until(lambda: state_of(engine).answering == "test costly")
+    assert state_of(engine).problem == ""
+
+
+def test_nothing_is_paid_for_that_could_not_be_searched(open_engine):
+    costly = Costly()
+    engine = open_engine(costly, HashingEmbedder(8), limits__memory__embeddings=300)
+    engine.index()
+    assert not embed(engine)
+    assert costly.paid == []
+    assert "limits.memory.embeddings" in state_of(engine).problem
+
+
+def test_closing_does_not_wait_for_a_batch_under_way(open_engine, keep, until):
+    costly = Costly()
+    costly.gate.clear()
+    engine = open_engine(costly, HashingEmbedder())
+    keeper = keep(engine)
+    assert costly.waiting.wait(DEADLINE)
+    assert engine.search(Query("switch lamp")).mode is Mode.HYBRID  # it holds nobody up
+    keeper.close()
+    engine.close()
+    assert not engine._opened.embedding._thread.is_alive()
+
+
+def test_a_reader_searches_what_the_holder_embedded(open_engine):
+    holder, reader = Costly(), Costly()
+    engine = open_engine(holder)
+    engine.index()
+    other = open_engine(reader)
+    assert other.search(Query("switch lamp")).mode is Mode.WORDS
+    embed(engine)
+    page = other.search(Query("switch lamp"))
+    assert (page.mode, page.cached, reader.paid) == (Mode.HYBRID, False, [])
+
+
+def test_what_is_forgotten_leaves_no_vector_behind(open_engine):
+    engine = open_engine(Costly())
+    engine.index()
+    (doc,) = engine.put([Draft("notes", "a.md", "the cat sleeps\n")])
+    embed(engine)
+
+    def count() -> int:
+        return sum(vectors for _, _, vectors in engine.store.paid.models())
+
+    before = count()
+    engine.forget([doc])
+    assert count() == before - 1
+
+
+def test_models_that_nobody_wants_any_more_are_dropped_in_the_end(open_engine):
+    engine = open_engine(Costly("first"))
+    engine.index()
+    embed(engine)
+    engine.close()
+    engine = open_engine(Costly("second"))
+    engine.index()
+    embed(engine)
+    engine.embedding.sweep(2**40)
+    assert [stamp.model for stamp, _, _ in engine.store.paid.models()] == ["second"]
+
+
+def test_vectors_of_texts_that_are_gone_go_with_them(open_engine, root):
+    engine = open_engine(Costly())
+    engine.index()
+    embed(engine)
+    (root / "src/desk.py").unlink()
+    engine.index()
+    ((_, _, before),) = engine.store.paid.models()
+    engine.store.truth.sweep(2**40)
+    engine.embedding.sweep(0)
+    ((_, _, after),) = engine.store.paid.models()
+    assert 0 < after < before
