@@ -22,8 +22,9 @@ from protocol.http_client import HEADERS, TOKEN, serving_family
 
 NARROW = """
 import runpy, sys
+import cortex.surfaces.http_server as http_server
 import cortex.surfaces.mcp_http as surface
-surface.HEAD_SECONDS, surface.MAX_SESSIONS = 0.5, 4
+http_server.HEAD_SECONDS, surface.MAX_SESSIONS = 0.5, 4
 sys.argv = [sys.argv[1], "http", "0"]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """

@@ -18,7 +18,7 @@ from cortex.cli.show import say
 from cortex.cli.status import ProfileOption
 from cortex.engines import Engines
 from cortex.errors import InputError, NetworkError
-from cortex.settings import Workspace
+from cortex.settings import Settings, Workspace
 from cortex.tools import Family
 
 if TYPE_CHECKING:  # the SDK is loaded once stdout is claimed
@@ -98,17 +98,25 @@ def http_site(http: str | None, found: Sequence[Workspace]) -> Site | None:
     """Where to serve and for whom, if it is HTTP that is wanted. Raises: InputError, NetworkError ADDRESS_REFUSED."""
     if http is None and found[0].settings.server.transport != "http":
         return None
+    host, port = _address(http) if http else DEFAULT_ADDRESS
+    return site_at(host, port, [(one.settings, str(one.root)) for one in found])
+
+
+def site_at(host: str, port: int, told: Sequence[tuple[Settings, str]]) -> Site:
+    """Where to serve, with the token and the rate of the first settings; all of them may forbid other machines.
+
+    Raises: NetworkError ADDRESS_REFUSED.
+    """
     from cortex.surfaces.http_door import Site, is_loopback
 
-    host, port = _address(http) if http else DEFAULT_ADDRESS
-    local = [one for one in found if one.settings.server.local_only]
-    if local and not is_loopback(host):
-        raise NetworkError(
-            "ADDRESS_REFUSED",
-            f"server.localOnly is on for {local[0].root}, and {host} is not a loopback address",
-            suggestions=(f"Use 127.0.0.1, or turn it off in: {local[0].settings.origin('server.localOnly')}.",),
-        )
-    server = found[0].settings.server
+    for settings, where in told:
+        if settings.server.local_only and not is_loopback(host):
+            raise NetworkError(
+                "ADDRESS_REFUSED",
+                f"server.localOnly is on for {where}, and {host} is not a loopback address",
+                suggestions=(f"Use 127.0.0.1, or turn it off in: {settings.origin('server.localOnly')}.",),
+            )
+    server = told[0][0].server
     return Site(host, port, server.http_token, server.rate_limit)
 
 

@@ -111,13 +111,14 @@ def _load() -> _Loaded:
     except ImportError as error:
         raise _missing(f"the embedder onnx needs a package that isn't installed: {error.name}", EXTRA) from None
     folder = find_weights()
-    tokenizer = Tokenizer.from_str(_checked(folder / TOKENIZER).decode("utf-8"))
+    weights, vocabulary = _checked(folder / MODEL), _checked(folder / TOKENIZER)
+    tokenizer = Tokenizer.from_str(vocabulary.decode("utf-8"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(MAX_TOKENS)
     onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # several texts at once are faster than several cores for one text
-    model = make_model(read_safetensors(_checked(folder / MODEL)))
+    model = make_model(read_safetensors(weights))
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     threads = ThreadPoolExecutor(max(1, min(4, (os.cpu_count() or 2) // 2)), thread_name_prefix="cortex-onnx")
     return _Loaded(session, tokenizer, threads)

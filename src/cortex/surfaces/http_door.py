@@ -91,57 +91,29 @@ class Rates:
         return len(self._whole)
 
 
-class Door:
-    """ASGI: refuses what may not or can't be served, and hands on the rest with its body read."""
+class Guard:
+    """Judges by its head whether a request may come in: Host, Origin, token, rate."""
 
-    def __init__(self, mcp: ASGIApp, api: ASGIApp, site: Site) -> None:
-        self._mcp = mcp
-        self._api = api
+    def __init__(self, site: Site) -> None:
         self._site = site
         self._rates = Rates(site.rate)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._mcp(scope, receive, send)
-            return
-        headers, path = Headers(scope=scope), scope["path"]
-        client = (_network(scope), self._admits(headers))
-        is_api = path == API_PATH or path.startswith(f"{API_PATH}/")
-        try:
-            self._check(headers, client)
-            if not is_api and path.rstrip("/") != MCP_PATH:
-                raise Refused(404, f"the endpoints are {MCP_PATH} and {API_PATH}")
-            if scope["method"] == "POST":
-                body = await _body(Request(scope, receive))
-                if is_api:
-                    scope = {**scope, BODY: body}
-                else:
-                    message = parse(body)
-                    if isinstance(message, Refusal):
-                        await Response(message.line, 400, SAFE_HEADERS, "application/json")(scope, receive, send)
-                        return
-                    if isinstance(message, Batch):
-                        self._count(client, message.requests - 1)
-                    scope, receive = {**scope, MESSAGE: message}, replay(without_surrogates(body), receive)
-        except ClientDisconnect:
-            return
-        except Refused as refused:
-            await refused.response(is_api)(scope, receive, send)
-            return
-        await (self._api if is_api else self._mcp)(scope, receive, send)
-
-    def _check(self, headers: Headers, client: tuple[str, bool]) -> None:
+    def check(self, scope: Scope) -> None:
+        """Let a request in. Raises: Refused."""
+        headers = Headers(scope=scope)
         host = headers.get("host", "")
         if self._site.local and not is_loopback(_name(f"//{host}")):
             raise Refused(421, "the Host header names another machine")
         origins = [_name(origin) for origin in headers.getlist("origin")]
         if any(origin != _name(f"//{host}") and not is_loopback(origin) for origin in origins):
             raise Refused(403, "requests from other sites are refused")
-        self._count(client)  # who has no token is counted apart, so that guessing shuts nobody else out
-        if not client[1]:
+        self.count(scope)  # who has no token is counted apart, so that guessing shuts nobody else out
+        if not self._admits(headers):
             raise Refused(401, "send `Authorization: Bearer` with the server's token", {"WWW-Authenticate": "Bearer"})
 
-    def _count(self, client: tuple[str, bool], requests: int = 1) -> None:
+    def count(self, scope: Scope, requests: int = 1) -> None:
+        """Count requests of a client. Raises: Refused, where they are too many."""
+        client = (_network(scope), self._admits(Headers(scope=scope)))
         if seconds := math.ceil(self._rates.wait(client, requests)):
             error = LimitError(
                 "RATE_LIMITED",
@@ -152,6 +124,44 @@ class Door:
 
     def _admits(self, headers: Headers) -> bool:
         return not self._site.token or _bearer(headers.get("authorization", ""), self._site.token)
+
+
+class Door:
+    """ASGI: refuses what may not or can't be served, and hands on the rest with its body read."""
+
+    def __init__(self, mcp: ASGIApp, api: ASGIApp, site: Site) -> None:
+        self._mcp = mcp
+        self._api = api
+        self._guard = Guard(site)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._mcp(scope, receive, send)
+            return
+        path = scope["path"]
+        is_api = path == API_PATH or path.startswith(f"{API_PATH}/")
+        try:
+            self._guard.check(scope)
+            if not is_api and path.rstrip("/") != MCP_PATH:
+                raise Refused(404, f"the endpoints are {MCP_PATH} and {API_PATH}")
+            if scope["method"] == "POST":
+                body = await read_body(Request(scope, receive))
+                if is_api:
+                    scope = {**scope, BODY: body}
+                else:
+                    message = parse(body)
+                    if isinstance(message, Refusal):
+                        await Response(message.line, 400, SAFE_HEADERS, "application/json")(scope, receive, send)
+                        return
+                    if isinstance(message, Batch):
+                        self._guard.count(scope, message.requests - 1)
+                    scope, receive = {**scope, MESSAGE: message}, replay(without_surrogates(body), receive)
+        except ClientDisconnect:
+            return
+        except Refused as refused:
+            await refused.response(is_api)(scope, receive, send)
+            return
+        await (self._api if is_api else self._mcp)(scope, receive, send)
 
 
 class Refused(Exception):
@@ -174,7 +184,7 @@ class Refused(Exception):
         return Response(body, self.status, self.headers, "application/json")
 
 
-async def _body(request: Request) -> bytes:
+async def read_body(request: Request) -> bytes:
     """The body of a request. Raises: Refused."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":  # the types that a page of another site may send without asking are others

@@ -1,0 +1,50 @@
+"""`cortex embed serve`: the configured embedder as a server that other programs can ask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cortex.cli.mcp import site_at
+from cortex.cli.show import say
+from cortex.embedders import open_embedder
+from cortex.errors import ConfigError
+from cortex.settings import environment, load
+
+DEFAULT_PORT = 8121
+
+app = typer.Typer(name="embed", help="Turn texts into vectors for other programs.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Makes `serve` a command of its own, although there is no other."""
+
+
+@app.command()
+def serve(
+    host: Annotated[
+        str, typer.Option("--host", metavar="HOST", help="Where to listen; beyond this machine only with a token.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", min=0, max=65_535, help="The port; 0: any that is free.")
+    ] = DEFAULT_PORT,
+) -> int:
+    """Serve the embedder of your settings: POST /embed, GET / and GET /model_info."""
+    settings = load(None, environment=environment(), user_home=Path.home())
+    site = site_at(host.strip("[]"), port, [(settings, "your settings")])
+    embedder = open_embedder(settings)
+    if embedder is None:
+        raise ConfigError(
+            "CONFIG_INVALID",
+            "no embedder is configured: indexing.embeddingProvider is none, or indexing.strategies leaves embeddings out",
+            context={"key": "indexing.embeddingProvider"},
+        )
+    from cortex.surfaces.http_embed import serve_embedding
+
+    name = f"{embedder.name} embedder"
+    return serve_embedding(
+        embedder, site, ready=lambda port: say(f"serving the {name} at port {port}; press Ctrl-C to stop", error=True)
+    )
