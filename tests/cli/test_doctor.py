@@ -160,18 +160,16 @@ def test_folders_that_others_can_enter_are_closed(doctor, root, isolated):
     ],
 )
 def test_an_entry_of_a_client_that_leads_nowhere_is_found(doctor, isolated, entry, level, word):
-    file = isolated.user / ".cursor" / "mcp.json"
-    file.parent.mkdir()
+    file = isolated.user / ".claude.json"
     file.write_text(json.dumps({"mcpServers": {"cortex": entry}}), encoding="utf-8")
     code, found, _ = doctor()
     assert (code, found["clients"]["level"]) == (1 if level == "error" else 0, level)
-    assert word in found["clients"]["text"] and "Cursor" in found["clients"]["text"]
-    assert "cortex install cursor" in found["clients"]["fix"]
+    assert word in found["clients"]["text"] and "Claude Code" in found["clients"]["text"]
+    assert "cortex install claude-code" in found["clients"]["fix"]
 
 
 def test_an_entry_whose_program_is_gone_starts_this_one_after_a_fix(doctor, isolated):
-    file = isolated.user / ".cursor" / "mcp.json"
-    file.parent.mkdir()
+    file = isolated.user / ".claude.json"
     entry = {"command": "/nowhere/bin/cortex", "args": ["mcp", "code"], "env": {"A": "b"}}
     file.write_text(json.dumps({"mcpServers": {"cortex": entry, "other": {"command": "x"}}}), encoding="utf-8")
     doctor("--fix")

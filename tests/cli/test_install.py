@@ -55,7 +55,7 @@ def test_the_clients_that_are_there_are_connected_and_disconnected(cortex, perso
     entry = json.loads((person.user / ".cursor" / "mcp.json").read_text("utf-8"))["mcpServers"]["cortex"]
     assert os.path.isabs(entry["command"]) and os.path.exists(entry["command"])
     assert os.path.dirname(entry["command"]) == os.path.abspath(sysconfig.get_path("scripts"))
-    assert entry["args"] == ["mcp"]
+    assert entry["args"] == ["mcp", "--workspace", "${workspaceFolder}"]
     assert "as it was" in cortex("install", "--yes")[1]
     code, out, _ = cortex("uninstall", "--yes")
     assert (code, out.count(": removed")) == (0, 2)
@@ -137,7 +137,7 @@ def test_a_projects_file_has_no_path_of_a_person(cortex, person, tmp_path):
 
 def test_folders_to_serve_can_be_named_for_a_client_without_projects(cortex, person, tmp_path):
     _, _, err = cortex("install", "claude-desktop", "--yes")
-    assert "--workspace" in err
+    assert "cortex install claude-desktop --workspace FOLDER" in err
     code, _, err = cortex("install", "claude-desktop", "--workspace", tmp_path / "shop", "--yes")
     assert code == 0 and "--workspace" not in err
     written = b"".join(

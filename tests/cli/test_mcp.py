@@ -5,9 +5,11 @@ import socket
 import subprocess
 from contextlib import suppress
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
+from cortex.cli.workspace import find_for
 from protocol.code_server import CORTEX, CodeServer, make_repository
 
 
@@ -47,3 +49,8 @@ def test_a_project_can_not_make_the_server_listen(tmp_path):
     with CodeServer(root) as server:
         assert server.initialize()["result"]["serverInfo"]["name"] == "Theirs"
         assert server.close() == 0
+
+
+def test_a_clients_variable_that_nobody_filled_in_names_no_folder(repository):
+    found, warnings = find_for([Path("${workspaceFolder}")], {}, repository)
+    assert ([one.root for one in found], warnings) == ([repository.resolve()], [])

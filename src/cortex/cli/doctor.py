@@ -1,7 +1,8 @@
 """`cortex doctor`: whether all is well here, with a way out for what isn't, or why a file is or isn't in the index.
 
 What is looked at is in `checks/`; this is the command and what it prints. `--fix` does only what can't lose anything: files that a
-killed process left, an outdated cortexd, permissions that are too wide, an index that can be built anew.
+killed process left, an outdated cortexd, permissions that are too wide, an index that can be built anew, a client's entry that leads
+nowhere.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ def _check_machine(found: Sequence[Workspace]) -> Iterable[Finding]:
     from cortex.cli.checks.clients import check_clients  # here, as 30 ms that no other command needs
     from cortex.cli.checks.cortexd import check_cortexd
     from cortex.cli.checks.machine import check_disk, check_folder, check_git
+    from cortex.cli.install import person_home
     from cortex.install.clients import VARIABLES, Machine, this_system
 
     home = load(None, environment=environment()).home
@@ -92,7 +94,7 @@ def _check_machine(found: Sequence[Workspace]) -> Iterable[Finding]:
     yield check_disk(home)
     yield from check_folder(home, Path.home())
     machine = Machine(Path.home(), this_system(), variables_of_others(VARIABLES))
-    yield from check_clients(machine, [one.root for one in found], home)
+    yield from check_clients(machine, [one.root for one in found], person_home())
 
 
 def _examine(found: Workspace, fix: bool) -> tuple[dict[str, object], list[Settled]]:

@@ -74,7 +74,7 @@ def install_clients(
     from cortex.install.entries import Server
     from cortex.install.plans import Wish, install, plan_install, renew
 
-    machine, home = _machine(), _home()
+    machine, home = _machine(), person_home()
     root = _root(scope)
     chosen = [find_client(name) for name in clients or ()] or _found(machine, root)
     command = own_program() if scope is Scope.USER else "cortex"
@@ -100,10 +100,17 @@ def install_clients(
     without = ", ".join(client.title for client in chosen if client.hooks is None)
     if hooks and without:
         say(f"note: no hooks for {without}", error=True)
-    homeless = ", ".join(client.title for client in chosen if client.homeless)
-    if homeless and not workspaces:
-        say(f"note: {homeless} has no project of its own; name the folders to serve with --workspace", error=True)
+    if scope is Scope.USER and not workspaces:
+        _tell_homeless([client for client in chosen if client.homeless])
     say("Restart the clients that are open. `cortex uninstall` undoes this.", error=True)
+
+
+def _tell_homeless(clients: Sequence[Client]) -> None:
+    """How to name folders for clients that start their servers in none of a person's projects."""
+    if clients:
+        titles, names = ", ".join(one.title for one in clients), " ".join(one.name for one in clients)
+        say(f"note: for {titles} name the folders to serve: servers are started outside of your projects", error=True)
+        say(f"      cortex install {names} --workspace FOLDER [--workspace FOLDER ...]", error=True)
 
 
 def uninstall_clients(
@@ -124,7 +131,7 @@ def uninstall_clients(
     from cortex.install.plans import plan_uninstall, renew, uninstall
     from cortex.install.project import plan_ignore_removals
 
-    machine, home = _machine(), _home()
+    machine, home = _machine(), person_home()
     if everything:
         if clients:
             raise InputError("ARGUMENT_INVALID", "--all is for everything; leave the names of clients out")
@@ -207,7 +214,7 @@ def _machine() -> Machine:
     return Machine(Path.home(), this_system(), variables_of_others(VARIABLES))
 
 
-def _home() -> Path:
+def person_home() -> Path:
     """Cortex's home, that of no profile: what was installed was installed for the person."""
     return find_home({**environment(), "CORTEX_PROFILE": ""}, Path.home())
 

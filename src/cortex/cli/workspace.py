@@ -25,6 +25,8 @@ def find_for(
     paths: list[Path], variables: Mapping[str, str], cwd: Path, **flags: object
 ) -> tuple[tuple[Workspace, ...], list[str]]:
     """The workspaces of somebody with these variables in that folder, and what is wrong with their settings."""
+    # A client that has no folder open hands the name of its variable on as it stands.
+    paths = [path for path in paths if not str(path).startswith("${")]
     roots = [cwd / path for path in paths]
     for path, root in zip(paths, roots, strict=True):
         if not root.is_dir():

@@ -110,8 +110,8 @@ class Client:
     folders: tuple[str, ...] = ()  # one of them is there where the client is
     commands: tuple[str, ...] = ()
     hooks: Hooks | None = None
-    project_arguments: tuple[str, ...] = ()  # where the client starts a project's server somewhere else
-    homeless: bool = False  # knows no projects
+    arguments: tuple[str, ...] = ()  # which name the project, where the client starts servers somewhere else
+    homeless: bool = False  # starts a person's servers somewhere else, and has no name for the project
 
 
 def everywhere(*templates: str) -> Places:
@@ -178,7 +178,7 @@ CLIENTS: tuple[Client, ...] = (
             typed=False,
             version=True,
         ),
-        project_arguments=("--workspace", "${workspaceFolder}"),
+        arguments=("--workspace", "${workspaceFolder}"),
     ),
     Client(
         name="vscode",
@@ -237,6 +237,7 @@ CLIENTS: tuple[Client, ...] = (
         key="mcpServers",
         user=everywhere("~/.codeium/windsurf/mcp_config.json"),
         commands=("windsurf",),
+        homeless=True,
     ),
     Client(
         name="zed",
@@ -272,6 +273,7 @@ CLIENTS: tuple[Client, ...] = (
         shape=Shape.NESTED,
         folders=("~/.cline",),
         commands=("cline",),
+        homeless=True,
     ),
     Client(
         name="kiro",

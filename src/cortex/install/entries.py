@@ -69,11 +69,7 @@ def remove_entry(text: str, client: Client, *, replace: bool = False) -> str:
         path = (client.key, NAME)
         shorter = toml.remove_table(text, path) if client.format is Format.TOML else jsonc.remove(text, path)
         if shorter == text:  # written in a way that has no lines of its own
-            raise ConfigError(
-                "CLIENT_FILE_INVALID",
-                f"the entry {NAME!r} of {client.title} is written in a way that can't be removed by itself",
-                suggestions=("Remove it in an editor.",),
-            )
+            raise _unchangeable(client)
         text = shorter
     return text
 
@@ -102,22 +98,63 @@ def write_entry(client: Client, server: Server) -> dict[str, object]:
             return {"transport": {"type": "stdio", **started}}
 
 
-def is_ours(entry: object) -> bool:
-    """Whether an entry starts our server: `cortex mcp`, by any path, or our package through a runner."""
+def read_server(entry: object) -> Server | None:
+    """How an entry starts its server, in whichever shape it is written; None for one that starts nothing."""
     if not isinstance(entry, Mapping):
-        return False
+        return None
     inner = entry.get("transport")
     if isinstance(inner, Mapping):
-        return is_ours(inner)
+        return read_server(inner)
     command, arguments = entry.get("command"), entry.get("args", [])
     if isinstance(command, list):
         command, arguments = (command[0] if command else ""), command[1:]
     if not isinstance(command, str) or not isinstance(arguments, list):
+        return None
+    return Server(command, tuple(one for one in arguments if isinstance(one, str)))
+
+
+def read_variables(entry: object) -> Mapping[str, object]:
+    """The variables that an entry gives its server."""
+    _, variables = _find_variables(entry)
+    return variables
+
+
+def is_ours(entry: object) -> bool:
+    """Whether an entry starts our server: `cortex mcp`, by any path, or our package through a runner."""
+    server = read_server(entry)
+    if server is None:
         return False
-    words = [one for one in arguments if isinstance(one, str)]
-    if _OUR_PROGRAM.fullmatch(command):
-        return words[:1] == ["mcp"]
-    return any(_OUR_PACKAGE.fullmatch(one) for one in words) and "mcp" in words
+    if _OUR_PROGRAM.fullmatch(server.command):
+        return server.arguments[:1] == ("mcp",)
+    return any(_OUR_PACKAGE.fullmatch(one) for one in server.arguments) and "mcp" in server.arguments
+
+
+def change_entry(text: str, client: Client, server: Server, without: str = "") -> Merged:
+    """The client's text with another program and arguments in our entry, and without one of its variables; all else of it stays.
+
+    Raises: Broken; ConfigError, where the entry isn't there, isn't ours, or is written in a way that can't be changed by itself.
+    """
+    present = read_entry(text, client)
+    if not isinstance(present, Mapping) or not is_ours(present):
+        raise _foreign(client, present)
+    inner: Keys = ("transport",) if isinstance(present.get("transport"), Mapping) else ()
+    wanted: dict[str, object] = {"command": server.command, "args": list(server.arguments)}
+    if isinstance(_reach(present, (*inner, "command")), list):
+        wanted = {"command": [server.command, *server.arguments]}
+    new = {key: value for key, value in wanted.items() if _reach(present, (*inner, key)) != value}
+    path, in_toml = (client.key, NAME, *inner), client.format is Format.TOML
+    if in_toml and new:
+        text = toml.put_table(text, path, new)
+    for key, value in new.items() if not in_toml else ():
+        text = jsonc.put(text, (*path, key), value)[0]
+    names, variables = _find_variables(present)
+    if without in variables:
+        keys = (client.key, NAME, *names, without)
+        shorter = toml.remove_table(text, keys) if in_toml else jsonc.remove(text, keys)
+        if shorter == text:
+            raise _unchangeable(client)
+        text = shorter
+    return Merged(text)
 
 
 def add_hooks(text: str, hooks: Hooks, program: str, system: System) -> Merged:
@@ -211,6 +248,23 @@ def _reach(value: object, path: Keys) -> object:
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
+
+
+def _find_variables(entry: object) -> tuple[Keys, Mapping[str, object]]:
+    """Under which keys of an entry its variables are, and what they say."""
+    for keys in (("env",), ("environment",), ("transport", "env")):
+        found = _reach(entry, keys)
+        if isinstance(found, Mapping):
+            return keys, found
+    return (), {}
+
+
+def _unchangeable(client: Client) -> ConfigError:
+    return ConfigError(
+        "CLIENT_FILE_INVALID",
+        f"the entry {NAME!r} of {client.title} is written in a way that can't be changed by itself",
+        suggestions=("Change it in an editor.",),
+    )
 
 
 def _foreign(client: Client, present: object) -> ConfigError:

@@ -20,6 +20,8 @@ from cortex.install.entries import Merged, Server
 from cortex.install.jsonc import Broken, Keys
 from cortex.install.records import Record
 
+WORKSPACE = "--workspace"  # before a folder to serve
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:
@@ -79,8 +81,8 @@ def plan_install(clients: Sequence[Client], machine: Machine, root: Path | None,
                 "ARGUMENT_INVALID", f"{client.title} has no file for a project's servers; use --scope user"
             )
         server = wish.server
-        if root is not None:
-            server = replace(server, arguments=(*server.arguments, *client.project_arguments))
+        if WORKSPACE not in server.arguments:
+            server = replace(server, arguments=(*server.arguments, *client.arguments))
         edit = edits.get(file) or _start(file, root)
         add = partial(entries.add_entry, client=client, server=server, replace=wish.replace)
         edits[file] = _merge(edit, client, add)
@@ -91,6 +93,16 @@ def plan_install(clients: Sequence[Client], machine: Machine, root: Path | None,
             add = partial(entries.add_hooks, hooks=hooks, program=wish.server.command, system=machine.system)
             edits[beside] = _merge(edit, client, add)
     return list(edits.values())
+
+
+def plan_change(client: Client, machine: Machine, root: Path | None, change: Callable[[str], Merged]) -> Edit:
+    """The change of a client's entry that is there: the person's, or that of a project.
+
+    Raises: ConfigError (CLIENT_FILE_INVALID, ENTRY_FOREIGN); FileError.
+    """
+    file = entry_file(client, machine, root)
+    assert file is not None
+    return _merge(_start(file, root), client, change)
 
 
 def plan_uninstall(

@@ -83,7 +83,11 @@ def _guess(cwd: Path, environment: Mapping[str, str], user_home: Path) -> Path:
         "WORKSPACE_MISSING",
         message,
         context={"cwd": str(cwd)},
-        suggestions=("Name the folder to index, for example --workspace .",),
+        suggestions=(
+            "Name the folder to index, for example --workspace .",
+            "Where a client starts the server: cortex install CLIENT --workspace FOLDER, or in the project cortex install "
+            "CLIENT --scope project.",
+        ),
     )
 
 

@@ -1,21 +1,76 @@
-"""Whether the clients' entries lead to this program: a command that is gone is the most frequent reason for "server failed"."""
+"""Whether the clients' entries lead to this program and to folders that are there: one that doesn't is why a "server failed".
+
+Repairs go the way of `cortex install`: planned, recorded with a copy of what was there, undone by `cortex uninstall`. Only entries
+that start `cortex mcp` are touched, and only their program, arguments and folder. An entry of another installation that works is
+left alone: which of two is wanted can't be known.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 from cortex.cli.checks import Finding, error, ok, warning
-from cortex.errors import CortexError
+from cortex.errors import ConfigError, CortexError
 from cortex.install import files, plans
 from cortex.install.clients import CLIENTS, NAME, Client, Machine, entry_file
-from cortex.install.entries import Server, is_ours, read_entry
+from cortex.install.entries import Server, change_entry, is_ours, read_entry, read_server, read_variables
 from cortex.install.jsonc import Broken
+from cortex.install.plans import WORKSPACE
+
+VARIABLE = "CODEINDEX_WORKSPACE_PATH"
+SHARED = "cortex"  # the program in a project's file, which holds no path of a person
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A client's entry: a person's, or that of the project at `root`."""
+
+    client: Client
+    file: Path
+    root: Path | None
+    machine: Machine
+    home: Path  # where changes are recorded
+
+    @property
+    def where(self) -> str:
+        """Whose it is, for people."""
+        return f"{self.client.title} ({self.file})"
+
+    @property
+    def again(self) -> str:
+        """The command that makes it anew."""
+        return f"cortex install {self.client.name}{' --scope project' if self.root else ''}"
+
+    def read(self) -> object:
+        """What is there now. Raises: Broken, CortexError."""
+        return read_entry(files.read_text(self.file, files.read(self.file, self.root) or b""), self.client)
+
+    def started(self) -> tuple[Server, str]:
+        """How it starts our server, and the folder that a variable names. Raises: ConfigError, where it isn't ours any more."""
+        entry = self.read()
+        server = read_server(entry)
+        if server is None or not is_ours(entry):
+            raise ConfigError("CLIENT_FILE_INVALID", f"{self.file} has changed meanwhile")
+        return server, str(read_variables(entry).get(VARIABLE, ""))
+
+    def change(self, server: Server, without: str = "") -> None:
+        """Let it start the server so. Raises: CortexError; then the file is as it was."""
+        changed = partial(change_entry, client=self.client, server=server, without=without)
+        plans.install(plans.plan_change(self.client, self.machine, self.root, changed), self.home)
+
+    def remove(self) -> None:
+        """Take it out, as `cortex uninstall` does. Raises: CortexError."""
+        failed: list[str] = []
+        plans.uninstall(plans.plan_uninstall([self.client], self.machine, self.root, self.home, failed), self.home)
+        if failed:
+            raise ConfigError("CLIENT_FILE_INVALID", failed[0])
 
 
 def check_clients(machine: Machine, roots: list[Path], home: Path) -> Iterator[Finding]:
@@ -26,64 +81,114 @@ def check_clients(machine: Machine, roots: list[Path], home: Path) -> Iterator[F
             file = entry_file(client, machine, root)
             if file is None or not file.is_file():
                 continue
+            spot = Spot(client, file, root, machine, home)
             try:
-                content = files.read(file, root)
-                entry = read_entry(files.read_text(file, content or b""), client)
+                entry = spot.read()
             except (Broken, CortexError) as broken:
                 yield warning("clients", f"{client.title}: {file} can't be read: {broken}", "Repair it in an editor.")
                 continue
             if entry is not None:
                 found += 1
-                again = partial(_connect_again, client, entry, machine, home) if root is None else None
-                yield _judge(client, file, entry, root, again)
+                yield from _judge(spot, entry)
     if not found:
         yield ok("clients", "no client has an entry for Cortex; `cortex install` makes them")
 
 
-def _judge(client: Client, file: Path, entry: object, root: Path | None, repair: Callable[[], str] | None) -> Finding:
-    where = f"{client.title} ({file})"
-    again = f"cortex install {client.name}{' --scope project' if root else ''}"
-    if not is_ours(entry):
-        return warning("clients", f"{where} has another server called {NAME}", f"Rename it, or {again} --replace.")
-    command, arguments = _command(entry)
-    program = shutil.which(command)
-    if program is None:
-        if not os.path.dirname(command):
-            fix = f"Put {sysconfig.get_path('scripts')} on the PATH, or connect it by its full path: cortex install {client.name}"
-            return error("clients", f"{where} starts {command}, which is not on the PATH", fix, repair)
-        return error("clients", f"{where} starts {command}, which isn't there or can't be run", again, repair)
-    for path in _after("--workspace", arguments):
-        if os.path.isabs(path) and not os.path.isdir(path):
-            return error("clients", f"{where} serves {path}, which is no folder", f"{again} --workspace FOLDER")
-    ours = Path(sysconfig.get_path("scripts"))
+def _judge(spot: Spot, entry: object) -> Iterator[Finding]:
+    server = read_server(entry)
+    if server is None or not is_ours(entry):
+        fix = f"Rename it, or {spot.again} --replace."
+        yield warning("clients", f"{spot.where} has another server called {NAME}", fix)
+        return
+    faults = [
+        *_judge_program(spot, server),
+        *_judge_folders(spot, server, str(read_variables(entry).get(VARIABLE, ""))),
+    ]
+    yield from faults or [_well(spot, server)]
+
+
+def _well(spot: Spot, server: Server) -> Finding:
+    program = shutil.which(server.command) or server.command
+    ours = sysconfig.get_path("scripts")
+    text = f"{spot.where} starts {program}"
     name = os.path.basename(program).lower()
     if name.startswith("cortex") and os.path.realpath(os.path.dirname(program)) != os.path.realpath(ours):
-        return warning("clients", f"{where} starts {program}, another installation than this one in {ours}", again)
-    return ok("clients", f"{where} starts {program}")
+        text += f", another installation than this one in {ours}; that works, and is left as it is"
+    return ok("clients", text)
 
 
-def _connect_again(client: Client, entry: object, machine: Machine, home: Path) -> str:
-    """Let a person's entry start this program; its arguments and all else of it stay. Raises: CortexError."""
+def _judge_program(spot: Spot, server: Server) -> Iterator[Finding]:
+    if shutil.which(server.command) is not None:
+        return
+    if os.path.dirname(server.command):
+        text = f"{spot.where} starts {server.command}, which isn't there or can't be run"
+        yield error("clients", text, spot.again, lambda: _start_this(spot))
+        return
+    text = f"{spot.where} starts {server.command}, which is not on the PATH"
+    fix = f"Put {sysconfig.get_path('scripts')} on the PATH"
+    if spot.root is None:
+        yield error("clients", text, f"{fix}, or connect it by its full path: {spot.again}", lambda: _start_this(spot))
+    else:
+        yield error("clients", text, f"{fix}.")
+
+
+def _start_this(spot: Spot) -> str:
+    """Let an entry start this program; its arguments and all else of it stay."""
     from cortex.cli.install import own_program
 
-    program = own_program()
-    wish = plans.Wish(Server(program, tuple(_command(entry)[1])))
-    for edit in plans.plan_install([client], machine, None, wish):
-        plans.install(edit, home)
-    return f"{client.title} starts {program} now"
+    server, _ = spot.started()
+    program = own_program() if spot.root is None else SHARED
+    spot.change(Server(program, server.arguments[server.arguments.index("mcp") :]))
+    return f"{spot.client.title} starts {program} now"
 
 
-def _command(entry: object) -> tuple[str, list[str]]:
-    """The program and its arguments, in whichever shape a client writes them down."""
-    assert isinstance(entry, Mapping)
-    inner = entry.get("transport")
-    if isinstance(inner, Mapping):
-        return _command(inner)
-    command, arguments = entry.get("command"), entry.get("args", [])
-    if isinstance(command, list):
-        command, arguments = command[0], command[1:]
-    return str(command), [str(one) for one in arguments]
+def _judge_folders(spot: Spot, server: Server, variable: str) -> Iterator[Finding]:
+    named, lost = _folders(server.arguments), _is_lost(variable)
+    missing = [*([variable] if lost else ()), *(one for one in named if _is_lost(one))]
+    placed = spot.root is not None or named or variable
+    if missing:
+        text = f"{spot.where} serves {', '.join(missing)}, which is no folder"
+        fix = spot.again if spot.root else f"{spot.again} {WORKSPACE} FOLDER"
+        yield error("clients", text, fix, lambda: _drop_missing(spot))
+    elif not placed and spot.client.homeless:
+        text = f"{spot.where} names no folder, and {spot.client.title} starts servers outside of your projects"
+        yield warning("clients", text, f"{spot.again} {WORKSPACE} FOLDER")
+    elif not placed and spot.client.arguments:
+        text = f"{spot.where} doesn't say in which project, and {spot.client.title} starts servers outside of them"
+        yield warning("clients", text, spot.again, lambda: _drop_missing(spot))
 
 
-def _after(option: str, arguments: list[str]) -> list[str]:
-    return [value for word, value in pairwise(arguments) if word == option]
+def _drop_missing(spot: Spot) -> str:
+    """Take folders that aren't there out of an entry; without any, the client's project is served, or the entry goes with them."""
+    server, variable = spot.started()
+    left = _without_missing(server.arguments)
+    placed = _folders(left) or (variable and not _is_lost(variable))
+    if not placed and spot.root is None and spot.client.homeless:
+        spot.remove()
+        return f"{spot.client.title} has no folder of yours to serve any more: its entry was removed"
+    if not placed:
+        left = (*left, *spot.client.arguments)
+    spot.change(Server(server.command, left), VARIABLE if _is_lost(variable) else "")
+    serves = ", ".join(_folders(left)) if placed else "the project that it is in"
+    return f"{spot.client.title} serves {serves or variable} now"
+
+
+def _folders(arguments: tuple[str, ...]) -> list[str]:
+    """The folders that a command line names."""
+    after = [value for word, value in pairwise(arguments) if word == WORKSPACE]
+    return after + [word.partition("=")[2] for word in arguments if word.startswith(f"{WORKSPACE}=")]
+
+
+def _without_missing(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    left: list[str] = []
+    for word in arguments:
+        if left[-1:] == [WORKSPACE] and _is_lost(word):
+            left.pop()
+        elif not (word.startswith(f"{WORKSPACE}=") and _is_lost(word.partition("=")[2])):
+            left.append(word)
+    return tuple(left)
+
+
+def _is_lost(folder: str) -> bool:
+    """Whether it names a folder of this machine that isn't there; what is relative depends on where the client starts it."""
+    return os.path.isabs(folder) and not os.path.isdir(folder)

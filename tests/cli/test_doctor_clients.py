@@ -1,0 +1,251 @@
+"""What the doctor says of clients' entries and what `--fix` does to them, for every client, and that uninstalling undoes it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cortex.cli.checks import Finding, Level
+from cortex.cli.checks.clients import VARIABLE, check_clients
+from cortex.install.clients import CLIENTS, Client, Format, Machine, entry_file, find_client, this_system
+from cortex.install.entries import Server, change_entry, read_entry, read_server, read_variables, write_entry
+from cortex.install.plans import Wish, install, plan_install, plan_uninstall, uninstall
+
+PROGRAM = str(Path(sys.executable).with_name("cortex"))
+GONE = "/nowhere/bin/cortex"
+SCOPES = [(client, scope) for client in CLIENTS for scope in ("user", "project") if scope == "user" or client.project]
+every = pytest.mark.parametrize(("client", "scope"), SCOPES, ids=lambda one: getattr(one, "name", one))
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """A person's machine with a project, and what the doctor finds there."""
+
+    machine: Machine
+    home: Path
+    project: Path
+
+    def root(self, scope: str) -> Path | None:
+        return self.project if scope == "project" else None
+
+    def file(self, client: Client, scope: str) -> Path:
+        file = entry_file(client, self.machine, self.root(scope))
+        assert file is not None
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return file
+
+    def entry(self, client: Client, scope: str) -> object:
+        return read_entry(self.file(client, scope).read_bytes().decode(), client)
+
+    def connect(self, client: Client, scope: str, command: str, *arguments: str) -> None:
+        wish = Wish(Server(command, ("mcp", *arguments)))
+        for edit in plan_install([client], self.machine, self.root(scope), wish):
+            install(edit, self.home)
+
+    def disconnect(self, client: Client, scope: str) -> None:
+        uninstall(plan_uninstall([client], self.machine, self.root(scope), self.home, []), self.home)
+
+    def findings(self) -> list[Finding]:
+        return list(check_clients(self.machine, [self.project], self.home))
+
+    def faults(self) -> list[Finding]:
+        return [one for one in self.findings() if one.level is not Level.OK]
+
+    def fix(self) -> list[str]:
+        return [one.repair() for one in self.findings() if one.repair]
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    for name in ("person", "project"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("PATH", str(Path(PROGRAM).parent), prepend=":")
+    return Desk(Machine(tmp_path / "person", this_system()), tmp_path / "cortex", tmp_path / "project")
+
+
+def others(client: Client) -> bytes:
+    """A file with somebody else's server in it, a comment and a layout of its own."""
+    if client.format is Format.TOML:
+        return b'model = "x"  # mine\n\n[mcp_servers.other]\ncommand = "other"\n'
+    comment = "  // mine\n" if client.format is Format.JSONC else ""
+    return f'{{\n{comment}   "{client.key}": {{ "other": {{"command": "other"}} }}\n}}'.encode()
+
+
+@every
+def test_an_entry_whose_program_is_gone_starts_this_one_and_uninstalling_gives_the_bytes_back(desk, client, scope):
+    file = desk.file(client, scope)
+    file.write_bytes(others(client))
+    desk.connect(client, scope, GONE, "code", "--workspace", str(desk.project))
+    (fault,) = desk.faults()
+    assert (fault.level, GONE in fault.text) == (Level.ERROR, True)
+    desk.fix()
+    assert desk.faults() == []
+    server = read_server(desk.entry(client, scope))
+    assert server == Server(PROGRAM if scope == "user" else "cortex", ("mcp", "code", "--workspace", str(desk.project)))
+    assert b"other" in file.read_bytes()
+    desk.disconnect(client, scope)
+    assert file.read_bytes() == others(client)
+
+
+@every
+def test_a_folder_that_is_gone_is_no_longer_served_and_uninstalling_gives_the_bytes_back(desk, client, scope, tmp_path):
+    file = desk.file(client, scope)
+    file.write_bytes(others(client))
+    lost = str(tmp_path / "lost")
+    desk.connect(client, scope, PROGRAM, "--workspace", lost, "--read-only")
+    (fault,) = desk.faults()
+    assert (fault.level, lost in fault.text) == (Level.ERROR, True)
+    desk.fix()
+    assert desk.faults() == []
+    entry = desk.entry(client, scope)
+    if scope == "user" and client.homeless:  # it would have nothing to serve
+        assert entry is None
+    else:
+        assert read_server(entry) == Server(PROGRAM, ("mcp", "--read-only", *client.arguments))
+    desk.disconnect(client, scope)
+    assert file.read_bytes() == others(client)
+
+
+def test_of_several_folders_those_that_are_there_stay(desk, tmp_path):
+    client, lost = find_client("claude-desktop"), str(tmp_path / "lost")
+    folder = str(desk.project)
+    desk.connect(client, "user", PROGRAM, "--workspace", lost, "--workspace", folder, f"--workspace={lost}")
+    desk.fix()
+    assert read_server(desk.entry(client, "user")) == Server(PROGRAM, ("mcp", "--workspace", folder))
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda one: one.name)
+def test_a_variable_that_names_a_lost_folder_goes_and_the_others_stay(desk, client, tmp_path):
+    lost, kept = str(tmp_path / "lost"), {"command": PROGRAM, "args": ["mcp", "--workspace", str(desk.project)]}
+    name = {"opencode": "environment"}.get(client.name, "env")
+    entry = write_entry(client, Server(PROGRAM, tuple(kept["args"])))
+    inner = entry.get("transport", entry)
+    assert isinstance(inner, dict)
+    inner[name] = {VARIABLE: lost, "KEY": "1"}
+    file = desk.file(client, "user")
+    if client.format is Format.TOML:
+        file.write_text(
+            f'[mcp_servers.cortex]\ncommand = "{PROGRAM}"\nargs = {json.dumps(kept["args"])}\n\n'
+            f'[mcp_servers.cortex.env]\n{VARIABLE} = "{lost}"\nKEY = "1"\n',
+            encoding="utf-8",
+        )
+    else:
+        file.write_text(json.dumps({client.key: {"cortex": entry}}), encoding="utf-8")
+    (fault,) = desk.faults()
+    assert lost in fault.text
+    desk.fix()
+    assert desk.faults() == []
+    after = desk.entry(client, "user")
+    assert read_variables(after) == {"KEY": "1"}
+    assert read_server(after) == Server(PROGRAM, tuple(kept["args"]))
+
+
+def test_a_lost_program_and_a_lost_folder_are_two_faults_and_both_are_fixed_at_once(desk, tmp_path):
+    client = find_client("vscode")
+    desk.connect(client, "project", GONE, "--workspace", str(tmp_path / "lost"))
+    assert [one.level for one in desk.faults()] == [Level.ERROR] * 2
+    desk.fix()
+    assert desk.faults() == []
+    assert read_server(desk.entry(client, "project")) == Server("cortex", ("mcp",))
+
+
+def test_what_a_person_set_in_an_entry_stays(desk):
+    client = find_client("opencode")
+    file = desk.file(client, "user")
+    entry = {"type": "local", "command": [GONE, "mcp", "code"], "enabled": False, "environment": {"A": "b"}}
+    file.write_text(json.dumps({"mcp": {"cortex": entry}}), encoding="utf-8")
+    desk.fix()
+    assert desk.entry(client, "user") == {**entry, "command": [PROGRAM, "mcp", "code"]}
+
+
+def test_a_runner_that_is_gone_is_replaced_by_this_program(desk):
+    client = find_client("kiro")
+    desk.file(client, "user").write_text(
+        json.dumps(
+            {"mcpServers": {"cortex": {"command": "/nowhere/uvx", "args": ["cortex-context==1", "mcp", "code"]}}}
+        )
+    )
+    desk.fix()
+    assert read_server(desk.entry(client, "user")) == Server(PROGRAM, ("mcp", "code"))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"command": "/nowhere/bin/other", "args": ["mcp"]},
+        {"command": "/nowhere/bin/cortex", "args": ["serve", "--workspace", "/nowhere"]},
+        {"url": "http://127.0.0.1:1/mcp"},
+    ],
+)
+@pytest.mark.parametrize("scope", ["user", "project"])
+def test_an_entry_of_somebody_else_is_told_and_never_touched(desk, entry, scope):
+    client = find_client("cursor")
+    file = desk.file(client, scope)
+    file.write_text(json.dumps({"mcpServers": {"cortex": entry}}), encoding="utf-8")
+    before = file.read_bytes()
+    (fault,) = desk.faults()
+    assert (fault.level, fault.repair) == (Level.WARNING, None)
+    assert "another server called cortex" in fault.text
+    assert desk.fix() == []
+    assert file.read_bytes() == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a script as a program")
+def test_another_installation_that_works_is_noted_and_left_alone(desk, tmp_path):
+    program = tmp_path / "other" / "bin" / "cortex"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o755)
+    desk.connect(find_client("claude-code"), "user", str(program))
+    desk.connect(find_client("claude-code"), "project", str(program))
+    notes = desk.findings()
+    assert [(one.level, one.fix, one.repair) for one in notes] == [(Level.OK, "", None)] * 2
+    assert all("another installation" in one.text for one in notes)
+
+
+def test_a_projects_entry_without_a_program_on_the_path_is_told_and_gets_no_path_of_a_person(desk, monkeypatch):
+    desk.connect(find_client("claude-code"), "project", "cortex")
+    monkeypatch.setenv("PATH", str(desk.home))
+    (fault,) = desk.faults()
+    assert (fault.level, fault.repair) == (Level.ERROR, None)
+    assert "on the PATH" in fault.fix
+
+
+def test_an_entry_without_a_folder_is_told_where_the_client_has_no_project(desk):
+    desk.connect(find_client("windsurf"), "user", PROGRAM)
+    (fault,) = desk.faults()
+    assert (fault.level, fault.repair) == (Level.WARNING, None)
+    assert fault.fix == "cortex install windsurf --workspace FOLDER"
+
+
+def test_an_entry_without_a_folder_gets_the_clients_own_name_for_the_project(desk):
+    client = find_client("cursor")
+    desk.file(client, "user").write_text(
+        json.dumps({"mcpServers": {"cortex": {"command": PROGRAM, "args": ["mcp"]}}}), encoding="utf-8"
+    )
+    (fault,) = desk.faults()
+    assert (fault.level, fault.fix) == (Level.WARNING, "cortex install cursor")
+    desk.fix()
+    assert desk.faults() == []
+    assert read_server(desk.entry(client, "user")) == Server(PROGRAM, ("mcp", "--workspace", "${workspaceFolder}"))
+
+
+def test_an_entry_that_cant_be_changed_by_itself_is_told_and_left(desk, tmp_path):
+    client = find_client("codex")
+    file = desk.file(client, "user")
+    text = (
+        f'[mcp_servers.cortex]\ncommand = "{PROGRAM}"\nargs = ["mcp"]\nenv = {{ {VARIABLE} = "{tmp_path / "lost"}" }}\n'
+    )
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(Exception, match="can't be changed by itself"):
+        desk.fix()
+    assert file.read_text(encoding="utf-8") == text
+
+
+def test_only_our_entry_can_be_changed():
+    with pytest.raises(Exception, match="isn't ours"):
+        change_entry('{"mcpServers": {"cortex": {"command": "x"}}}', find_client("cursor"), Server("cortex", ("mcp",)))
