@@ -251,15 +251,13 @@ def test_a_server_that_wants_an_hour_is_not_waited_for(opens: Opens, stub: Stub,
     assert len(stub.asked) == 2
 
 
-def test_a_query_is_asked_once_and_the_next_ones_do_not_wait(opens: Opens, stub: Stub) -> None:
+def test_a_query_is_asked_once(opens: Opens, stub: Stub) -> None:
     embedder = opens()
     embedder.connect()
     stub.answer = lambda asked: Reply({"error": "busy"}, 503)
-    first = error_of(lambda: embedder.embed(["a"], "query"))
-    assert error_of(lambda: embedder.embed(["b"], "query")) is first
+    assert error_of(lambda: embedder.embed(["a"], "query")).code == "EMBEDDER_UNAVAILABLE"
     assert len(stub.asked) == 2
     stub.answer = embeddings
-    embedder.embed(["a"], "passage")  # it is back
     assert len(embedder.embed(["b"], "query")) == 1
 
 
@@ -294,6 +292,27 @@ def test_a_server_that_never_answers_is_given_up_in_time(opens: Opens, stub: Stu
     try:
         error = error_of(opens(timeout=0.2).connect)
         assert error.code == "EMBEDDER_UNAVAILABLE" and "within 0.2 s" in error.message
+    finally:
+        over.set()
+
+
+def test_a_slow_server_is_sent_less_at_once(opens: Opens, stub: Stub) -> None:
+    embedder, over = opens(batch=8, requests=1, timeout=0.3), threading.Event()
+    embedder.connect()
+
+    def answer(asked: Asked) -> Reply:
+        if len(texts_of(asked)) > 2:
+            over.wait(20)
+        return embeddings(asked)
+
+    stub.answer = answer
+    texts = [f"word{number}" for number in range(9)]
+    try:
+        for _ in range(2):
+            rows = embedder.embed(texts, "passage")
+            assert np.allclose(rows, np.asarray(vectors_of(texts)) / 3, atol=1e-6)
+        sizes = [len(texts_of(asked)) for asked in stub.asked[1:]]
+        assert sizes == [8, 4, 2, 2, 4, 2, 2, 1, 2, 2, 2, 2, 1]  # the second time it is known
     finally:
         over.set()
 

@@ -47,17 +47,22 @@ class Server:
     timeout: float = 30.0  # of one request
 
 
-class TooLong(Exception):
-    """The server says that there is too much text."""
+class TooMuch(Exception):
+    """The server can't take so much text at once: it says so, or it is too `slow` for it."""
+
+    def __init__(self, what: str, *, slow: bool = False) -> None:
+        super().__init__(what)
+        self.slow = slow
 
 
 class _Later(Exception):
-    """It did not work, and may in a moment: after `seconds`, where the server says so."""
+    """It did not work, and may in a moment: after `seconds`, where the server says so; `slow` where it was at work on it."""
 
-    def __init__(self, error: NetworkError, seconds: float = 0.0) -> None:
+    def __init__(self, error: NetworkError, seconds: float = 0.0, *, slow: bool = False) -> None:
         super().__init__(error.message)
         self.error = error
         self.seconds = seconds
+        self.slow = slow
 
 
 class Client:
@@ -70,16 +75,21 @@ class Client:
         self._http: httpx2.Client | None = None
         self._closed = threading.Event()
 
-    def ask(self, path: str, body: Mapping[str, object] | None, *, tries: int, timeout: float) -> object:
+    def ask(
+        self, path: str, body: Mapping[str, object] | None, *, tries: int, timeout: float, divisible: bool = False
+    ) -> object:
         """The server's answer, parsed: to a POST of `body`, to a GET without one.
 
-        Raises: NetworkError EMBEDDER_UNAVAILABLE, EMBEDDER_REFUSED or EMBEDDER_ANSWER; TooLong.
+        What is `divisible` is not asked again when it took too long: less of it may be in time. Raises: NetworkError
+        EMBEDDER_UNAVAILABLE, EMBEDDER_REFUSED or EMBEDDER_ANSWER; TooMuch.
         """
         content = None if body is None else json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
         for attempt in range(1, tries + 1):
             try:
                 return self._parsed(self._once(path, content, timeout))
             except _Later as later:
+                if later.slow and divisible:
+                    raise TooMuch(later.error.message, slow=True) from None
                 wait = max(later.seconds, FIRST_WAIT_SECONDS * 2 ** (attempt - 1) * random.uniform(0.8, 1.2))
                 if attempt == tries or wait > MAX_WAIT_SECONDS:
                     raise later.error from None
@@ -111,6 +121,8 @@ class Client:
                 body = self._read(response, deadline)
                 self._judge(response.status_code, response.headers.get("retry-after", ""), body)
                 return body
+        except httpx2.ReadTimeout:
+            raise self._late(timeout, slow=True) from None
         except httpx2.TimeoutException:
             raise self._late(timeout) from None
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError):
@@ -144,20 +156,20 @@ class Client:
             if size > MAX_ANSWER_BYTES:
                 raise self.error("EMBEDDER_ANSWER", f"answers with more than {MAX_ANSWER_BYTES >> 20} MB")
             if time.monotonic() > deadline:
-                raise self._late(self.server.timeout)
+                raise self._late(self.server.timeout, slow=True)
             parts.append(part)
         return b"".join(parts)
 
-    def _late(self, timeout: float) -> _Later:
-        return _Later(self.error("EMBEDDER_UNAVAILABLE", f"did not answer within {timeout:g} s"))
+    def _late(self, timeout: float, *, slow: bool = False) -> _Later:
+        return _Later(self.error("EMBEDDER_UNAVAILABLE", f"did not answer within {timeout:g} s"), slow=slow)
 
     def _judge(self, status: int, retry_after: str, body: bytes) -> None:
-        """Go on only with an answer. Raises: TooLong, _Later, NetworkError EMBEDDER_REFUSED."""
+        """Go on only with an answer. Raises: TooMuch, _Later, NetworkError EMBEDDER_REFUSED."""
         if 200 <= status < 300:
             return
         said = _said(body)
         if status == 413 or (status in (400, 422, 500) and _TOO_LONG.search(said)):
-            raise TooLong(said)
+            raise TooMuch(said)
         spent = status == 429 and "insufficient_quota" in said
         if status in LATER and not spent:
             seconds = _seconds(retry_after)

@@ -1,14 +1,13 @@
 """Embedding by a server: batches, several at once, every answer checked before a number of it is used.
 
-What is sent how is `dialects.py`'s, the connection `client.py`'s. A query is asked once and given up soon, because words can answer it,
-and while a server is down the next queries don't wait for it again; passages are worth several tries. Road not taken: asyncio; callers
-are threads, and a request that nobody waits for any more may end by itself.
+What is sent how is `dialects.py`'s, the connection `client.py`'s. A query is asked once and given up soon, because words can answer it;
+passages are worth several tries. Whether to ask again a server that failed is up to the caller. Road not taken: asyncio; callers are
+threads, and a request that nobody waits for any more may end by itself.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -19,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cortex.embedders import EmbedMode
-from cortex.embedders.client import Client, Server, TooLong
+from cortex.embedders.client import Client, Server, TooMuch
 from cortex.embedders.dialects import DIALECTS, Told, Wish, prefixes_of, read_greeting
-from cortex.errors import CortexError, NetworkError
+from cortex.errors import CortexError
 from cortex.types import Stamp
 
 PASSAGE_TRIES = 5  # some 8 seconds of waiting, more where the server asks for it
+SLOW_TRIES = 2  # where it did not answer in time
 QUERY_SECONDS = 5.0
-DOWN_SECONDS = 10.0  # how long queries don't ask again after a server could not be reached
 MAX_CHARACTERS = 8_000  # of one text; a chunk has some 1,000
 MIN_CHARACTERS = 32  # that are still sent where a server finds everything too long
 MAX_BATCH_CHARACTERS = 400_000  # of one request
@@ -53,12 +52,12 @@ class RemoteEmbedder:
         self.name = server.provider
         self._dialect = DIALECTS[server.provider]
         self._model = model
+        self._most = model.batch  # texts in one request; fewer for a server that is slow
         self._client = Client(server)
         self._lanes = Lanes(model.requests, lambda: self._client.error("EMBEDDER_UNAVAILABLE", "was closed"))
         self._connecting = threading.Lock()
         self._stamp: Stamp | None = None
         self._served = ""  # the model that the first answer named
-        self._down: tuple[float, CortexError] | None = None  # until when, and why
 
     @property
     def stamp(self) -> Stamp | None:
@@ -71,11 +70,9 @@ class RemoteEmbedder:
 
     def embed(self, texts: Sequence[str], mode: EmbedMode) -> NDArray[np.float32]:
         """One row for each text."""
-        if mode == "query":
-            self._raise_while_down()
         timeout = self._client.server.timeout if mode == "passage" else min(QUERY_SECONDS, self._client.server.timeout)
         stamp = self._connect(timeout)
-        rows = self._watched(lambda: self._embed(self._prepared(texts, mode, stamp), mode, timeout))
+        rows = self._embed(self._prepared(texts, mode, stamp), mode, timeout)
         return rows if len(rows) else np.zeros((0, stamp.dimensions), dtype=np.float32)
 
     def close(self) -> None:
@@ -88,12 +85,11 @@ class RemoteEmbedder:
     def _connect(self, timeout: float) -> Stamp:
         if self._stamp is not None:
             return self._stamp
-        self._raise_while_down()
         if not self._connecting.acquire(timeout=timeout):
             raise self._client.error("EMBEDDER_UNAVAILABLE", f"did not answer within {timeout:g} s")
         try:
             if self._stamp is None:
-                self._stamp = self._watched(lambda: self._find_out(timeout))
+                self._stamp = self._find_out(timeout)
             return self._stamp
         finally:
             self._connecting.release()
@@ -105,7 +101,7 @@ class RemoteEmbedder:
         scheme, _, before = prefixes_of(self._model.name)
         try:
             (found,) = self._lanes.run([lambda: self._request([before + PROBE], "passage", 1, timeout)])
-        except TooLong as error:
+        except TooMuch as error:
             raise self._client.error("EMBEDDER_REFUSED", f"finds {len(before + PROBE)} characters too long") from error
         told, rows = found
         self._served = told.model
@@ -124,21 +120,6 @@ class RemoteEmbedder:
             raise self._client.error("EMBEDDER_ANSWER", f"gives an answer that can't be used: {error}") from None
         return Stamp(self.name, greeting.model, greeting.dimensions)
 
-    def _raise_while_down(self) -> None:
-        down = self._down
-        if down is not None and time.monotonic() < down[0]:
-            raise down[1]
-
-    def _watched(self, work: Callable[[], T]) -> T:
-        """Do it, and remember whether the server could be reached."""
-        try:
-            done = work()
-        except NetworkError as error:
-            self._down = (time.monotonic() + DOWN_SECONDS, error) if error.code == "EMBEDDER_UNAVAILABLE" else None
-            raise
-        self._down = None
-        return done
-
     # -- embedding -----------------------------------------------------------------------------------------------------
 
     def _prepared(self, texts: Sequence[str], mode: EmbedMode, stamp: Stamp) -> list[str]:
@@ -149,33 +130,39 @@ class RemoteEmbedder:
 
     def _embed(self, texts: list[str], mode: EmbedMode, timeout: float) -> NDArray[np.float32]:
         tries = PASSAGE_TRIES if mode == "passage" else 1
-        jobs = [self._job(batch, mode, tries, timeout) for batch in _batches(texts, self._model.batch)]
+        jobs = [self._job(batch, mode, tries, timeout) for batch in _batches(texts, self._most)]
         return np.concatenate(self._lanes.run(jobs)) if jobs else np.zeros((0, 0), dtype=np.float32)
 
     def _job(self, texts: list[str], mode: EmbedMode, tries: int, timeout: float) -> Callable[[], NDArray[np.float32]]:
         return lambda: self._embed_batch(texts, mode, tries, timeout)
 
     def _embed_batch(self, texts: list[str], mode: EmbedMode, tries: int, timeout: float) -> NDArray[np.float32]:
-        """The vectors of one request's texts; what is too long for the server is found by halves, and cut."""
+        """The vectors of one request's texts; what is too much for the server is sent by halves, what is too long for it is cut."""
         try:
             told, rows = self._request(texts, mode, tries, timeout)
-        except TooLong as error:
-            if len(texts) > 1:
-                half = len(texts) // 2
-                parts = (texts[:half], texts[half:])
-            elif len(texts[0]) > MIN_CHARACTERS:
-                parts = ([texts[0][: len(texts[0]) // 2]],)
-            else:
-                raise self._client.error("EMBEDDER_REFUSED", f"finds {len(texts[0])} characters too long") from error
+        except TooMuch as error:
+            if error.slow:
+                self._most, tries = max(1, min(self._most, len(texts) // 2)), SLOW_TRIES
+            parts = self._halves(texts)
             return np.concatenate([self._embed_batch(part, mode, tries, timeout) for part in parts])
         self._check_same(told, rows)
         return rows
+
+    def _halves(self, texts: list[str]) -> tuple[list[str], ...]:
+        """Two halves of the texts, or half of the one text that there is. Raises: NetworkError EMBEDDER_REFUSED."""
+        if len(texts) > 1:
+            return texts[: len(texts) // 2], texts[len(texts) // 2 :]
+        if len(texts[0]) <= MIN_CHARACTERS:
+            raise self._client.error("EMBEDDER_REFUSED", f"finds {len(texts[0])} characters too long")
+        return ([texts[0][: len(texts[0]) // 2]],)
 
     def _request(
         self, texts: list[str], mode: EmbedMode, tries: int, timeout: float
     ) -> tuple[Told, NDArray[np.float32]]:
         wish = Wish(texts, mode, self._model.name, self._model.dimensions)
-        answer = self._client.ask(self._dialect.path, self._dialect.write(wish), tries=tries, timeout=timeout)
+        answer = self._client.ask(
+            self._dialect.path, self._dialect.write(wish), tries=tries, timeout=timeout, divisible=len(texts) > 1
+        )
         try:
             told = self._dialect.read(answer)
             return told, _rows(told.vectors, len(texts))
