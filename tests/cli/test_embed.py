@@ -7,6 +7,10 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
+
+from cortex.cli import app
+from protocol.golden import check_golden
 
 SERVE = [sys.executable, "-m", "cortex", "embed", "serve", "--port", "0"]
 
@@ -17,6 +21,15 @@ def refused(isolated, *arguments: str, **variables: str) -> str:
     )
     assert (done.returncode, done.stdout) == (1, "")
     return done.stderr
+
+
+@pytest.mark.parametrize("command", ["embed", "embed serve"])
+def test_the_help_of_embedding_is_as_it_was(command):
+    seen = CliRunner().invoke(
+        app, [*command.split(), "--help"], env={"COLUMNS": "100", "TERM": "dumb"}, terminal_width=100
+    )
+    assert seen.exit_code == 0
+    check_golden(f"help-{command.replace(' ', '-')}", {"help": [line.rstrip() for line in seen.output.splitlines()]})
 
 
 def test_other_machines_are_served_only_with_a_token(isolated):
