@@ -1,0 +1,158 @@
+"""Pairs -> a table of word vectors: contrastive training, every other document of a batch being a wrong answer."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from train.vocabulary import Pairs
+
+TEMPLATES = (
+    "how does {} work",
+    "how is {} implemented",
+    "where is {} implemented",
+    "where is {} handled",
+    "where do we {}",
+    "what does {} do",
+    "which function does {}",
+    "function that {}",
+    "code that {}",
+    "method to {}",
+    "class for {}",
+    "find the code for {}",
+    "show me {}",
+    "how to {}",
+    "how do I {}",
+    "how are {} handled",
+    "explain {}",
+    "what is {}",
+    "implementation of {}",
+    "when is {} used",
+    "why does {}",
+    "definition of {}",
+    "the part that handles {}",
+    "how can I {} in the project",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What can be turned."""
+
+    dimensions: int = 256
+    batch: int = 2048
+    epochs: float = 3.0
+    rate: float = 6e-3
+    temperature: float = 0.05
+    questions: float = 0.3  # share of queries that are wrapped in a template
+    near: float = 0.0  # share of batches whose pairs are of few packages
+    near_packages: int = 32
+    seed: int = 1
+
+
+def fit(pairs: Pairs, start: NDArray[np.float32], recipe: Recipe, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """A table trained on these rows of the pairs."""
+    torch.manual_seed(recipe.seed)
+    random = np.random.default_rng(recipe.seed)
+    table = torch.nn.Parameter(torch.from_numpy(start.copy()))
+    optimizer = torch.optim.Adam([table], lr=recipe.rate, betas=(0.9, 0.99))
+    steps = int(len(rows) * recipe.epochs / recipe.batch)
+    templates = _templates(pairs.words)
+    begun, order, place = time.process_time(), random.permutation(rows), 0
+    by_package = _by_package(pairs, rows) if recipe.near else []
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = recipe.rate * min(1.0, (step + 1) / 50) * (1 - step / steps)
+        if recipe.near and random.random() < recipe.near:
+            chosen = _near_batch(by_package, recipe, random)
+        else:
+            if place + recipe.batch > len(order):
+                order, place = random.permutation(rows), 0
+            chosen, place = order[place : place + recipe.batch], place + recipe.batch
+        loss = _loss(pairs, table, templates, recipe, chosen, random)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 200 == 0:
+            sys.stderr.write(f"step {step}/{steps} loss {loss.item():.3f} {time.process_time() - begun:.0f} s\n")
+    return table.detach().numpy()
+
+
+def _loss(
+    pairs: Pairs,
+    table: torch.nn.Parameter,
+    templates: torch.Tensor,
+    recipe: Recipe,
+    rows: NDArray[np.int64],
+    random: np.random.Generator,
+) -> torch.Tensor:
+    words, weights, starts = pairs.queries.take(rows)
+    queries = _sums(table, words, weights, starts)
+    wrapped = torch.from_numpy(
+        np.where(random.random(len(rows)) < recipe.questions, random.integers(1, len(templates), len(rows)), 0)
+    )
+    queries = queries + functional.embedding(wrapped, templates @ table)
+    words, weights, starts = pairs.documents.take(rows)
+    documents = _sums(table, words, weights, starts)
+    scores = functional.normalize(queries) @ functional.normalize(documents).T / recipe.temperature
+    scores = scores.masked_fill(_same(pairs, rows), -1e4)
+    target = torch.arange(len(rows))
+    return (functional.cross_entropy(scores, target) + functional.cross_entropy(scores.T, target)) / 2
+
+
+def _sums(
+    table: torch.nn.Parameter, words: NDArray[np.int64], weights: NDArray[np.float32], starts: NDArray[np.int64]
+) -> torch.Tensor:
+    return functional.embedding_bag(
+        torch.from_numpy(words),
+        table,
+        torch.from_numpy(starts),
+        mode="sum",
+        per_sample_weights=torch.from_numpy(weights),
+    )
+
+
+def _same(pairs: Pairs, rows: NDArray[np.int64]) -> torch.Tensor:
+    """Where another pair of the batch has the very same query or document words: no wrong answer."""
+    same = torch.zeros(len(rows), len(rows), dtype=torch.bool)
+    for bags in (pairs.queries, pairs.documents):
+        places: dict[bytes, list[int]] = {}
+        for place, row in enumerate(rows):
+            places.setdefault(bags.words[bags.starts[row] : bags.starts[row + 1]].tobytes(), []).append(place)
+        for group in places.values():
+            if len(group) > 1:
+                index = torch.tensor(group)
+                same[index[:, None], index[None, :]] = True
+    same.fill_diagonal_(False)
+    return same
+
+
+def _templates(words: list[str]) -> torch.Tensor:
+    """One row of word counts for each template; row 0 is no template."""
+    numbers = {word: number for number, word in enumerate(words)}
+    rows = torch.zeros(len(TEMPLATES) + 1, len(words))
+    for row, template in enumerate(TEMPLATES, 1):
+        for word in template.lower().split():
+            if word in numbers:
+                rows[row, numbers[word]] = 1.0
+    return rows
+
+
+def _by_package(pairs: Pairs, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    order = rows[np.argsort(pairs.package[rows], kind="stable")]
+    return np.split(order, np.flatnonzero(np.diff(pairs.package[order])) + 1)
+
+
+def _near_batch(by_package: list[NDArray[np.int64]], recipe: Recipe, random: np.random.Generator) -> NDArray[np.int64]:
+    """A batch of few packages: its wrong answers are those that a search in one repository meets."""
+    each = recipe.batch // recipe.near_packages
+    sizes = np.array([len(group) for group in by_package])
+    chosen = random.choice(len(by_package), recipe.near_packages, replace=False, p=sizes / sizes.sum())
+    return np.concatenate(
+        [random.choice(by_package[number], min(each, sizes[number]), replace=False) for number in chosen]
+    )
