@@ -407,6 +407,22 @@ def test_another_model_than_before_is_an_error(opens: Opens, stub: Stub) -> None
     assert error.code == "EMBEDDER_CHANGED" and "'large'" in error.message
 
 
+def test_a_server_whose_answers_name_no_model_is_asked_for_it_now_and_then(
+    opens: Opens, stub: Stub, monkeypatch
+) -> None:
+    embedder = opens("cortex-embed")
+    for _ in range(3):
+        embedder.embed(["a"], "passage")
+    assert [asked.path for asked in stub.asked] == ["/", "/embed", "/embed", "/embed"]
+    monkeypatch.setattr(remote, "GREETING_SECONDS", -1.0)
+    embedder.embed(["a"], "passage")
+    about = {"status": "ok", "model": "other", "dimensions": DIMENSIONS, "max_tokens": 512}
+    stub.answer = lambda asked: Reply(about) if asked.method == "GET" else embeddings(asked)
+    error = error_of(lambda: embedder.embed(["a"], "passage"))
+    assert error.code == "EMBEDDER_CHANGED" and "'other'" in error.message
+    assert stub.asked[-1].path == "/"
+
+
 def test_a_server_with_a_model_of_its_own_choice_is_stamped_with_it(opens: Opens, stub: Stub) -> None:
     stub.answer = lambda asked: _embedded_as(asked, "/models/other.gguf", DIMENSIONS)
     assert opens("ollama").connect().model == "/models/other.gguf"

@@ -8,6 +8,7 @@ dialects differ by a few lines.
 from __future__ import annotations
 
 import json
+import logging
 import random
 import re
 import threading
@@ -145,6 +146,7 @@ class Client:
                 }
                 if self.server.key:
                     headers["Authorization"] = f"Bearer {_sendable(self.server.key, self)}"
+                logging.getLogger("httpx2").setLevel(logging.WARNING)  # every request would be a line
                 self._http = httpx2.Client(headers=headers, trust_env=False, follow_redirects=False)
             return self._http
 

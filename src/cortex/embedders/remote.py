@@ -8,6 +8,7 @@ threads, and a request that nobody waits for any more may end by itself.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -26,6 +27,7 @@ from cortex.types import Stamp
 PASSAGE_TRIES = 5  # some 8 seconds of waiting, more where the server asks for it
 SLOW_TRIES = 2  # where it did not answer in time
 QUERY_SECONDS = 5.0
+GREETING_SECONDS = 30.0
 MAX_CHARACTERS = 8_000  # of one text; a chunk has some 1,000
 MIN_CHARACTERS = 32  # that are still sent where a server finds everything too long
 MAX_BATCH_CHARACTERS = 400_000  # of one request
@@ -58,6 +60,7 @@ class RemoteEmbedder:
         self._connecting = threading.Lock()
         self._stamp: Stamp | None = None
         self._served = ""  # the model that the first answer named
+        self._greeted = 0.0  # when it last said which model it has, where answers don't
 
     @property
     def stamp(self) -> Stamp | None:
@@ -72,6 +75,7 @@ class RemoteEmbedder:
         """One row for each text."""
         timeout = self._client.server.timeout if mode == "passage" else min(QUERY_SECONDS, self._client.server.timeout)
         stamp = self._connect(timeout)
+        self._greet_again(stamp, timeout)
         rows = self._embed(self._prepared(texts, mode, stamp), mode, timeout)
         return rows if len(rows) else np.zeros((0, stamp.dimensions), dtype=np.float32)
 
@@ -112,12 +116,21 @@ class RemoteEmbedder:
         different = told.model and _plain(told.model) != _plain(self._model.name)
         return Stamp(self.name, told.model if different else self._model.name, length, scheme)
 
+    def _greet_again(self, stamp: Stamp, timeout: float) -> None:
+        """Where answers don't say whose they are, look now and then whether it is still the same model."""
+        if self._dialect.greeting and time.monotonic() > self._greeted + GREETING_SECONDS:
+            found = self._greet(timeout)
+            if found != stamp:
+                what = f"has the model {found.model!r} ({found.dimensions} dimensions) now, and had {stamp.model!r}"
+                raise self._client.error("EMBEDDER_CHANGED", what)
+
     def _greet(self, timeout: float) -> Stamp:
         (said,) = self._lanes.run([lambda: self._client.ask(self._dialect.greeting, None, tries=1, timeout=timeout)])
         try:
             greeting = read_greeting(said)
         except ValueError as error:
             raise self._client.error("EMBEDDER_ANSWER", f"gives an answer that can't be used: {error}") from None
+        self._greeted = time.monotonic()
         return Stamp(self.name, greeting.model, greeting.dimensions)
 
     # -- embedding -----------------------------------------------------------------------------------------------------
