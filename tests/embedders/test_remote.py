@@ -545,7 +545,7 @@ def test_nothing_is_opened_where_meaning_is_not_wanted(tmp_path) -> None:
 def test_with_local_only_nothing_is_sent_beyond_this_machine(tmp_path) -> None:
     away = {"CORTEX_SERVER_LOCAL_ONLY": "true", "CODEINDEX_EMBEDDING_PROVIDER": "ollama"}
     elsewhere = chosen(tmp_path, **away, CODEINDEX_OLLAMA_BASE_URL="http://10.0.0.1:11434")
-    assert elsewhere is None or not elsewhere.costly
+    assert elsewhere is not None and elsewhere.name == "static"
     here = chosen(tmp_path, **away)
     assert here is not None and here.name == "ollama"
     here.close()

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from cortex.embedders import open_embedder
+from cortex.embedders import open_embedder, open_local
 from cortex.embedders.client import Server as Address
 from cortex.embedders.remote import Model, RemoteEmbedder
 from cortex.errors import CortexError
@@ -173,3 +173,16 @@ def test_a_signal_ends_it_with_success(strangers_environment, model):
         assert server.send("GET", path="/")[0].status == 200
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(10) == 0
+
+
+def test_the_local_model_is_served_where_nothing_else_is_configured(strangers_environment):
+    with serving(SERVE, strangers_environment.environment()) as server:
+        response, text = server.send("GET", path="/model_info")
+        about, local = json.loads(text), open_local()
+        assert local.stamp is not None and (about["name"], about["dimensions"]) == (
+            local.stamp.model,
+            local.stamp.dimensions,
+        )
+        status, answer = ask(server, {"texts": ["parse a config file", ""], "mode": "query"})
+        assert (response.status, status) == (200, 200)
+        assert np.allclose(answer["embeddings"], local.embed(["parse a config file", ""], "query"), atol=1e-6)

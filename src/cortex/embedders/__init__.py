@@ -1,6 +1,6 @@
 """Text -> vectors: what every embedder can do, and the one door through which the chosen one is opened.
 
-Knows nothing of chunks, stores or searching. An embedder is optional: without one, search answers by words. Opening one costs nothing
+Knows nothing of chunks, stores or searching. An embedder is optional: without one, search answers by words. Opening one costs little
 and can't fail: whatever must be loaded or asked is loaded or asked by `connect`, which says why where it can't be. Road not taken: a
 class hierarchy; embedders share no code, only this shape.
 """
@@ -8,7 +8,6 @@ class hierarchy; embedders share no code, only this shape.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 from urllib.parse import urlsplit
 
@@ -28,7 +27,7 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """How people know it: the value of indexing.embeddingProvider."""
+        """How people know it."""
         ...
 
     @property
@@ -117,10 +116,8 @@ def _open_remote(provider: str, settings: Settings) -> Embedder:
     return RemoteEmbedder(server, model)
 
 
-def open_local() -> Embedder | None:
+def open_local() -> Embedder:
     """The model that is part of the distribution: cheap, always there, and what answers until a costly one is ready."""
-    if not Path(__file__).with_name("static.npz").exists():
-        return None
-    from cortex.embedders.static import StaticEmbedder  # pyright: ignore[reportMissingImports]
+    from cortex.embedders.static import StaticEmbedder
 
     return StaticEmbedder()

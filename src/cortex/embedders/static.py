@@ -111,8 +111,13 @@ class StaticEmbedder:
             self._words = Words(arrays["words"].tobytes().decode("ascii").split("\n"))
             name = arrays["name"].tobytes().decode("ascii")
         self.name = "static"
+        self.costly = False
         self.dimensions = self._table.shape[1]
         self.stamp = Stamp(provider="local", model=name, dimensions=self.dimensions)
+
+    def connect(self) -> Stamp:
+        """Nothing to load or ask."""
+        return self.stamp
 
     def embed(self, texts: Sequence[str], mode: EmbedMode) -> NDArray[np.float32]:
         """One row for each text; queries and passages are treated alike."""
