@@ -186,6 +186,7 @@ def opener(engines: Engines) -> Callable[[Hello], Served]:
             raise Refused(said.getvalue().strip(), 2) from None
         mcp.check_families(given["families"] or ())
         found, warnings = workspace.find_for(list(given["workspaces"] or ()), hello.variables, Path(hello.cwd))
+        warnings += workspace.home_warnings(found[0].settings.home)
         address = mcp.http_site(given["http"], found)
         families = mcp.open_families(found, engines, read_only=bool(given["read_only"]))
         return Served(

@@ -205,6 +205,8 @@ def test_a_folder_that_was_never_indexed_is_indexed(doctor, tmp_path):
     assert code == 1 and body["problems"] == [found["freshness"]["text"]]
     code, _, body = doctor("--fix", path=fresh)
     assert (code, body["problems"]) == (0, []) and body["files"] >= 1
+    code, _, body = doctor(path=fresh)  # and it stays so
+    assert (code, body["problems"], body["files"]) == (0, [], 1)
 
 
 def test_a_damaged_store_is_kept_and_built_anew(doctor, root):

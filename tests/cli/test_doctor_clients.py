@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +64,7 @@ class Desk:
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     for name in ("person", "project"):
         (tmp_path / name).mkdir()
-    monkeypatch.setenv("PATH", str(Path(PROGRAM).parent), prepend=":")
+    monkeypatch.setenv("PATH", str(Path(PROGRAM).parent), prepend=os.pathsep)
     return Desk(Machine(tmp_path / "person", this_system()), tmp_path / "cortex", tmp_path / "project")
 
 

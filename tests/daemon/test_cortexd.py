@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -168,15 +167,13 @@ def is_served(address: str) -> bool:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_http_is_served_for_as_long_as_its_front_end_lives(served, until):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    command = [*CORTEX, "mcp", "--workspace", str(served.root), "--http", address]
+@pytest.mark.parametrize("wish", [["--http", "127.0.0.1:0"], ["--http=127.0.0.1:0"]])
+def test_http_is_served_for_as_long_as_its_front_end_lives(served, until, wish):
+    command = [*CORTEX, "mcp", "--workspace", str(served.root), *wish]
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=served.environment(), cwd=served.root) as front:
         try:
             assert front.stderr
-            assert address.split(":")[1] in front.stderr.readline().decode()
+            address = f"127.0.0.1:{re.findall(r'[0-9]+', front.stderr.readline().decode())[-1]}"
             assert is_served(f"http://{address}/mcp")
             for number in (signal.SIGKILL, signal.SIGTERM):  # the next cortexd serves at the same place
                 pid = served.pid()

@@ -46,6 +46,17 @@ def test_its_hello_says_who_the_client_is(place, fake):
     assert all(name.startswith(("CORTEX_", "CODEINDEX_")) for name in hello["variables"])
 
 
+def test_windows_at_once_each_carry_their_own_variables(place, fake, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "not ours to carry")
+    keyed = {"ACK_MEM_SCOPE": "team", "CODEINDEX_OPENAI_API_KEY": "mine"}
+    with place.window(ACK_MEM_SCOPE="private") as one, place.window(**keyed) as two:
+        hellos = {hello["pid"]: hello["variables"] for hello in (fake.accept().hello, fake.accept().hello)}
+        own = [hellos[window.process.pid] for window in (one, two)]
+    assert [one["ACK_MEM_SCOPE"] for one in own] == ["private", "team"]
+    assert [one.get("CODEINDEX_OPENAI_API_KEY") for one in own] == [None, "mine"]
+    assert all("OPENAI_API_KEY" not in one for one in own)
+
+
 def test_a_call_that_reads_is_asked_again_and_answered_once(window, fake):
     first = fake.accept()
     id = window.ask("tools/call", CALL)

@@ -19,7 +19,7 @@ from cortex.cli.checks import Finding, Level
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
 from cortex.engine import Engine, find_store
-from cortex.errors import ConfigError, StoreError, explained
+from cortex.errors import ConfigError, FileError, StoreError, explained
 from cortex.paths import find_project_root
 from cortex.settings import Workspace, environment, load
 from cortex.settings.others import variables_of_others
@@ -107,11 +107,11 @@ def _examine(found: Workspace, fix: bool) -> tuple[dict[str, object], list[Settl
     if found.settings.workspace.watch_files:
         settled += _settle(check_watches(found.root), fix)
     try:
-        unknown = not (store / STORE_NAME).exists()  # no store only to say that there is none
+        unknown = not fix and not (store / STORE_NAME).exists()  # no store only to say that there is none
         with Engine(found.root, found.settings, in_memory=unknown) as engine:
             settled += _settle(check_index(engine), fix)
             return _facts(engine, settled), settled
-    except StoreError as error:
+    except (StoreError, FileError) as error:
         settled += _settle([unusable(found, error)], fix)
         facts: dict[str, object] = {**dict.fromkeys(FACTS)}
         facts |= {"workspace": str(found.root), "store": str(store), "leftOut": [], "operations": []}
@@ -161,7 +161,7 @@ def _facts(engine: Engine, settled: Sequence[Settled]) -> dict[str, object]:
     vitals = engine.vitals()
     return {
         "workspace": str(engine.root),
-        "store": str(engine.store.directory),
+        "store": str(engine.store.directory) if engine.store.directory else None,
         "lastIndexed": vitals.freshness.last_indexed or None,
         "files": vitals.indexed_files,
         "chunks": vitals.chunks,

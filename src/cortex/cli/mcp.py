@@ -66,6 +66,8 @@ def mcp(
     check_families(families or ())
     stdio = None if http else claim()  # before anything can write to stdout
     found = workspace.find(workspaces or [], profile)
+    for warning in workspace.home_warnings(found[0].settings.home):
+        say(f"warning: {warning}", error=True)
     site = http_site(http, found)
     identity = identity_of(found, tool_names)
     if site is not None:

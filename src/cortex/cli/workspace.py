@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -41,3 +42,21 @@ def find_for(
     settings = load(None, environment=variables, flags=given)
     found = find_workspaces(settings, flags=given, cwd=cwd, environment=variables)
     return found, list(dict.fromkeys(warning for one in found for warning in one.settings.warnings))
+
+
+def home_warnings(home: Path) -> list[str]:
+    """What a server tells where Cortex's home can't be written."""
+    if can_write(nearest(home)):
+        return []
+    text = f"{home} can't be written: nothing is logged, and only projects that can be written are indexed"
+    return [f"{text}; see `cortex doctor`"]
+
+
+def nearest(path: Path) -> Path:
+    """The path, or what is nearest around it of all that exists."""
+    return next(one for one in (path, *path.parents) if one.exists())
+
+
+def can_write(folder: Path) -> bool:
+    """Whether it is a folder in which files can be made."""
+    return folder.is_dir() and os.access(folder, os.R_OK | os.W_OK | os.X_OK)

@@ -266,8 +266,9 @@ class Daemon:
             return
         # Not on the loop: a name may have to be looked up.
         with await asyncio.get_running_loop().run_in_executor(None, listen, served.http) as listener:
-            said = serving(listener.getsockname()[1])
-            await _say(writer, {**welcome, "messages": [*served.messages, said], "reads": False})
+            port = listener.getsockname()[1]
+            said = [*served.messages, serving(port)]
+            await _say(writer, {**welcome, "messages": said, "reads": False, "port": port})
             stop = asyncio.Event()
             watch = asyncio.get_running_loop().create_task(_until_gone(reader, stop))
             await serve_http_within(served.families, threads, listener, served.http, stop, served.identity)

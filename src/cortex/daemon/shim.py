@@ -261,6 +261,8 @@ class Shim:
             return int(str(welcome["exit"]))
         self._again = frozenset(_texts(welcome.get("again")))
         self._reads_client = welcome.get("reads") is not False
+        if "port" in welcome:  # any port was asked for: those who use it find the next server there, too
+            self._arguments = _keep_port(self._arguments, str(welcome["port"]))
         self._link = SocketLink(raw)
         return None
 
@@ -419,6 +421,15 @@ def _lost(id: object, call: bool) -> dict[str, object]:
         return {"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": LOST, "data": {"error": body}}}
     result = {"content": [{"type": "text", "text": json.dumps({"error": body})}], "isError": True}
     return {"jsonrpc": "2.0", "id": id, "result": result}
+
+
+def _keep_port(arguments: Sequence[str], port: str) -> list[str]:
+    """A command line that asks for this port where it asked for any."""
+    kept = list(arguments)
+    for number, word in enumerate(arguments):
+        if word.endswith(":0") and (word.startswith("--http=") or arguments[number - 1 : number] == ["--http"]):
+            kept[number] = f"{word[:-1]}{port}"
+    return kept
 
 
 def _texts(found: object) -> list[str]:

@@ -9,7 +9,7 @@ from cortex.cli.checks import Finding, error, ok, warning
 from cortex.daemon import control
 from cortex.embedding import name_of
 from cortex.engine import Engine, rebuild_damaged
-from cortex.errors import StoreError
+from cortex.errors import FileError, StoreError
 from cortex.settings import Workspace
 from cortex.sources import git
 from cortex.types import Cancel
@@ -29,7 +29,7 @@ def check_index(engine: Engine) -> Iterator[Finding]:
         yield warning("settings", text, "Correct it; `cortex config show` says what counts.")
 
 
-def unusable(found: Workspace, broken: StoreError) -> Finding:
+def unusable(found: Workspace, broken: StoreError | FileError) -> Finding:
     """What to say of an index that can't be opened."""
     repair = (lambda: _replace(found)) if broken.code == "STORE_CORRUPT" else None
     return error("store", f"{broken.message} [{broken.code}]", broken.suggestions[0], repair)
@@ -40,7 +40,7 @@ def _integrity(engine: Engine) -> Iterator[Finding]:
     for problem in problems:
         yield error("store", problem, "cortex index --force", lambda: _rebuild(engine))
     if not problems:
-        yield ok("store", f"{engine.store.directory} is sound")
+        yield ok("store", f"{engine.store.directory} is sound" if engine.store.directory else "there is none yet")
 
 
 def _freshness(engine: Engine) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cortex.cli.checks import Finding, error, ok, warning
+from cortex.cli.workspace import can_write, nearest
 from cortex.paths import STORE_FOLDER
 from cortex.sources.watch import watches_needed
 
@@ -27,7 +28,7 @@ def check_git() -> Finding:
 
 def check_disk(folder: Path) -> Finding:
     """Whether there is room where a store is."""
-    there = next(one for one in (folder, *folder.parents) if one.exists())
+    there = nearest(folder)
     free = shutil.disk_usage(there).free
     if free < LITTLE_FREE:
         level = error if free < LEAST_FREE else warning
@@ -39,7 +40,10 @@ def check_folder(folder: Path, user_home: Path) -> Iterator[Finding]:
     """Whether a folder of Cortex's is its owner's only, and can be written."""
     try:
         status = folder.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
+        there = nearest(folder)
+        if not can_write(there):
+            yield _unwritable(f"{folder} can't be made", there)
         return
     except OSError as refused:
         yield error("permissions", f"{folder}: {refused.strerror}", f"Make {folder} yours.")
@@ -47,14 +51,22 @@ def check_folder(folder: Path, user_home: Path) -> Iterator[Finding]:
     if hasattr(os, "getuid") and status.st_uid != os.getuid():
         text = f"{folder} belongs to user {status.st_uid}, not to you: was a command run with sudo?"
         yield error("permissions", text, f"sudo chown -R $(id -u) {folder}")
-    elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        text = f"{folder} can't be written"
-        yield error("permissions", text, f"chmod u+rwx {folder}", lambda: _change(folder, 0o700))
+    elif not can_write(folder):
+        yield _unwritable(f"{folder} can't be written", folder)
     elif os.name != "nt" and stat.S_IMODE(status.st_mode) & 0o077 and not user_home.is_relative_to(folder):
         text = f"others can enter {folder}, which holds what was indexed"
         yield warning("permissions", text, f"chmod 700 {folder}", lambda: _change(folder, 0o700))
     else:
         yield ok("permissions", f"{folder} is yours only" if os.name != "nt" else f"{folder} can be written")
+
+
+def _unwritable(text: str, folder: Path) -> Finding:
+    if hasattr(os, "statvfs") and os.statvfs(folder).f_flag & os.ST_RDONLY:
+        fix = "Mount it so that it can be written, or set CORTEX_HOME to a folder that can."
+        return error("permissions", f"{text}: the file system is mounted read-only", fix)
+    if not folder.is_dir():
+        return error("permissions", f"{text}: {folder} is no folder", "Move it away, or set CORTEX_HOME elsewhere.")
+    return error("permissions", text, f"chmod u+rwx {folder}", lambda: _change(folder, 0o700))
 
 
 def check_watches(root: Path) -> Iterator[Finding]:

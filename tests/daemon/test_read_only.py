@@ -1,0 +1,121 @@
+"""A home on a file system that is mounted read-only, which stops root too: what works goes on, and what doesn't is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from daemon.place import CALL, CORTEX
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts in a namespace of their own")
+
+MOUNT = """\
+while [ "$1" != -- ]; do mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 99; shift; done
+shift; exec "$@"
+"""
+LINES = b"".join(
+    json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode() + b"\n"
+    for number, (method, params) in enumerate([("tools/list", {}), ("tools/call", CALL)], 1)
+)
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def _namespace() -> list[str]:
+    """The command that runs another with mounts of its own; empty where nobody may do that."""
+    program = shutil.which("unshare")
+    for options in (["-m"], ["-r", "-m"]) if program else ():
+        command = [str(program), *options, "--propagation", "private"]
+        trial = [*command, "sh", "-c", 'mount --bind "$1" "$1"', "sh", "/tmp"]
+        if subprocess.run(trial, capture_output=True, timeout=10).returncode == 0:
+            return command
+    return []
+
+
+@pytest.fixture(scope="module")
+def namespace() -> list[str]:
+    found = _namespace()
+    if not found:
+        pytest.skip("no mounts may be made here, not even in a namespace of one's own")
+    return found
+
+
+@pytest.fixture(params=["there", "missing"])
+def cortex(place, namespace, tmp_path, request) -> Run:
+    """`cortex(*arguments, frozen=[...])`: the command where the home, or what is around it, is read-only, and other folders too."""
+    around = tmp_path / "frozen"
+    place.home = around / "home"
+    place.home.mkdir(parents=True)
+    if request.param == "missing":
+        place.home.rmdir()
+
+    def run(*arguments: str, frozen: tuple[Path, ...] = ()) -> subprocess.CompletedProcess[str]:
+        command = [*namespace, "sh", "-c", MOUNT, "sh", str(around), *map(str, frozen), "--", *CORTEX, *arguments]
+        done = subprocess.run(
+            command, input=LINES, capture_output=True, env=place.environment(), cwd=place.root, timeout=60
+        )
+        assert done.returncode != 99, done.stderr
+        text = done.stderr.decode()
+        assert "Traceback" not in text
+        return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), text)
+
+    return run
+
+
+def answers(done: subprocess.CompletedProcess[str]) -> dict[int, dict]:
+    return {one["id"]: one["result"] for one in map(json.loads, done.stdout.splitlines())}
+
+
+@pytest.mark.parametrize("more", [[], ["--no-sidecar"]])
+def test_a_project_is_served_and_the_window_is_told(cortex, place, more):
+    done = cortex("mcp", "--workspace", str(place.root), *more)
+    assert done.returncode == 0
+    assert "switch_lamp" in json.dumps(answers(done)[2])
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"warning: {place.home} can't be written: nothing is logged")
+    assert bool(place.cortexds()) is not bool(more)  # it meets its windows elsewhere
+    assert not list(place.home.parent.rglob("*"))[1:]
+
+
+def test_commands_work_or_say_what_to_do(cortex, place):
+    cortex("mcp", "--workspace", str(place.root))
+    status = cortex("status", "--json")
+    assert (status.returncode, json.loads(status.stdout)["running"]) == (0, True)
+    assert cortex("search", "switch_lamp").stdout.startswith("lamp.py:1")
+    for words in (["config", "set", "search.timeout", "10s"], ["install", "cursor", "--yes"]):
+        done = cortex(*words)
+        assert done.returncode == 1
+        assert "Read-only file system" in done.stderr and "CORTEX_HOME" in done.stderr
+    assert cortex("stop").returncode == 0
+
+
+@pytest.mark.parametrize("fix", [[], ["--fix"]])
+def test_the_doctor_names_the_cause_and_does_not_pretend_to_fix_it(cortex, place, fix):
+    done = cortex("doctor", "--json", *fix)
+    assert done.returncode == 1
+    found = [
+        one for one in json.loads(done.stdout)["findings"] if one["check"] == "permissions" and one["level"] == "error"
+    ]
+    assert [str(place.home) in one["text"] for one in found] == [True]
+    assert "mounted read-only" in found[0]["text"] and "CORTEX_HOME" in found[0]["fix"]
+    assert (found[0]["fixable"], found[0]["done"]) == (False, "")
+
+
+@pytest.mark.parametrize("more", [[], ["--no-sidecar"]])
+def test_where_nothing_can_be_written_at_all_a_call_says_so(cortex, place, more):
+    done = cortex("mcp", "--workspace", str(place.root), *more, frozen=(place.root,))
+    assert done.returncode == 0
+    assert len(answers(done)[1]["tools"]) == 5
+    error = json.loads(answers(done)[2]["content"][0]["text"])["error"]
+    assert error["code"] == "PERMISSION_DENIED" and "Read-only file system" in error["message"]
+    assert any("CORTEX_HOME" in one for one in error["suggestions"])
+    doctor = cortex("doctor", "--fix", frozen=(place.root,))
+    assert doctor.returncode == 1 and "mounted read-only" in doctor.stdout
+    assert not os.path.exists(place.root / ".cortex")
