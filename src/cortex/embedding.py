@@ -142,15 +142,19 @@ class Embedding:
 
     # -- what answers --------------------------------------------------------------------------------------------------
 
-    def answering(self) -> Answering:
-        """Whose vectors a search uses now."""
+    def answering(self, *, ask: bool = True) -> Answering:
+        """Whose vectors a search uses now; with `ask` an embedder may be asked which model it has, which may take its time."""
         wanted = self._embedders.wanted
         if wanted is None:
             return Answering(None, None)
+        if ask:
+            self._find_out(wanted)
         why = self._why_not(wanted)
         if not why:
             return Answering(wanted, wanted.stamp)
         standby = self._embedders.standby
+        if standby is not None:
+            self._find_out(standby)
         if standby is not None and not self._why_not(standby):
             return Answering(standby, standby.stamp, f"answered by the vectors of {standby.name}: {why}")
         return Answering(None, None, why)
@@ -162,7 +166,7 @@ class Embedding:
 
     def _why_not(self, one: Guarded) -> str:
         """Why an embedder's vectors can't be searched; empty where they can."""
-        stamp = self._find_stamp(one)
+        stamp = one.stamp
         if one.rests:
             return f"{one.name} can't be asked now ({one.problem})"
         if stamp is None:
@@ -177,23 +181,22 @@ class Embedding:
             return f"{len(vectors) / max(1, sets.count()):.0%} is embedded by {one.name} yet"
         return f"{'not everything' if vectors.memory else 'nothing'} is embedded by {one.name} yet"
 
-    def _find_stamp(self, one: Guarded) -> Stamp | None:
-        """An embedder's stamp; it is asked for it where its vectors could answer."""
+    def _find_out(self, one: Guarded) -> None:
+        """Ask an embedder for its stamp where its vectors could answer."""
         if one.stamp is None and not one.rests and (not one.costly or self._store.paid.is_complete()):
             with suppress(CortexError):  # it rests then, and is asked again later
                 one.connect()
-        return one.stamp
 
     @property
     def _room(self) -> int:
         return self._settings().limits.memory.embeddings
 
-    def status(self) -> EmbeddingState | None:
-        """How far the wanted embedder is, None where none is wanted."""
+    def status(self, *, ask: bool = True) -> EmbeddingState | None:
+        """How far the wanted embedder is, None where none is wanted; `ask` is as above."""
         wanted = self._embedders.wanted
         if wanted is None:
             return None
-        now, sets = self.answering(), self._store.indexes.sets
+        now, sets = self.answering(ask=ask), self._store.indexes.sets
         stamp, chunks, embedded, problem = wanted.stamp, sets.count(), 0, wanted.problem
         if stamp is not None and self._store.indexes.vectors(stamp).memory <= self._room:
             embedded = min(chunks, len(self._store.indexes.vectors(stamp)))

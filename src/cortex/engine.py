@@ -444,7 +444,7 @@ class Engine:
         """Work with other settings from now on; recorded in the operations log."""
         before, self.settings = self.settings, settings
         self._cache = _make_cache(settings)
-        if (before.indexing, before.providers) != (settings.indexing, settings.providers):
+        if _who_embeds(before) != _who_embeds(settings):
             old, self._embedders = self._embedders, Embedders(open_embedder(settings), open_local)
             self.embedding.use(self._embedders)
             old.close()
@@ -515,6 +515,12 @@ def rebuild_damaged(root: Path, settings: Settings) -> Path:
 def _make_cache(settings: Settings) -> Cache:
     size = min(settings.search.cache_size, settings.limits.memory.cache)
     return Cache(size, settings.retention.days * 86_400)
+
+
+def _who_embeds(settings: Settings) -> tuple[object, ...]:
+    """What decides which embedder is wanted."""
+    indexing = settings.indexing
+    return indexing.strategies, indexing.embedding_provider, settings.providers, settings.server.local_only
 
 
 def _make_pool(settings: Settings, size: int) -> Pool:

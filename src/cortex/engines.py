@@ -22,7 +22,7 @@ from cortex.errors import ConfigError, CortexError
 from cortex.keeper import Keeper
 from cortex.process import give_memory_back, memory_bytes
 from cortex.settings import Settings
-from cortex.types import Freshness
+from cortex.types import EmbeddingState, Freshness
 
 LOOK_SECONDS = 3.0  # that calls wait, after an engine was opened, for its keeper's first look at what changed
 POLL_SECONDS = 0.02
@@ -55,6 +55,7 @@ class Project:
     root: Path
     windows: int
     freshness: Freshness
+    embedding: EmbeddingState | None = None
 
 
 class Engines:
@@ -168,7 +169,7 @@ class Engines:
                 one.calls += 1  # so that it stays open while it is asked
         try:
             return [
-                Project(one.root, one.windows, state)
+                Project(one.root, one.windows, state, one.engine.embedding.status(ask=False) if one.engine else None)
                 for one in known
                 if (state := one.engine.freshness() if one.engine else one.last)
             ]

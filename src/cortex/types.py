@@ -268,6 +268,17 @@ class EmbeddingState:
         """How much is embedded, 0 to 1, rounded down: 1 is everything."""
         return int(10_000 * self.embedded / self.chunks) / 10_000 if self.chunks else 1.0
 
+    def as_json(self) -> dict[str, object]:
+        """As status answers tell it, whichever asks."""
+        told: dict[str, object] = {
+            "provider": self.provider,
+            "model": self.model or None,
+            "dimensions": self.dimensions or None,
+            "share": self.share,
+            "answering": self.answering or None,
+        }
+        return {**told, "problem": self.problem} if self.problem else told
+
 
 @dataclass(frozen=True, slots=True)
 class Vitals:

@@ -63,7 +63,9 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "config", "config show", "config get", "config set"])
+@pytest.mark.parametrize(
+    "command", [*COMMANDS, "config", "config show", "config get", "config set", "models", "models list", "models use"]
+)
 def test_the_help_is_as_it_was(command):
     seen = CliRunner().invoke(
         app, [*command.split(), "--help"], env={"COLUMNS": "100", "TERM": "dumb"}, terminal_width=100
@@ -183,6 +185,7 @@ def test_indexing_says_what_it_did(cortex, tmp_path):
     body = json.loads(out)
     assert set(body) == {
         "workspace", "status", "added", "changed", "deleted", "unchanged", "skipped", "seconds", "files", "chunks",
+        "embedding",
     }  # fmt: skip
     assert (body["added"], body["changed"], body["deleted"], body["skipped"]) == (0, 1, 1, 1)
     assert (body["files"], body["workspace"], body["status"]) == (1, str(root), "completed")

@@ -111,20 +111,24 @@ def test_a_restart_cuts_everything_anew_with_the_new_size(tmp_path):
 
 
 @pytest.mark.parametrize("provider", ["openai", "ollama"])
-def test_a_provider_that_has_no_embedder_is_refused_and_nothing_changes(many, provider):
+def test_a_provider_can_be_chosen_where_the_person_configured_it(many, provider):
     own = {
         "CORTEX_HOME": str(many.parent / "home"),
         "CODEINDEX_OPENAI_API_KEY": "sk-mine",
+        "CORTEX_PROVIDERS_OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
         "CODEINDEX_OLLAMA_BASE_URL": "http://127.0.0.1:9",
     }
-    for environment in (own, {"CORTEX_HOME": own["CORTEX_HOME"]}):
-        with opened(many, environment=environment) as code:
-            failure = code.failure("update_config", settings={"embeddingProvider": provider, "chunkSize": 100})
-            assert (failure["code"], failure["category"]) == ("CONFIG_INVALID", "configuration")
-            assert provider in failure["message"]
-            assert code.engine.settings.indexing.chunk_size == 250
-    with opened(many, environment=own, indexing__embeddingProvider=provider) as code:
-        assert code.tool("update_config", settings={"embeddingProvider": provider})["changed"] == {}
+    with opened(many, environment={"CORTEX_HOME": own["CORTEX_HOME"]}) as code:
+        failure = code.failure("update_config", settings={"embeddingProvider": provider, "chunkSize": 100})
+        assert (failure["code"], failure["category"]) == ("CONFIG_INVALID", "configuration")
+        assert provider in failure["message"]
+        assert code.engine.settings.indexing.chunk_size == 250
+    with opened(many, environment=own) as code:
+        code.engine.index()
+        body = code.tool("update_config", settings={"embeddingProvider": provider})
+        assert body["changed"]["embeddingProvider"] == {"old": "local", "new": provider}
+        embedding = code.status()["embedding"]
+        assert (embedding["provider"], embedding["share"], embedding["answering"] != provider) == (provider, 0.0, True)
         body = code.tool("update_config", settings={"embeddingProvider": "local"})
         assert body["changed"]["embeddingProvider"] == {"old": provider, "new": "local"}
 
@@ -136,7 +140,7 @@ def test_local_only_allows_no_provider_beyond_this_machine(many):
         assert "localOnly" in failure["message"]
         assert code.engine.settings.indexing.embedding_provider == "local"
     with opened(many, environment=key, server__localOnly=True, indexing__embeddingProvider="openai") as code:
-        assert not code.engine.meaning
+        assert (code.status()["embedding"] or {}).get("provider") != "openai"
 
 
 def test_another_process_that_keeps_the_index_is_not_overruled(many):

@@ -60,7 +60,7 @@ def show(
     as_json: JsonFlag = False,
 ) -> None:
     """Show every setting with its value and where it came from."""
-    settings = _load(path)
+    settings = load_settings(path)
     if as_json:
         shown = {name: {"value": value, "origin": settings.origin(name)} for name, value, _ in _rows(settings)}
         print_json({"settings": shown, "warnings": list(settings.warnings)})
@@ -77,7 +77,7 @@ def get(
     as_json: JsonFlag = False,
 ) -> None:
     """Show one setting."""
-    settings = _load(path)
+    settings = load_settings(path)
     known, value = known_key(key), settings.value(key)
     revealed = known.reveal(value) if isinstance(known, Key) else value
     if as_json:
@@ -123,7 +123,7 @@ def change(name: str, value: object, *, project: bool, path: Path | None) -> Cha
     Raises: ConfigError, if the key is unknown, the value isn't allowed, or it would not count where it is written.
     """
     key = known_key(name)
-    settings = _load(path)
+    settings = load_settings(path)
     if not isinstance(key, Key):
         raise ConfigError(
             "CONFIG_INVALID", f"{key.name} can't be set by this command; write it into {settings.home / 'config.yml'}"
@@ -135,7 +135,7 @@ def change(name: str, value: object, *, project: bool, path: Path | None) -> Cha
     new = own.check(key, value, project=settings.root if project else None)
     old = read_setting(file, key)
     write_setting(file, key, new, private=not project, within=settings.root if project else None)
-    done = Change(key, file, old, new, _load(path).origin(key.name))
+    done = Change(key, file, old, new, load_settings(path).origin(key.name))
     if done.changed_keys:
         _record(done, settings.home, settings.root if project else None)
     return done
@@ -157,7 +157,7 @@ def _record(done: Change, home: Path, root: Path | None) -> None:
         store.close()
 
 
-def _load(path: Path | None) -> Settings:
+def load_settings(path: Path | None) -> Settings:
     """The settings that count at `path` or here; where no project is, those that count without one."""
     variables = environment()
     if path is not None and not path.is_dir():

@@ -16,9 +16,9 @@ from cortex.cli import workspace
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, progress_bar, say
 from cortex.engine import Engine, rebuild_damaged
-from cortex.errors import StoreError
+from cortex.errors import CortexError, StoreError
 from cortex.settings import Workspace
-from cortex.types import IndexReport
+from cortex.types import Cancel, IndexReport
 
 WAKE_SECONDS = 0.5
 
@@ -34,16 +34,23 @@ def index(
     """Index a folder, or bring its index up to date."""
     with ExitStack() as stack:
         engines = [stack.enter_context(_open(found, force)) for found in workspace.find([path] if path else [])]
-        reports = []
+        reports, failed = [], None
         for engine in engines:
             with progress_bar(not as_json) as progress:
                 reports.append((engine, engine.index(force=force, progress=progress)))
+                try:
+                    if not watch and engine.holds():  # who watches embeds in the background
+                        engine.embedding.embed(progress=progress, cancel=Cancel())
+                except CortexError as error:  # all else is done, and is told first
+                    failed = error
         if as_json:
             rows = [_row(*pair) for pair in reports]
             print_json(rows[0] if len(rows) == 1 else {"workspaces": rows})
         else:
             for pair in reports:
                 _show(*pair)
+        if failed is not None:
+            raise failed
         if watch:
             _watch(engines, as_json)
 
@@ -61,7 +68,13 @@ def _open(found: Workspace, force: bool) -> Engine:
 
 def _row(engine: Engine, report: IndexReport) -> dict[str, object]:
     vitals = engine.vitals()
-    return {"workspace": str(engine.root), **asdict(report), "files": vitals.indexed_files, "chunks": vitals.chunks}
+    return {
+        "workspace": str(engine.root),
+        **asdict(report),
+        "files": vitals.indexed_files,
+        "chunks": vitals.chunks,
+        "embedding": vitals.embedding.as_json() if vitals.embedding else None,
+    }
 
 
 def _show(engine: Engine, report: IndexReport) -> None:
@@ -69,6 +82,8 @@ def _show(engine: Engine, report: IndexReport) -> None:
     parts = [f"{getattr(report, name)} {name}" for name in ("added", "changed", "deleted", "unchanged", "skipped")]
     say(f"{engine.root}: {', '.join(parts)} in {report.seconds:.1f} s")
     say(f"{vitals.indexed_files} files, {vitals.chunks} chunks, {vitals.disk_bytes / 1e6:.1f} MB")
+    if (state := vitals.embedding) is not None and (state.costly or state.share < 1):
+        say(f"{state.share:.0%} embedded by {state.provider} {state.model}".rstrip())
 
 
 def _watch(engines: Sequence[Engine], as_json: bool) -> None:

@@ -15,7 +15,7 @@ from cortex.errors import CortexError
 from cortex.tools import envelope
 from cortex.types import Progress, ProgressCallback
 
-STAGES = {"scanning": "Looking for files", "reading": "Indexing"}
+STAGES = {"scanning": "Looking for files", "reading": "Indexing", "embedding": "Embedding"}
 MOMENT_SECONDS = 0.5  # what is done sooner needs no bar
 
 

@@ -181,7 +181,15 @@ def _print_projects(body: Mapping[str, object]) -> None:
     for one in projects:
         indexed = f"indexed {one['lastIndexed']}" if one["lastIndexed"] else "not indexed yet"
         state = "closed until its next call" if one["status"] == CLOSED else one["status"]
-        say(f"  {one['root']}: {state}, {indexed}, {one['users']} clients")
+        say(f"  {one['root']}: {state}, {indexed}, {_embedded(one.get('embedding'))}{one['users']} clients")
+
+
+def _embedded(state: object) -> str:
+    if not isinstance(state, Mapping):
+        return ""
+    name = " ".join(str(state[key]) for key in ("provider", "model") if state.get(key))
+    share = state.get("share")
+    return f"{share:.0%} embedded by {name}, " if isinstance(share, int | float) else ""
 
 
 def _end(body: Mapping[str, object]) -> str:

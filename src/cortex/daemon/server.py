@@ -211,6 +211,7 @@ class Daemon:
                     "users": one.windows,
                     "status": one.freshness.state,
                     "lastIndexed": one.freshness.last_indexed,
+                    "embedding": one.embedding.as_json() if one.embedding else None,
                 }
                 for one in self._engines.projects()
             ],

@@ -314,10 +314,9 @@ def _within(parts: Sequence[Json], characters: int) -> list[Json]:
     return kept
 
 
-def status_answer(
-    name: str, path: str, vitals: Vitals, *, meaning: bool, warnings: Sequence[str], start: int | None = None
-) -> Json:
+def status_answer(name: str, path: str, vitals: Vitals, *, warnings: Sequence[str], start: int | None = None) -> Json:
     """The status of one workspace; `start` is as in `_skipped`."""
+    meaning = vitals.embedding is not None
     skipped = _skipped([({}, skip) for skip in vitals.skipped], start)
     out: Json = {
         "workspace": {"path": path, "name": name, "lastIndexed": vitals.freshness.last_indexed or None},
@@ -332,9 +331,10 @@ def status_answer(
         },
         "strategies": {
             "available": ["embeddings", "tfidf", "fullworkspace"] if meaning else ["tfidf", "fullworkspace"],
-            "preferred": "embeddings" if meaning else "tfidf",
+            "preferred": "embeddings" if vitals.embedding and vitals.embedding.answering else "tfidf",
             "fallback": ["tfidf"] if meaning else ["fullworkspace"],
         },
+        "embedding": vitals.embedding.as_json() if vitals.embedding else None,
         "cache": _cache([vitals]),
         "skipped": skipped,
         "lease": {"held": vitals.holder, "pid": vitals.holder_pid},
@@ -396,7 +396,7 @@ def _mean(numbers: Sequence[float]) -> float:
 
 
 def sum_status(parts: Sequence[Json], states: Sequence[tuple[str, Vitals]], start: int | None = None) -> Json:
-    """Several statuses as one: counts added up, the worst state, everything else from the first."""
+    """Several statuses as one: counts added up, the worst state, the embedder that is least far, everything else from the first."""
     indexing = [part["indexing"] for part in parts]
     total: Json = {}
     for one in indexing:
@@ -412,7 +412,9 @@ def sum_status(parts: Sequence[Json], states: Sequence[tuple[str, Vitals]], star
     ]
     cache = _cache([state for _, state in states])
     skipped = _skipped(skips, start)
-    out: Json = {**parts[0], "indexing": total, "cache": cache, "skipped": skipped, "notes": _notes(skipped)}
+    behind = min((state.embedding for _, state in states if state.embedding), key=lambda one: one.share, default=None)
+    out: Json = {**parts[0], "indexing": total, "embedding": behind.as_json() if behind else None}
+    out |= {"cache": cache, "skipped": skipped, "notes": _notes(skipped)}
     return out if out["notes"] else {key: value for key, value in out.items() if key != "notes"}
 
 

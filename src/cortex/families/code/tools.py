@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from cortex import chunkers
+from cortex.embedders import leaves
 from cortex.engine import Engine
 from cortex.errors import ConfigError, FileError, InputError, StoreError
 from cortex.families.code import answers
@@ -201,10 +202,10 @@ def status(context: Workspaces, workspace: str | None, start: int | None = None)
     with context.open(workspace) as engines:
         own = start if len(engines) == 1 else None
         for name, engine in engines:
-            vitals, meaning, warnings = engine.vitals(), engine.meaning, engine.settings.warnings
+            vitals, warnings = engine.vitals(), engine.settings.warnings
             states.append((name, vitals))
             root = str(engine.root)
-            parts.append(answers.status_answer(name, root, vitals, meaning=meaning, warnings=warnings, start=own))
+            parts.append(answers.status_answer(name, root, vitals, warnings=warnings, start=own))
     return parts[0] if len(parts) == 1 else {**answers.sum_status(parts, states, start), "workspaces": parts}
 
 
@@ -252,16 +253,10 @@ def _shown(settings: Settings, name: str) -> object:
 
 def _check_may_change(engine: Engine, name: str, wanted: Mapping[str, object]) -> None:
     provider = wanted.get("indexing.embeddingProvider")
-    if engine.settings.server.local_only and provider not in (None, "local"):
+    if engine.settings.server.local_only and provider is not None and leaves(str(provider), engine.settings):
         raise ConfigError(
             "CONFIG_INVALID",
-            f"server.localOnly is on for {name}: only the provider 'local' may be chosen, not {provider!r}",
-            context={"key": "indexing.embeddingProvider"},
-        )
-    if provider not in (None, "local", engine.settings.indexing.embedding_provider):
-        raise ConfigError(
-            "CONFIG_INVALID",
-            f"the provider {provider!r} is not available: there is no embedder for it yet",
+            f"server.localOnly is on for {name}: {provider!r} is beyond this machine",
             context={"key": "indexing.embeddingProvider"},
         )
     if any(key in NEEDS_INDEXING for key in wanted) and not engine.holds():

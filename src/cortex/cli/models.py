@@ -1,0 +1,276 @@
+"""`cortex models list|use`: which embedders there are, which one a project uses and how far it is, and what another one would take.
+
+What runs on this machine is measured on some chunks of the project; of what is sent to a server, requests and tokens are counted. No
+server is asked without `--check`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+import typer
+
+from cortex.cli.config import PathOption, change, load_settings
+from cortex.cli.options import JsonFlag
+from cortex.cli.show import print_json, say
+from cortex.cli.status import in_time
+from cortex.embedders import Embedder, leaves, open_embedder
+from cortex.engine import Engine, find_store
+from cortex.errors import CortexError, InputError
+from cortex.settings import Settings
+from cortex.store import STORE_NAME
+from cortex.text import TOKEN_CHARACTERS
+from cortex.types import EmbeddingState, Stamp
+
+app = typer.Typer(name="models", help="Show and choose what turns text into vectors.", no_args_is_help=True)
+
+PROVIDERS = ("local", "onnx", "openai", "ollama", "cortex-embed")
+HERE = ("local", "onnx")  # those that run in our own process
+MODEL_KEYS = {"openai": "providers.openai.model", "ollama": "providers.ollama.model"}
+SAMPLE = {"local": 256, "onnx": 12}  # chunks that are embedded to see how long that takes
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What embedding a project takes; seconds of what runs here, requests and tokens of what is sent."""
+
+    chunks: int
+    kept: int  # of these, vectors that were paid for before
+    seconds: float | None = None
+    requests: int | None = None
+    tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An embedder that can be chosen."""
+
+    provider: str
+    used: bool
+    model: str
+    dimensions: int
+    address: str  # "" where it runs in our own process
+    leaves: bool  # whether texts go beyond this machine
+    key: bool | None  # whether there is one; None where none is needed
+    problem: str  # why it can't be used, as far as that was looked at
+    estimate: Estimate | None
+
+
+@app.command("list")
+def list_models(
+    check: Annotated[bool, typer.Option("--check", help="Ask the servers that are configured, too.")] = False,
+    path: PathOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show the embedders, the one that is used, and what each would take for the project here."""
+    settings = load_settings(path)
+    with _project(settings) as engine:
+        choices = [_look(provider, settings, engine, check) for provider in PROVIDERS]
+        state = engine.embedding.status() if engine else None
+    if as_json:
+        rows = [asdict(choice) for choice in choices]
+        print_json({"project": _root(settings), "embedding": state.as_json() if state else None, "models": rows})
+        return
+    _print_state(settings, state)
+    for choice in choices:
+        say(f"{'*' if choice.used else ' '} {choice.provider:<13}{'; '.join(_describe(choice))}")
+
+
+@app.command("use")
+def use_model(
+    name: Annotated[str, typer.Argument(help="local, onnx, openai, ollama, cortex-embed, or none for words only.")],
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="MODEL", help="Which model of openai or ollama.")
+    ] = None,
+    project: Annotated[
+        bool, typer.Option("--project", help="Write the project's .cortex/config.yml, not your own file.")
+    ] = False,
+    path: PathOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Choose an embedder, and say what that will take."""
+    if name not in (*PROVIDERS, "none"):
+        raise InputError(
+            "ARGUMENT_INVALID", f"there is no embedder {name!r}; there are {', '.join(PROVIDERS)} and none"
+        )
+    if model is not None and name not in MODEL_KEYS:
+        raise InputError("ARGUMENT_INVALID", f"{name} has one model, so --model says nothing there")
+    done = [change("indexing.embeddingProvider", name, project=project, path=path)]
+    if model is not None:
+        done.append(change(MODEL_KEYS[name], model, project=project, path=path))
+    settings = load_settings(path)
+    with _project(settings) as engine:
+        choice = _look(name, settings, engine, check=False) if name != "none" else None
+        notes = _notes(name, choice, settings, engine)
+    changed = [key for one in done for key in one.changed_keys]
+    if as_json:
+        body = {"provider": name, "file": str(done[0].file), "changedKeys": changed, "notes": notes}
+        print_json({**body, "model": asdict(choice) if choice else None})
+        return
+    for one in done:
+        say(f"{one.key.name} = {one.key.show(one.new)} in {one.file}")
+    for note in notes:
+        say(note)
+    if settings.indexing.embedding_provider != name:
+        say(f"note: {done[0].origin} still counts before this file", error=True)
+
+
+@contextmanager
+def _project(settings: Settings) -> Iterator[Engine | None]:
+    """The engine of the project that the settings are of, None where there is none that is indexed."""
+    root = settings.root
+    if root is None or not (find_store(root, settings.home) / STORE_NAME).exists():
+        yield None
+    else:
+        with Engine(root, settings) as engine:
+            yield engine
+
+
+def _look(provider: str, settings: Settings, engine: Engine | None, check: bool) -> Choice:
+    """What there is to know of an embedder; one that runs here is loaded and tried, a server is asked only where that is wanted."""
+    embedder = open_embedder(_choosing(provider, settings))
+    stamp, problem, seconds = None, "", None
+    if embedder is None or (provider != "local" and embedder.name == "local"):
+        problem = (
+            "server.localOnly is on" if embedder else "nothing is embedded: indexing.strategies leaves embeddings out"
+        )
+    elif provider in HERE or check:
+        try:
+            stamp = embedder.connect()
+            seconds = _measure(embedder, provider, engine)
+        except CortexError as error:
+            problem = error.message
+    stamp = stamp or (embedder.stamp if embedder else None)
+    if embedder is not None:
+        embedder.close()
+    servers = {
+        "openai": (settings.providers.openai.base_url, settings.providers.openai.api_key),
+        "ollama": (settings.providers.ollama.base_url, None),
+        "cortex-embed": (settings.providers.cortex_embed.base_url, None),
+    }
+    address, key = servers.get(provider, ("", None))
+    named = {"openai": settings.providers.openai.model, "ollama": settings.providers.ollama.model}
+    return Choice(
+        provider=provider,
+        used=provider == settings.indexing.embedding_provider,
+        model=stamp.model if stamp else named.get(provider, ""),
+        dimensions=stamp.dimensions if stamp else 0,
+        address=address,
+        leaves=leaves(provider, settings),
+        key=None if key is None else bool(key),
+        problem=problem,
+        estimate=None if engine is None else _estimate(engine, provider, stamp, named.get(provider, ""), seconds),
+    )
+
+
+def _choosing(provider: str, settings: Settings) -> Settings:
+    """The settings, but for who embeds."""
+    indexing = settings.indexing.model_copy(update={"embedding_provider": provider})
+    return settings.model_copy(update={"indexing": indexing})
+
+
+def _measure(embedder: Embedder, provider: str, engine: Engine | None) -> float | None:
+    """Seconds for one chunk of the project; None where nothing was measured."""
+    texts = list(_sample(engine, SAMPLE[provider])) if engine and provider in SAMPLE else []
+    if not texts:
+        return None
+    embedder.embed(texts[:1], "passage")
+    started = time.perf_counter()
+    embedder.embed(texts, "passage")
+    return (time.perf_counter() - started) / len(texts)
+
+
+def _sample(engine: Engine, count: int) -> Iterator[str]:
+    """Texts of some chunks, from all over the project."""
+    lookup = engine.store.lookup
+    docs = list(lookup.docs(engine.source.id))
+    for doc in docs[:: max(1, len(docs) // count)][:count]:
+        chunks = lookup.chunks(doc.blob)
+        if chunks:
+            chunk = chunks[len(chunks) // 2][1]
+            yield lookup.text(doc.blob)[chunk.start : chunk.end]
+
+
+def _estimate(engine: Engine, provider: str, stamp: Stamp | None, model: str, seconds: float | None) -> Estimate:
+    counts = engine.store.counts(engine.source.id)
+    kept = 0
+    for known, _, vectors in engine.store.paid.models():
+        if known == stamp or (stamp is None and (known.provider, known.model) == (provider, model)):
+            kept = min(counts.chunks, vectors)
+    waiting = counts.chunks - kept
+    if provider in HERE:
+        return Estimate(counts.chunks, kept, None if seconds is None else round(waiting * seconds, 1))
+    network, batch = engine.settings.limits.network, engine.settings.providers.openai.batch_size
+    size = min(network.batch_size, batch) if provider == "openai" else network.batch_size
+    tokens = math.ceil(counts.characters / TOKEN_CHARACTERS * waiting / max(1, counts.chunks))
+    return Estimate(counts.chunks, kept, requests=math.ceil(waiting / size), tokens=tokens)
+
+
+def _describe(choice: Choice) -> list[str]:
+    parts = [f"{choice.model} ({choice.dimensions} dimensions)" if choice.dimensions else choice.model or "one model"]
+    if choice.address:
+        parts.append(f"at {choice.address}{', beyond this machine' if choice.leaves else ''}")
+    if choice.key is False:
+        parts.append("no key")
+    if choice.problem:
+        parts.append(choice.problem)
+    elif choice.estimate is not None:
+        parts.append(_takes(choice.estimate))
+    return parts
+
+
+def _takes(estimate: Estimate) -> str:
+    """What embedding will take, for people."""
+    if estimate.requests is not None:
+        what = f"{estimate.requests:,} requests with about {estimate.tokens:,} tokens"
+    elif estimate.seconds is not None:
+        what = f"about {in_time(max(1, estimate.seconds))}"
+    else:
+        what = "not measured"
+    kept = f", {estimate.kept:,} are kept from before" if estimate.kept else ""
+    return f"{what} for {estimate.chunks:,} chunks{kept}"
+
+
+def _notes(name: str, choice: Choice | None, settings: Settings, engine: Engine | None) -> list[str]:
+    """What will happen now."""
+    if choice is None:
+        return ["search goes by words from now on"]
+    notes = []
+    if choice.problem:
+        notes.append(f"it can't be used yet: {choice.problem}")
+    if choice.key is False:
+        notes.append(
+            "there is no key for it: set CODEINDEX_OPENAI_API_KEY, or providers.openai.apiKey in your own file"
+        )
+    if choice.leaves and not choice.problem:
+        notes.append(f"the text of every chunk is sent to {choice.address}")
+    if engine is None or choice.estimate is None:
+        return [*notes, "a project is embedded when it is indexed"]
+    notes.append(f"embedding takes {_takes(choice.estimate)}")
+    if name == "local":
+        return [*notes, "that is done by the next `cortex index`, or as soon as a client connects"]
+    how = "in the background while a client is connected, or at once by `cortex index`"
+    notes.append(f"that is done {how}; until then the vectors that are there, or words, answer")
+    if engine.store.lease.holder() and not engine.holds():
+        notes.append("a server has this project open with its earlier settings: `cortex restart` lets it begin now")
+    return notes
+
+
+def _root(settings: Settings) -> str | None:
+    return str(settings.root) if settings.root else None
+
+
+def _print_state(settings: Settings, state: EmbeddingState | None) -> None:
+    if state is None:
+        say("no project here is indexed" if settings.root is None else f"{settings.root}: nothing is embedded")
+        return
+    name = f"{state.provider} {state.model}".strip()
+    answering = f"{state.answering} answers" if state.answering else "words answer"
+    say(f"{settings.root}: {state.share:.0%} of {state.chunks:,} chunks embedded by {name}; {answering}")
+    if state.problem:
+        say(f"  {state.problem}")

@@ -1,0 +1,123 @@
+"""`cortex models list|use`, and `cortex index` with an embedder that is asked over HTTP."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cortex.cli import run
+from embedders.stub import Reply, Stub, embeddings
+
+SENT = "/v1/embeddings"
+
+
+@pytest.fixture
+def stub():
+    server = Stub()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def here(isolated, tmp_path, monkeypatch, stub):
+    """A project, and a person who has configured a server of the kind of OpenAI's."""
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "pyproject.toml").write_text("[project]\n", encoding="utf-8")
+    (root / "lamp.py").write_text("def switch_lamp(state):\n    return not state\n", encoding="utf-8")
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("CODEINDEX_OPENAI_API_KEY", "sk-of-the-test")
+    monkeypatch.setenv("CORTEX_PROVIDERS_OPENAI_BASE_URL", f"{stub.url}/v1")
+    return root
+
+
+@pytest.fixture
+def cortex(capsys, here):
+    def call(*arguments):
+        capsys.readouterr()
+        code = run([str(one) for one in arguments])
+        seen = capsys.readouterr()
+        return code, seen.out, seen.err
+
+    return call
+
+
+def models(cortex, *more):
+    body = json.loads(cortex("models", "list", "--json", *more)[1])
+    return body, {one["provider"]: one for one in body["models"]}
+
+
+def test_the_list_shows_every_embedder_and_asks_no_server(cortex, stub):
+    cortex("index")
+    body, by_name = models(cortex)
+    assert list(by_name) == ["local", "onnx", "openai", "ollama", "cortex-embed"]
+    assert [name for name, one in by_name.items() if one["used"]] == ["local"]
+    assert (by_name["openai"]["key"], by_name["openai"]["leaves"]) == (True, False)
+    assert by_name["openai"]["address"] == f"{stub.url}/v1"
+    assert (by_name["openai"]["estimate"]["chunks"], by_name["openai"]["estimate"]["requests"]) == (2, 1)
+    assert by_name["openai"]["estimate"]["tokens"] > 5
+    assert stub.asked == []
+    assert "sk-of-the-test" not in json.dumps(body)
+    text = cortex("models", "list")[1]
+    assert "openai" in text
+    assert "1 requests" in text
+
+
+def test_the_list_asks_the_servers_where_that_is_wanted(cortex, stub):
+    _, by_name = models(cortex, "--check")
+    assert (by_name["openai"]["dimensions"], by_name["openai"]["problem"]) == (16, "")
+    assert by_name["ollama"]["problem"]
+    assert [one.path for one in stub.asked] == [SENT]
+
+
+def test_what_is_chosen_is_used_by_the_next_run_and_tells_what_it_takes(cortex, stub):
+    cortex("index")
+    code, out, _ = cortex("models", "use", "openai", "--model", "small")
+    assert code == 0
+    assert "indexing.embeddingProvider = openai" in out
+    assert "providers.openai.model = small" in out
+    assert "1 requests" in out
+    assert stub.asked == []
+    body = json.loads(cortex("index", "--json")[1])
+    assert body["embedding"] == {
+        "provider": "openai", "model": "small", "dimensions": 16, "share": 1.0, "answering": "openai small",
+    }  # fmt: skip
+    paid = [text for asked in stub.asked for text in asked.body["input"]]
+    assert len(paid) == 3  # one asks for the length of a vector
+    cortex("index", "--force")
+    assert sum(len(asked.body["input"]) for asked in stub.asked) == 4  # which it does in every process
+    hits = json.loads(cortex("search", "switch the lamp", "--mode", "meaning", "--json")[1])["results"]
+    assert hits[0]["file"] == "lamp.py"
+    _, by_name = models(cortex)
+    assert by_name["openai"]["estimate"]["kept"] == 2
+
+
+def test_a_server_that_refuses_costs_the_vectors_and_nothing_else(cortex, stub):
+    stub.answer = lambda asked: Reply({"error": {"message": "no such model"}}, 404)
+    cortex("models", "use", "openai")
+    code, out, err = cortex("index")
+    assert (code, "2 files" in out, "EMBEDDER_REFUSED" in err) == (1, True, True)
+    assert "lamp.py" in cortex("search", "switch_lamp")[1]
+    stub.answer = embeddings
+    assert cortex("index")[0] == 0
+
+
+def test_what_is_no_embedder_is_refused_with_those_that_there_are(cortex):
+    code, _, err = cortex("models", "use", "word2vec")
+    assert (code, "cortex-embed" in err) == (1, True)
+    code, _, err = cortex("models", "use", "onnx", "--model", "large")
+    assert (code, "--model" in err) == (1, True)
+
+
+def test_words_only_is_a_choice_too(cortex):
+    cortex("index")
+    code, out, _ = cortex("models", "use", "none", "--project")
+    assert (code, "by words" in out) == (0, True)
+    assert json.loads(cortex("index", "--json")[1])["embedding"] is None
+
+
+def test_a_project_without_an_index_is_told_without_an_estimate(cortex, here):
+    body, by_name = models(cortex)
+    assert (body["embedding"], by_name["openai"]["estimate"]) == (None, None)
+    assert not (here / ".cortex").exists()
