@@ -12,8 +12,25 @@ import pytest
 
 from cortex.cli.checks import Finding, Level
 from cortex.cli.checks.clients import VARIABLE, check_clients
-from cortex.install.clients import CLIENTS, Client, Format, Machine, entry_file, find_client, this_system
-from cortex.install.entries import Server, change_entry, read_entry, read_server, read_variables, write_entry
+from cortex.install.clients import (
+    CLIENTS,
+    Client,
+    Format,
+    Machine,
+    entry_file,
+    find_client,
+    hooks_file,
+    this_system,
+)
+from cortex.install.entries import (
+    Server,
+    change_entry,
+    read_entry,
+    read_hook_programs,
+    read_server,
+    read_variables,
+    write_entry,
+)
 from cortex.install.plans import Wish, install, plan_install, plan_uninstall, uninstall
 
 PROGRAM = str(Path(sys.executable).with_name("cortex"))
@@ -250,3 +267,51 @@ def test_an_entry_that_cant_be_changed_by_itself_is_told_and_left(desk, tmp_path
 def test_only_our_entry_can_be_changed():
     with pytest.raises(Exception, match="isn't ours"):
         change_entry('{"mcpServers": {"cortex": {"command": "x"}}}', find_client("cursor"), Server("cortex", ("mcp",)))
+
+
+HOOKED = [(client, scope) for client, scope in SCOPES if client.hooks]
+
+
+@pytest.mark.parametrize(("client", "scope"), HOOKED, ids=lambda one: getattr(one, "name", one))
+def test_hooks_whose_program_is_gone_run_this_one_and_uninstalling_gives_the_bytes_back(desk, client, scope):
+    file = hooks_file(client, desk.machine, desk.root(scope))
+    assert file is not None
+    file.parent.mkdir(parents=True, exist_ok=True)
+    before = b'{ "mine": {} }'
+    file.write_bytes(before)
+    gone = "/no where/bin/cortex" if scope == "user" else GONE
+    wish = Wish(Server(gone, ("mcp", "--workspace", str(desk.project))), hooks=True)
+    for edit in plan_install([client], desk.machine, desk.root(scope), wish):
+        install(edit, desk.home)
+    assert [one.check for one in desk.faults()] == ["clients", "hooks"]
+    assert gone in desk.faults()[1].text
+    desk.fix()
+    assert desk.faults() == []
+    assert read_hook_programs(file.read_bytes().decode(), client.hooks) == [PROGRAM if scope == "user" else "cortex"]
+    desk.disconnect(client, scope)
+    assert file.read_bytes() == before
+
+
+def test_only_the_hooks_that_are_there_are_changed(desk):
+    client = find_client("claude-code")
+    file = hooks_file(client, desk.machine, None)
+    assert file is not None and client.hooks is not None
+    file.parent.mkdir(parents=True)
+    other = {"hooks": [{"type": "command", "command": "say hello"}]}
+    ours = {"hooks": [{"type": "command", "command": f"{GONE} hook stop", "timeout": 10}]}
+    file.write_text(json.dumps({"hooks": {"Stop": [other, ours]}}), encoding="utf-8")
+    desk.fix()
+    hooks = json.loads(file.read_text(encoding="utf-8"))["hooks"]
+    assert list(hooks) == ["Stop"]
+    assert hooks["Stop"][0] == other
+    assert hooks["Stop"][1]["hooks"][0]["command"] == f"{PROGRAM} hook stop"
+
+
+def test_a_projects_hooks_without_a_program_on_the_path_are_told(desk, monkeypatch):
+    client = find_client("cursor")
+    wish = Wish(Server("cortex", ("mcp",)), hooks=True)
+    for edit in plan_install([client], desk.machine, desk.project, wish):
+        install(edit, desk.home)
+    assert desk.faults() == []
+    monkeypatch.setenv("PATH", str(desk.home))
+    assert [(one.check, one.repair) for one in desk.faults()] == [("clients", None), ("hooks", None)]

@@ -157,26 +157,32 @@ def change_entry(text: str, client: Client, server: Server, without: str = "") -
     return Merged(text)
 
 
-def add_hooks(text: str, hooks: Hooks, program: str, system: System) -> Merged:
-    """A client's text with our hooks in it, once each.
+def add_hooks(text: str, hooks: Hooks, program: str, system: System, *, present: bool = False) -> Merged:
+    """A client's text with our hooks in it, once each; or only with those changed that are `present`.
 
     Raises: Broken.
     """
     made: list[Keys] = []
-    if hooks.version and jsonc.find(jsonc.read(text), ("version",)) is None:
+    if hooks.version and not present and jsonc.find(jsonc.read(text), ("version",)) is None:
         text, _ = jsonc.put(text, ("version",), 1)
         made.append(("version",))
     for event, name in zip(EVENTS, hooks.events, strict=True):
         path = ("hooks", name)
         wanted = write_hook(hooks, event, program, system)
         ours = _our_hooks(text, path)
-        if [one for _, one in ours] == [wanted]:
+        if [one for _, one in ours] == [wanted] or (present and not ours):
             continue
         for index, _ in reversed(ours):
             text = jsonc.remove(text, path, index)
         text, new = jsonc.append(text, path, wanted)
         made += new
     return Merged(text, tuple(made))
+
+
+def read_hook_programs(text: str, hooks: Hooks) -> list[str]:
+    """The programs that our hooks run, each once. Raises: Broken."""
+    found = [value for name in hooks.events for _, value in _our_hooks(text, ("hooks", name))]
+    return list(dict.fromkeys(program for hook in found for program in _programs(hook)))
 
 
 def remove_hooks(text: str, hooks: Hooks) -> str:
@@ -234,6 +240,18 @@ def _runs_us(hook: object) -> bool:
         return bool(inner) and all(_runs_us(one) for one in inner)
     command = hook.get("command")
     return isinstance(command, str) and _OUR_HOOK.search(command) is not None
+
+
+def _programs(hook: object) -> list[str]:
+    if not isinstance(hook, Mapping):
+        return []
+    inner = hook.get("hooks")
+    if isinstance(inner, list):
+        return [program for one in inner for program in _programs(one)]
+    try:
+        return shlex.split(str(hook.get("command")))[-3:-2]  # before "hook" and the event
+    except ValueError:  # quotes of a shell that isn't known here
+        return []
 
 
 def _leaves(entry: Mapping[str, object], path: Keys) -> list[tuple[Keys, object]]:

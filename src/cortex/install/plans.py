@@ -95,13 +95,11 @@ def plan_install(clients: Sequence[Client], machine: Machine, root: Path | None,
     return list(edits.values())
 
 
-def plan_change(client: Client, machine: Machine, root: Path | None, change: Callable[[str], Merged]) -> Edit:
-    """The change of a client's entry that is there: the person's, or that of a project.
+def plan_change(client: Client, file: Path, root: Path | None, change: Callable[[str], Merged]) -> Edit:
+    """The change of what is ours in a client's file: the person's, or that of a project.
 
     Raises: ConfigError (CLIENT_FILE_INVALID, ENTRY_FOREIGN); FileError.
     """
-    file = entry_file(client, machine, root)
-    assert file is not None
     return _merge(_start(file, root), client, change)
 
 

@@ -18,9 +18,18 @@ from pathlib import Path
 
 from cortex.cli.checks import Finding, error, ok, warning
 from cortex.errors import ConfigError, CortexError
-from cortex.install import files, plans
-from cortex.install.clients import CLIENTS, NAME, Client, Machine, entry_file
-from cortex.install.entries import Server, change_entry, is_ours, read_entry, read_server, read_variables
+from cortex.install import files, plans, records
+from cortex.install.clients import CLIENTS, NAME, Client, Hooks, Machine, entry_file, hooks_file
+from cortex.install.entries import (
+    Server,
+    add_hooks,
+    change_entry,
+    is_ours,
+    read_entry,
+    read_hook_programs,
+    read_server,
+    read_variables,
+)
 from cortex.install.jsonc import Broken
 from cortex.install.plans import WORKSPACE
 
@@ -63,7 +72,7 @@ class Spot:
     def change(self, server: Server, without: str = "") -> None:
         """Let it start the server so. Raises: CortexError; then the file is as it was."""
         changed = partial(change_entry, client=self.client, server=server, without=without)
-        plans.install(plans.plan_change(self.client, self.machine, self.root, changed), self.home)
+        plans.install(plans.plan_change(self.client, self.file, self.root, changed), self.home)
 
     def remove(self) -> None:
         """Take it out, as `cortex uninstall` does. Raises: CortexError."""
@@ -92,6 +101,15 @@ def check_clients(machine: Machine, roots: list[Path], home: Path) -> Iterator[F
                 yield from _judge(spot, entry)
     if not found:
         yield ok("clients", "no client has an entry for Cortex; `cortex install` makes them")
+    for root in (None, *roots):
+        owners: dict[Path | None, list[Client]] = {}  # some share a file
+        for client in CLIENTS:
+            owners.setdefault(hooks_file(client, machine, root), []).append(client)
+        for file, clients in owners.items():
+            if file is not None and file.is_file():
+                known = records.read_record(home, file)
+                owner = next((one for one in clients if known and one.name in known.clients), clients[0])
+                yield from _judge_hooks(Spot(owner, file, root, machine, home))
 
 
 def _judge(spot: Spot, entry: object) -> Iterator[Finding]:
@@ -140,6 +158,32 @@ def _start_this(spot: Spot) -> str:
     program = own_program() if spot.root is None else SHARED
     spot.change(Server(program, server.arguments[server.arguments.index("mcp") :]))
     return f"{spot.client.title} starts {program} now"
+
+
+def _judge_hooks(spot: Spot) -> Iterator[Finding]:
+    hooks = spot.client.hooks
+    assert hooks is not None
+    try:
+        text = files.read_text(spot.file, files.read(spot.file, spot.root) or b"")
+        programs = read_hook_programs(text, hooks)
+    except (Broken, CortexError):  # a file of hooks alone may be as broken as it likes: nothing of ours runs from it
+        return
+    for program in programs:
+        if shutil.which(program) is None:
+            text = f"the hooks of {spot.where} run {program}, which isn't there or can't be run"
+            fixable = spot.root is None or os.path.dirname(program)
+            yield error("hooks", text, f"{spot.again} --hooks", (lambda: _run_this(spot, hooks)) if fixable else None)
+            return
+
+
+def _run_this(spot: Spot, hooks: Hooks) -> str:
+    """Let the hooks that are there run this program."""
+    from cortex.cli.install import own_program
+
+    program = own_program() if spot.root is None else SHARED
+    change = partial(add_hooks, hooks=hooks, program=program, system=spot.machine.system, present=True)
+    plans.install(plans.plan_change(spot.client, spot.file, spot.root, change), spot.home)
+    return f"the hooks of {spot.client.title} run {program} now"
 
 
 def _judge_folders(spot: Spot, server: Server, variable: str) -> Iterator[Finding]:
