@@ -132,7 +132,7 @@ def test_an_empty_query_is_refused(open_engine):
 
 
 def test_answers_without_an_embedder_say_so(open_engine):
-    engine = open_engine()
+    engine = open_engine(indexing__embeddingProvider="none")
     engine.index()
     page = engine.search(Query("lamp"))
     assert page.mode is Mode.WORDS
@@ -422,7 +422,7 @@ def test_fullworkspace_on_many_files_answers_from_the_index_and_says_so(open_eng
     engine.index()
     page = engine.search(Query("switch lamp", mode=Mode.FULL))
     assert page.hits[0].path == "src/lamp.py"
-    assert page.mode is Mode.WORDS
+    assert page.mode is Mode.HYBRID
     assert any("fullworkspace reads at most" in note for note in page.notes)
 
 
@@ -444,7 +444,7 @@ def test_a_cancelled_search_ends(open_engine):
 
 
 def test_what_is_put_is_found_at_once_and_forgotten_for_good(open_engine):
-    engine = open_engine()
+    engine = open_engine(indexing__embeddingProvider="none")
     first, second = engine.put([Draft("notes", "one", "# Lamp\n\nbright\n"), Draft("notes", "two", "# Desk\n\nwide\n")])
     notes = engine.store.truth.source("records", "notes", "")
     assert [hit.doc for hit in engine.search(Query("bright"), source=notes).hits] == [first]

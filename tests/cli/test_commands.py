@@ -328,8 +328,13 @@ def test_a_search_in_an_incomplete_index_says_so_without_being_asked(cortex, tmp
         assert code == 0
         assert "shop/basket.py" in out
         assert "not fully indexed yet" in err
-        assert "no embedder" not in err
-        assert "no embedder" in cortex("search", "basket", "--path", root, "--mode", "meaning")[2]
+
+
+def test_a_search_without_an_embedder_says_so_where_meaning_was_asked_for(cortex, tmp_path, isolated, monkeypatch):
+    monkeypatch.setenv("CORTEX_INDEXING_EMBEDDING_PROVIDER", "none")
+    root = make_repository(tmp_path / "plain")
+    assert "no embedder" not in cortex("search", "basket", "--path", root)[2]
+    assert "no embedder" in cortex("search", "basket", "--path", root, "--mode", "meaning")[2]
 
 
 @pytest.mark.parametrize("mode", ["exact", "fullworkspace"])

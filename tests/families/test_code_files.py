@@ -210,6 +210,9 @@ def test_the_status_has_the_fields_of_the_contract(server, repository):
         "status", "totalFiles", "indexedFiles", "skippedFiles", "totalChunks", "embeddedChunks", "progress",
     }  # fmt: skip
     assert (indexing["status"], indexing["progress"]) == ("ready", 1.0)
+    assert indexing["embeddedChunks"] == indexing["totalChunks"]
+    assert set(status["embedding"]) == {"provider", "model", "dimensions", "share", "answering"}
+    assert (status["embedding"]["provider"], status["embedding"]["share"]) == ("local", 1.0)
     assert indexing["totalFiles"] == indexing["indexedFiles"] > 5
     assert set(status["strategies"]) == {"available", "preferred", "fallback"}
     assert set(status["cache"]) == {"memoryUsage", "diskUsage", "hitRate", "lastCleanup"}
@@ -265,7 +268,7 @@ def test_the_chunks_of_a_file_in_nested_folders_come_with_their_text(server, rep
             assert set(chunk) == {"index", "text", "startLine", "endLine", "tokens", "embedding"}
             assert chunk["index"] == index
             assert chunk["text"].count("\n") == chunk["endLine"] - chunk["startLine"]
-            assert chunk["embedding"] is None
+            assert set(chunk["embedding"]) == {"provider", "model", "generated"}
 
 
 def test_a_resource_that_fails_carries_the_envelope(server):
@@ -291,8 +294,7 @@ def test_reindexing_says_what_changed_and_holds_status_and_statistics(fenced):
     assert body["unchanged"] >= 3
     assert set(body["index"]) == set(server.read("codeindex://workspace/status"))
     assert set(body["stats"]) == {"files", "chunks", "performance"}
-    notes = server.tool("reindex_workspace", strategy="embeddings")["notes"]
-    assert "no embedder" in notes[0]
+    assert "notes" not in server.tool("reindex_workspace", strategy="embeddings")
 
 
 def test_one_path_is_reindexed_alone(fenced):

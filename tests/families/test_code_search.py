@@ -99,14 +99,6 @@ def test_what_the_workspace_does_not_know_is_left_out_unless_it_is_asked_for(ser
     assert server.tool("search_code", **question, threshold=0)["results"]
 
 
-@pytest.mark.parametrize("strategy", ["auto", "embeddings"])
-def test_without_an_embedder_meaning_is_answered_by_words_and_says_so(server, strategy):
-    body = server.tool("search_code", query="overdue reminder", strategy=strategy)
-    assert body["results"][0]["file"] == "shop/payment/invoice.py"
-    assert body["metadata"]["strategy"] == "tfidf"
-    assert any("no embedder" in note for note in body["metadata"]["notes"])
-
-
 def test_words_and_the_full_workspace_answer_as_what_they_are(server):
     words = server.tool("search_code", query="overdue reminder", strategy="tfidf")
     assert words["metadata"]["strategy"] == "tfidf"

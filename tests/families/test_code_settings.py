@@ -312,8 +312,19 @@ def test_above_its_file_limit_the_full_workspace_is_answered_from_the_index(many
     with opened(many) as code:
         code.tool("reindex_workspace")
         metadata = code.tool("search_code", query="function_7", strategy="fullworkspace")["metadata"]
-        assert metadata["strategy"] == "tfidf"
+        assert metadata["strategy"] == "hybrid"
         assert any("fullworkspace reads at most 20 files" in note for note in metadata["notes"])
+
+
+@pytest.mark.parametrize("strategy", ["auto", "embeddings"])
+def test_without_an_embedder_meaning_is_answered_by_words_and_says_so(many, strategy):
+    with opened(many, indexing__embeddingProvider="none") as code:
+        body = code.tool("reindex_workspace", strategy="embeddings")
+        assert "no embedder" in body["notes"][0]
+        assert (body["index"]["embedding"], body["index"]["strategies"]["preferred"]) == (None, "tfidf")
+        metadata = code.tool("search_code", query="function_7", strategy=strategy)["metadata"]
+        assert metadata["strategy"] == "tfidf"
+        assert any("no embedder" in note for note in metadata["notes"])
 
 
 # -- runs that meet each other -----------------------------------------------------------------------------------------

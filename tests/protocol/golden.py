@@ -12,7 +12,7 @@ WRITE = os.environ.get("CORTEX_GOLDEN") == "write"
 CHANGING = {
     "executionTime", "lastIndexed", "lastModified", "lastCleanup", "timestamp", "seconds", "memoryUsage", "diskUsage",
     "averageSearchTime", "indexingTime", "cacheHitRate", "hitRate", "cacheHit", "pid", "cursor", "relevance",
-    "totalResults",
+    "totalResults", "generated", "model", "answering",
 }  # fmt: skip
 
 

@@ -133,12 +133,11 @@ def _project(settings: Settings) -> Iterator[Engine | None]:
 
 def _look(provider: str, settings: Settings, engine: Engine | None, check: bool) -> Choice:
     """What there is to know of an embedder; one that runs here is loaded and tried, a server is asked only where that is wanted."""
-    embedder = open_embedder(_choosing(provider, settings))
+    away = leaves(provider, settings)
+    embedder = None if away and settings.server.local_only else open_embedder(_choosing(provider, settings))
     stamp, problem, seconds = None, "", None
-    if embedder is None or (provider != "local" and embedder.name == "local"):
-        problem = (
-            "server.localOnly is on" if embedder else "nothing is embedded: indexing.strategies leaves embeddings out"
-        )
+    if embedder is None:
+        problem = "server.localOnly is on" if away else "indexing.strategies leaves embeddings out"
     elif provider in HERE or check:
         try:
             stamp = embedder.connect()
@@ -161,7 +160,7 @@ def _look(provider: str, settings: Settings, engine: Engine | None, check: bool)
         model=stamp.model if stamp else named.get(provider, ""),
         dimensions=stamp.dimensions if stamp else 0,
         address=address,
-        leaves=leaves(provider, settings),
+        leaves=away,
         key=None if key is None else bool(key),
         problem=problem,
         estimate=None if engine is None else _estimate(engine, provider, stamp, named.get(provider, ""), seconds),

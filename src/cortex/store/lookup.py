@@ -109,13 +109,14 @@ class Lookup:
         with self._connections.read() as connection:
             for part in _parts(list(chunks)):
                 marks = ",".join("?" * len(part))
+                # In this order, and sorted here: to have the rows sorted, SQLite goes through all docs of the source.
                 for chunk, doc in connection.execute(
-                    f"SELECT chunks.id, docs.id FROM chunks JOIN docs ON docs.blob = chunks.blob "
-                    f"WHERE chunks.id IN ({marks}) AND docs.source = ? ORDER BY docs.id",
+                    f"SELECT chunks.id, docs.id FROM chunks CROSS JOIN docs ON docs.blob = chunks.blob "
+                    f"WHERE chunks.id IN ({marks}) AND docs.source = ?",
                     [*part, source],
                 ):
                     docs.setdefault(chunk, []).append(doc)
-        return [(doc, chunk) for chunk in chunks for doc in docs.get(chunk, ())]
+        return [(doc, chunk) for chunk in chunks for doc in sorted(docs.get(chunk, ()))]
 
     def definitions(self, source: int, names: Sequence[str], limit: int = 200) -> list[Definition]:
         """Where these names (any case) are defined in the source, those written exactly so first."""
