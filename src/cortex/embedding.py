@@ -2,7 +2,7 @@
 
 Vectors of a cheap embedder are made within an index run. A costly one works here, in a thread of the lease holder: the most useful
 files first, each batch kept in SQLite before the next begins, so that nothing is paid for twice; searches go on meanwhile. A query is
-embedded by the one whose vectors are searched: two models are never compared. An embedder that fails is left alone for a while.
+embedded by the one whose vectors are searched: two models are never compared.
 Knows no tool and no file; how texts become numbers is in `embedders/`, where vectors are kept in `store/`.
 """
 
@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cortex.embedders import Embedder
 from cortex.errors import CortexError, LimitError
+from cortex.guarded import REST_SECONDS, Embedders, Guarded, name_of
 from cortex.settings import Settings
 from cortex.store import Making, Store
 from cortex.types import Cancel, EmbeddingState, Progress, ProgressCallback, Stamp
@@ -28,93 +28,9 @@ if TYPE_CHECKING:
 BATCH_SECONDS = 2.0  # of work that a kill can cost
 FIRST_BATCH, LARGEST_BATCH = 16, 512  # texts
 KNOWN_BATCH = 1_000  # texts that were paid for before
-REST_SECONDS, LONGEST_REST = 5.0, 300.0  # after a failure, twice as long after the next
 CLOSE_SECONDS = 5.0  # what a batch under way gets to end
 
 log = logging.getLogger(__name__)
-
-
-class Guarded:
-    """An embedder that is left alone for a while after it failed."""
-
-    def __init__(self, embedder: Embedder) -> None:
-        self.costly = embedder.costly
-        self.problem = ""  # what the last failure said, "" where there was none since
-        self._embedder = embedder
-        self._failures = 0
-        self._rests_until = 0.0
-
-    @property
-    def stamp(self) -> Stamp | None:
-        """What its vectors are stamped with, None until it has been asked."""
-        return self._embedder.stamp
-
-    @property
-    def name(self) -> str:
-        """Provider and model, as far as they are known."""
-        return name_of(self.stamp) if self.stamp else self._embedder.name
-
-    @property
-    def rests(self) -> bool:
-        """Whether it failed lately."""
-        return time.monotonic() < self._rests_until
-
-    def connect(self) -> Stamp:
-        """Load the model or ask the server. Raises: CortexError."""
-        with self._guard():
-            return self._embedder.connect()
-
-    def passages(self, texts: list[str]) -> np.ndarray:
-        """The vectors of texts to be found. Raises: CortexError."""
-        with self._guard():
-            return self._embedder.embed(texts, "passage")
-
-    def query(self, text: str) -> np.ndarray:
-        """The vector of a question. Raises: CortexError."""
-        with self._guard():
-            return self._embedder.embed([text], "query")[0]
-
-    def close(self) -> None:
-        """Let go of memory and connections."""
-        self._embedder.close()
-
-    @contextmanager
-    def _guard(self) -> Iterator[None]:
-        try:
-            yield
-        except CortexError as error:
-            self.problem = error.message
-            rest = REST_SECONDS * 2**self._failures if error.retryable else LONGEST_REST
-            self._failures = min(self._failures + 1, 10)
-            self._rests_until = time.monotonic() + min(rest, LONGEST_REST)
-            raise
-        self.problem, self._failures, self._rests_until = "", 0, 0.0
-
-
-class Embedders:
-    """The embedder that is wanted, and a cheap one that answers until it is ready; that one is opened when it is needed."""
-
-    def __init__(self, wanted: Embedder | None, open_standby: Callable[[], Embedder | None]) -> None:
-        self.wanted = Guarded(wanted) if wanted else None
-        self._open_standby = open_standby
-        self._standby: Guarded | None = None
-        self._lock = threading.Lock()
-
-    @property
-    def standby(self) -> Guarded | None:
-        """The cheap one, None where the wanted one is cheap itself."""
-        if self.wanted is None or not self.wanted.costly:
-            return None
-        with self._lock:
-            if self._standby is None and (opened := self._open_standby()) is not None:
-                self._standby = Guarded(opened)
-            return self._standby
-
-    def close(self) -> None:
-        """Let go of both."""
-        for one in (self.wanted, self._standby):
-            if one is not None:
-                one.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +66,8 @@ class Embedding:
         if ask:
             self._find_out(wanted)
         why = self._why_not(wanted)
-        if not why:
+        if not why and wanted.stamp is not None:
+            self._store.indexes.sets.rest_but(wanted.stamp)
             return Answering(wanted, wanted.stamp)
         standby = self._embedders.standby
         if standby is not None:
@@ -171,21 +88,25 @@ class Embedding:
             return f"{one.name} can't be asked now ({one.problem})"
         if stamp is None:
             return f"nothing is embedded by {one.name} yet"
-        vectors, room = self._store.indexes.vectors(stamp), self._room
-        if vectors.watermark >= 0 and vectors.memory <= room:
+        if self._is_ready(stamp):
             return ""
-        sets = self._store.indexes.sets
-        if vectors.memory > room or not sets.fits(stamp, room):
+        vectors, sets = self._store.indexes.vectors(stamp), self._store.indexes.sets
+        if vectors.memory > self._room or not sets.fits(stamp, self._room):
             return f"limits.memory.embeddings leaves no room for all vectors of {one.name}"
         if one.costly and vectors.memory:
             return f"{len(vectors) / max(1, sets.count()):.0%} is embedded by {one.name} yet"
         return f"{'not everything' if vectors.memory else 'nothing'} is embedded by {one.name} yet"
 
+    def _is_ready(self, stamp: Stamp) -> bool:
+        """Whether vectors have everything, or had once, and fit into memory."""
+        vectors = self._store.indexes.vectors(stamp)
+        return vectors.watermark >= 0 and vectors.memory <= self._room
+
     def _find_out(self, one: Guarded) -> None:
         """Ask an embedder for its stamp where its vectors could answer."""
         if one.stamp is None and not one.rests and (not one.costly or self._store.paid.is_complete()):
             with suppress(CortexError):  # it rests then, and is asked again later
-                one.connect()
+                one.query("?")  # connects, and gives up sooner than `connect`: somebody waits for an answer
 
     @property
     def _room(self) -> int:
@@ -223,8 +144,7 @@ class Embedding:
         if not wanted.costly:
             return self._making_of(wanted)
         paid = (Making(wanted.stamp, None),) if wanted.stamp else ()
-        ready = wanted.stamp is not None and self._store.indexes.vectors(wanted.stamp).watermark >= 0
-        standby = None if ready else self._embedders.standby
+        standby = None if wanted.stamp is not None and self._is_ready(wanted.stamp) else self._embedders.standby
         return paid if standby is None else (*paid, *self._making_of(standby))
 
     def _making_of(self, one: Guarded) -> tuple[Making, ...]:
@@ -378,8 +298,3 @@ class Embedding:
         self._cancel.cancel()
         if self._thread is not None:
             self._thread.join(CLOSE_SECONDS)
-
-
-def name_of(stamp: Stamp) -> str:
-    """An embedder as people know it."""
-    return f"{stamp.provider} {stamp.model}"

@@ -11,18 +11,18 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cortex import chunkers, indexing
 from cortex.cache import Cache
 from cortex.embedders import Embedder, open_embedder, open_local
-from cortex.embedding import Embedders, Embedding
-from cortex.errors import Cancelled, CortexError, LimitError, StoreError
+from cortex.embedding import Embedding
+from cortex.errors import CortexError, StoreError
+from cortex.guarded import Embedders
 from cortex.paths import STORE_FOLDER, ensure_store_dir, remember_project, root_text, store_dir
-from cortex.process import give_memory_back
 from cortex.runs import Runs, Wish
+from cortex.scratch import Scratch
 from cortex.search import MAX_HITS, NO_EMBEDDER, check_query, search, search_exact
 from cortex.settings import Settings
 from cortex.sources import git
@@ -38,7 +38,6 @@ from cortex.types import (
     IndexReport,
     Mode,
     Page,
-    Progress,
     ProgressCallback,
     Query,
     Source,
@@ -101,9 +100,7 @@ class Engine:
         self._reopening = threading.Lock()
         self._closed = False
         self._searches = (0, 0.0)  # count, seconds
-        self._scratch: Engine | None = None  # in memory, for searches without the index
-        self._scratch_turn = threading.Lock()  # one of these at a time
-        self._scratch_used = 0.0
+        self._scratch = Scratch(lambda: Engine(self.root, self.settings, in_memory=True, words_only=True))
         self.kept = False  # a keeper is at work, so that a first run is under way or will soon be
 
     # -- the store -----------------------------------------------------------------------------------------------------
@@ -310,35 +307,8 @@ class Engine:
             page = self._answer(replace(query, mode=Mode.HYBRID), self.source, cancel, deadline)
             note = f"fullworkspace reads at most {FULL_MODE_FILES} files, this workspace has {count}: answered from the index"
             return replace(page, notes=(note, *page.notes, *self._unfinished()))
-        self._await_scratch(cancel, deadline)
-        try:
-            page = self._search_scratch(query, cancel, deadline)
-        finally:
-            self._scratch_used = time.monotonic()
-            self._scratch_turn.release()
+        page = self._scratch.search(query, cancel, deadline)
         return replace(page, mode=Mode.FULL, hits=tuple(replace(hit, source=self.source.id) for hit in page.hits))
-
-    def _await_scratch(self, cancel: Cancel, deadline: float) -> None:
-        while not self._scratch_turn.acquire(timeout=POLL_SECONDS):
-            if cancel:
-                raise Cancelled()
-            if time.monotonic() > deadline:
-                raise LimitError("SEARCH_TIMEOUT", "other searches of all files took too long")
-
-    def _search_scratch(self, query: Query, cancel: Cancel, deadline: float) -> Page:
-        if self._scratch is None:
-            self._scratch = Engine(self.root, self.settings, in_memory=True, words_only=True)
-        late = Cancel()
-
-        def look(_: Progress) -> None:
-            if cancel or time.monotonic() > deadline:
-                late.cancel()
-
-        with suppress(Cancelled):
-            self._scratch.index(progress=look, cancel=late)
-        if late:
-            raise Cancelled() if cancel else LimitError("SEARCH_TIMEOUT", "reading all files ran out of time")
-        return self._scratch.search(replace(query, mode=Mode.WORDS), cancel=cancel)
 
     def _await_first_index(self, cancel: Cancel | None) -> None:
         """Where nothing is indexed yet, wait a little for the run that is under way."""
@@ -448,8 +418,7 @@ class Engine:
             old, self._embedders = self._embedders, Embedders(open_embedder(settings), open_local)
             self.embedding.use(self._embedders)
             old.close()
-        if self._scratch is not None:
-            self._scratch.settings = settings
+        self._scratch.reconfigure(settings)
         self.store.log.record("config", {"changed": changed})
 
     def clean_up(self) -> None:
@@ -469,20 +438,12 @@ class Engine:
         """Let go of worker processes, and of what was read for searches without the index, when unused for that long."""
         self._pool.close_if_idle(idle_seconds)
         self._single.close_if_idle(idle_seconds)
-        if self._scratch_turn.acquire(blocking=False):
-            try:
-                if self._scratch is not None and time.monotonic() - self._scratch_used >= idle_seconds:
-                    self._scratch.close()
-                    self._scratch = None
-                    give_memory_back()
-            finally:
-                self._scratch_turn.release()
+        self._scratch.rest(idle_seconds)
 
     def close(self) -> None:
         """End workers and a run under way, close the store, give the lease back."""
         self._closed = True
-        if self._scratch is not None:
-            self._scratch.close()
+        self._scratch.close()
         self._single.close()
         self._embedders.close()
         self._opened.close()

@@ -121,6 +121,14 @@ class VectorSets:
                         path, ignore_errors=True
                     )  # what another process has open (Windows) goes the next time
 
+    def rest_but(self, stamp: Stamp) -> None:
+        """Let go of the memory of all others, unless somebody writes just now."""
+        if len(self._open) > 1 and self._writing.acquire(blocking=False):
+            try:
+                self.let_go((stamp,))
+            finally:
+                self._writing.release()
+
     def let_go(self, stamps: Collection[Stamp]) -> None:
         """Close the vectors of every other embedder."""
         with self._lock:

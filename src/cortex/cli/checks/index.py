@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from cortex.cli.checks import Finding, error, ok, warning
 from cortex.daemon import control
-from cortex.embedding import name_of
 from cortex.engine import Engine, rebuild_damaged
 from cortex.errors import FileError, StoreError
+from cortex.guarded import name_of
 from cortex.settings import Workspace
 from cortex.sources import git
 from cortex.types import Cancel
@@ -104,6 +104,8 @@ def _writer(engine: Engine) -> Finding:
 
 def _rebuild(engine: Engine) -> str:
     report = engine.index(force=True)
+    if engine.holds():
+        engine.embedding.embed(cancel=Cancel())
     return f"built anew: {report.added + report.changed + report.unchanged} files"
 
 

@@ -1,0 +1,109 @@
+"""Embedders that may fail: one that did is left alone for a while, and a cheap one stands by for a costly one.
+
+Knows nothing of stores and searches; `embedding.py` does.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from cortex.embedders import Embedder
+from cortex.errors import CortexError
+from cortex.types import Stamp
+
+if TYPE_CHECKING:
+    import numpy as np
+
+REST_SECONDS, LONGEST_REST = 5.0, 300.0  # after a failure, twice as long after the next
+
+
+class Guarded:
+    """An embedder that is left alone for a while after it failed."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.costly = embedder.costly
+        self.problem = ""  # what the last failure said, "" where there was none since
+        self._embedder = embedder
+        self._failures = 0
+        self._rests_until = 0.0
+
+    @property
+    def stamp(self) -> Stamp | None:
+        """What its vectors are stamped with, None until it has been asked."""
+        return self._embedder.stamp
+
+    @property
+    def name(self) -> str:
+        """Provider and model, as far as they are known."""
+        return name_of(self.stamp) if self.stamp else self._embedder.name
+
+    @property
+    def rests(self) -> bool:
+        """Whether it failed lately."""
+        return time.monotonic() < self._rests_until
+
+    def connect(self) -> Stamp:
+        """Load the model or ask the server. Raises: CortexError."""
+        with self._guard():
+            return self._embedder.connect()
+
+    def passages(self, texts: list[str]) -> np.ndarray:
+        """The vectors of texts to be found. Raises: CortexError."""
+        with self._guard():
+            return self._embedder.embed(texts, "passage")
+
+    def query(self, text: str) -> np.ndarray:
+        """The vector of a question. Raises: CortexError."""
+        with self._guard():
+            return self._embedder.embed([text], "query")[0]
+
+    def close(self) -> None:
+        """Let go of memory and connections."""
+        self._embedder.close()
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        try:
+            yield
+        except CortexError as error:
+            self.problem = error.message
+            rest = REST_SECONDS * 2**self._failures if error.retryable else LONGEST_REST
+            self._failures = min(self._failures + 1, 10)
+            self._rests_until = time.monotonic() + min(rest, LONGEST_REST)
+            raise
+        self.problem, self._failures, self._rests_until = "", 0, 0.0
+
+
+class Embedders:
+    """The embedder that is wanted, and a cheap one that answers until it is ready; that one is opened when it is needed."""
+
+    def __init__(self, wanted: Embedder | None, open_standby: Callable[[], Embedder | None]) -> None:
+        self.wanted = Guarded(wanted) if wanted else None
+        self._open_standby = open_standby
+        self._standby: Guarded | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def standby(self) -> Guarded | None:
+        """The cheap one, None where the wanted one is cheap itself."""
+        if self.wanted is None or not self.wanted.costly:
+            return None
+        with self._lock:
+            if self._standby is None and (opened := self._open_standby()) is not None:
+                self._standby = Guarded(opened)
+            return self._standby
+
+    def close(self) -> None:
+        """Let go of both."""
+        for one in (self.wanted, self._standby):
+            if one is not None:
+                one.close()
+
+
+def name_of(stamp: Stamp) -> str:
+    """An embedder as people know it."""
+    return f"{stamp.provider} {stamp.model}"
