@@ -15,7 +15,7 @@ from cortex.engines import CLOSED, Engines
 from cortex.errors import ConfigError, CortexError
 from cortex.families.code.workspaces import Workspaces
 from cortex.settings import Settings, Workspace, load
-from cortex.types import Query
+from cortex.types import Mode, Query
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def make() -> Iterator[Callable[..., Engines]]:
 
 
 def found(engine: Engine, text: str) -> list[str]:
-    return [hit.path for hit in engine.search(Query(text=text)).hits]
+    return [hit.path for hit in engine.search(Query(text=text, mode=Mode.WORDS)).hits]
 
 
 def states(engines: Engines) -> dict[str, tuple[str, int]]:

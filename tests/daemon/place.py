@@ -31,7 +31,8 @@ class Window(CodeServer):
         return self.process.stderr.read().decode()
 
     def found(self, query: str) -> list[str]:
-        return [hit["file"] for hit in self.tool("search_code", query=query)["results"]]
+        """The files with these words; by meaning, everything in a small folder is a little alike."""
+        return [hit["file"] for hit in self.tool("search_code", query=query, strategy="tfidf")["results"]]
 
     def answers(self, ids: Sequence[int | str], seconds: float = 30.0) -> dict[int | str, dict]:
         """What answers these requests, in whatever order, each exactly once."""
