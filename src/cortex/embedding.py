@@ -94,7 +94,7 @@ class Embedding:
         if vectors.memory > self._room or not sets.fits(stamp, self._room):
             return f"limits.memory.embeddings leaves no room for all vectors of {one.name}"
         if one.costly and vectors.memory:
-            return f"{len(vectors) / max(1, sets.count()):.0%} is embedded by {one.name} yet"
+            return f"{sets.embedded(stamp) / max(1, sets.count()):.0%} is embedded by {one.name} yet"
         return f"{'not everything' if vectors.memory else 'nothing'} is embedded by {one.name} yet"
 
     def _is_ready(self, stamp: Stamp) -> bool:
@@ -120,7 +120,7 @@ class Embedding:
         now, sets = self.answering(ask=ask), self._store.indexes.sets
         stamp, chunks, embedded, problem = wanted.stamp, sets.count(), 0, wanted.problem
         if stamp is not None and self._store.indexes.vectors(stamp).memory <= self._room:
-            embedded = min(chunks, len(self._store.indexes.vectors(stamp)))
+            embedded = sets.embedded(stamp)
         if stamp is not None and not problem and not sets.fits(stamp, self._room):
             problem = self._why_not(wanted)
         return EmbeddingState(

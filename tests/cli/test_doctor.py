@@ -222,13 +222,39 @@ def test_a_damaged_store_is_kept_and_built_anew(doctor, root):
     assert doctor()[1] == {}
 
 
-def test_vectors_that_nothing_can_use_are_told(doctor, root):
+def test_vectors_of_another_model_are_told_and_made_anew(doctor, root, monkeypatch):
     from cortex.embedders.hashing import HashingEmbedder
 
     settings = load(root, environment=environment())
     with Engine(root, settings, embedder=HashingEmbedder()) as engine:
         engine.index(force=True)
-    assert "hashing" in doctor()[1]["vectors"]["text"]
+    found = doctor()[1]["vectors"]
+    assert ("0% is embedded by local" in found["text"], "vectors of hashing" in found["text"]) == (True, True)
+    assert doctor("--fix")[1]["vectors"]["done"] == "everything is embedded"
+    assert doctor()[1] == {}
+    monkeypatch.setenv("CORTEX_INDEXING_EMBEDDING_PROVIDER", "none")
+    assert "nothing embeds now" in doctor()[1]["vectors"]["text"]
+
+
+def test_an_embedder_that_can_not_be_asked_is_told(doctor, root, monkeypatch):
+    monkeypatch.setenv("CORTEX_INDEXING_EMBEDDING_PROVIDER", "ollama")
+    monkeypatch.setenv("CODEINDEX_OLLAMA_BASE_URL", "http://127.0.0.1:9")
+    found = doctor()[1]["vectors"]
+    assert "0% is embedded by ollama; now local" in found["text"]
+    assert "127.0.0.1:9" in doctor("--fix")[1]["vectors"]["failed"]
+
+
+def test_vectors_with_lost_rows_are_told_and_built_anew(doctor, root):
+    settings = load(root, environment=environment())
+    with Engine(root, settings) as engine:
+        assert engine.holds()
+        vectors = engine.store.indexes.vectors(engine.embedding.answering().stamp)
+        vectors.remove(vectors.ids()[:1])
+        vectors.sync(engine.store.truth.seq())
+    code, found, _ = doctor()
+    assert (code, found["store"]["text"]) == (1, "vectors: 1 rows missing, 0 too many")
+    assert doctor("--fix")[0] == 0
+    assert doctor()[1] == {}
 
 
 def test_the_process_that_writes_is_named(doctor, root, isolated, until):

@@ -106,6 +106,13 @@ class VectorSets:
                 "WHERE EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
             ).fetchone()[0]
 
+    def embedded(self, stamp: Stamp) -> int:
+        """How many of these have a vector."""
+        vectors = self.of(stamp)
+        if vectors.watermark == self._truth.seq():
+            return len(vectors)
+        return len(np.intersect1d(vectors.ids(), self._live(), assume_unique=True))
+
     def on_disk(self) -> list[Manifest | None]:
         """What each directory says of itself; None for one that doesn't say."""
         return [read_manifest(path) for path in self._paths()]

@@ -82,8 +82,8 @@ def _vectors(engine: Engine) -> Iterator[Finding]:
     elif state.share == 1.0 and made <= {name}:
         yield ok("vectors", f"made by {name}")
     else:
-        answers = f"{state.answering} answers" if state.answering else "words answer"
-        text = f"{state.share:.0%} is embedded by {name}; {answers} until everything is"
+        others = "".join(f", and there are vectors of {other}" for other in sorted(made - {name}))
+        text = f"{state.share:.0%} is embedded by {name}; now {state.answering or 'words'} answer{others}"
         yield warning("vectors", text, "cortex index", lambda: _embed(engine))
 
 
