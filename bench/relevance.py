@@ -19,8 +19,9 @@ from relevance_fit import fit_table
 from sets import MEMORIES, RANKED, Sets
 
 from cortex.search.relevance import CUT
-from cortex.types import Query
+from cortex.types import Mode, Query
 
+ARMS = (("words only", "none", (Mode.WORDS,)), ("words and meaning", "local", (Mode.HYBRID, Mode.MEANING)))
 HITS = 10
 KEPT = 0.98  # of recall@10
 SILENT = 0.8  # of the absent questions
@@ -29,38 +30,40 @@ LATER = Path(__file__).with_name("absent_later.txt")
 
 
 def measure(setup: Setup, kit: Path, built: Path, fit: bool) -> Section:
-    """Recall with and without the cut, absent questions, tenths, and the fit."""
+    """Recall with and without the cut, absent questions, tenths, and the fit; by words only, and with the model's vectors."""
     section = Section("relevance", "Relevance")
-    with Sets(setup, kit, built, (*RANKED, *MEMORIES)) as sets:
-        parts = [
-            f"The default threshold is {CUT:g}; in brackets the 95 % interval.",
-            _recall(section, sets, setup.seed),
-            _absent(section, sets),
-            "How often a hit among the first ten is right, by its relevance, all sets (a set's labels don't name every right place):",
-            _tenths(sets, setup.seed),
-        ]
-        if fit:
+    parts = [f"The default threshold is {CUT:g}; in brackets the 95 % interval."]
+    for label, provider, modes in ARMS:
+        with Sets(setup, kit, built, (*RANKED, *MEMORIES), provider) as sets:
             parts += [
-                "**The two logistic models fitted anew** (`known`: the source has the answer; `right`: this hit is one), questions asked of another "
-                "repository as those without an answer, every set of equal weight; intervals by resampling whole queries:",
-                fit_table(sets, setup.seed),
+                f"**{label.capitalize()}**",
+                _recall(section, sets, setup.seed, label),
+                _absent(section, sets, label),
+                "How often a hit among the first ten is right, by its relevance, all sets (a set's labels don't name every right place):",
+                _tenths(sets, setup.seed),
             ]
+            for mode in modes if fit else ():
+                parts += [
+                    f"**The two logistic models of mode {mode} fitted anew** (`known`: the source has the answer; `right`: this hit is one), questions "
+                    "asked of another repository as those without an answer, every set of equal weight; intervals by resampling whole queries:",
+                    fit_table(sets, setup.seed, mode),
+                ]
     section.text = "\n\n".join(parts)
     return section
 
 
-def _recall(section: Section, sets: Sets, seed: int) -> str:
+def _recall(section: Section, sets: Sets, seed: int, label: str) -> str:
     lines = [f"| set | queries | recall@10 | with threshold {CUT:g} | ratio |", "|---|---:|---:|---:|---:|"]
     for name in sets.names:
         whole = sets.scores(name, "recall10", HITS)
         kept = sets.scores(name, "recall10", HITS, CUT)
         ratio = share_of(kept, whole, seed)
         lines.append(f"| {name} | {len(whole)} | {mean_of(whole, seed)} | {kept.mean():.3f} | {ratio} |")
-        section.at_least(f"{name}, recall@10 with the threshold / without", ratio.mean, KEPT)
+        section.at_least(f"{label}: {name}, recall@10 with the threshold / without", ratio.mean, KEPT)
     return "\n".join(lines)
 
 
-def _absent(section: Section, sets: Sets) -> str:
+def _absent(section: Section, sets: Sets, label: str) -> str:
     questions = [path.read_text(encoding="utf-8").splitlines() for path in (ABSENT, LATER)]
     first, later = map(len, questions)
     lines = [
@@ -76,9 +79,9 @@ def _absent(section: Section, sets: Sets) -> str:
         shares.append([float(np.mean(part)) for part in silent])
         lines.append(f"| {corpus} | {shares[-1][0]:.2f} | {shares[-1][1]:.2f} |")
     means = np.mean(shares, axis=0)
-    for label, column, mean in zip(("first", "later"), zip(*shares, strict=True), means, strict=True):
-        section.at_least(f"absent questions ({label}) with no hit, mean of the repositories", mean, SILENT)
-        section.at_least(f"absent questions ({label}) with no hit, worst repository", min(column), SILENT)
+    for when, column, mean in zip(("first", "later"), zip(*shares, strict=True), means, strict=True):
+        section.at_least(f"{label}: absent questions ({when}) with no hit, mean of the repositories", mean, SILENT)
+        section.at_least(f"{label}: absent questions ({when}) with no hit, worst repository", min(column), SILENT)
     return "\n".join([*lines, f"| **mean** | {means[0]:.2f} | {means[1]:.2f} |"])
 
 

@@ -1,13 +1,11 @@
 """The two logistic models behind `relevance`, fitted on the development sets, beside the constants that are in the code.
 
 `known` learns from the first hits of a query whose answer was found and of the same kind of query asked of a repository that has none;
-`right` from every one of the first ten hits. The constants in the code aren't copied here: they are what explains the code's own
-probabilities on these features, so a model that changes there without changing here shows as a residual.
+`right` from every one of the first ten hits.
 """
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -20,11 +18,9 @@ from sets import Row, Sets
 
 from cortex.search.evidence import Candidate
 from cortex.search.parse import Parsed
-from cortex.types import Query
+from cortex.types import Mode, Query
 
 CODE = import_module("cortex.search.relevance")
-KNOWN = ("log(.02 + covers)", "log words", "defines", "prose", "constant")
-RIGHT = ("covers", "defines", "joins", "stem", "share of the best score", "constant")
 HITS = 10
 RESAMPLES = 200
 STEPS = 60
@@ -37,25 +33,27 @@ class Asked:
 
     group: str  # queries of a group weigh as much as those of any other
     known: tuple[float, ...]  # features, the constant included
-    known_by_code: float  # the code's probability
     right: list[tuple[float, ...]]  # the same of each hit
-    right_by_code: list[float]
     labels: list[bool]
 
 
-def fit_table(sets: Sets, seed: int) -> str:
-    """Both models: the constant in the code, fitted anew, and its interval."""
-    answered = [one for name in sets.names for row in sets.rows[name] if (one := _ask(sets, name, row))]
-    absent = [one for name, corpus, row in _strangers(sets) if (one := _ask(sets, name, row, corpus))]
+def fit_table(sets: Sets, seed: int, mode: Mode) -> str:
+    """Both models of a mode: the constant in the code, fitted anew, and its interval."""
+    answered = [one for name in sets.names for row in sets.rows[name] if (one := _ask(sets, name, row, mode))]
+    absent = [one for name, corpus, row in _strangers(sets) if (one := _ask(sets, name, row, mode, corpus))]
     lines = ["| model | feature | in the code | fitted anew | 95 % interval | within |", "|---|---|---:|---:|---:|---|"]
-    models = (("known", KNOWN, *_known_rows(answered, absent)), ("right", RIGHT, *_right_rows(answered)))
-    for model, features, rows, labels, groups, queries, by_code in models:
-        now = np.linalg.lstsq(rows, np.log(by_code / (1 - by_code)), rcond=None)[0]
-        fitted, low, high = _with_intervals(rows, labels, groups, queries, seed)
-        for number, feature in enumerate(features):
-            within = "yes" if low[number] <= now[number] <= high[number] else "no"
-            cells = [model, feature, f"{now[number]:.2f}", f"{fitted[number]:.2f}"]
-            lines.append(f"| {' | '.join(cells)} | {low[number]:.2f} to {high[number]:.2f} | {within} |")
+    fits = CODE.FITS[mode]
+    models = (
+        ("known", CODE.KNOWN, fits.known, *_known_rows(answered, absent)),
+        ("right", CODE.RIGHT, fits.right, *_right_rows(answered)),
+    )
+    for model, features, now, rows, labels, groups, queries in models:
+        used = [number for number, weight in enumerate(now) if weight]  # the others say nothing in this mode
+        fitted, low, high = _with_intervals(rows[:, used], labels, groups, queries, seed)
+        for place, number in enumerate(used):
+            within = "yes" if low[place] <= now[number] <= high[place] else "no"
+            cells = [model, features[number], f"{now[number]:.2f}", f"{fitted[place]:.2f}"]
+            lines.append(f"| {' | '.join(cells)} | {low[place]:.2f} to {high[place]:.2f} | {within} |")
     lines += [
         "",
         f"{len(answered):,} queries, {len(absent):,} without an answer, {sum(len(one.right) for one in answered):,} hits.",
@@ -63,17 +61,17 @@ def fit_table(sets: Sets, seed: int) -> str:
     return "\n".join(lines)
 
 
-def _ask(sets: Sets, name: str, row: Row, corpus: str = "") -> Asked | None:
+def _ask(sets: Sets, name: str, row: Row, mode: Mode, corpus: str = "") -> Asked | None:
     """Features of a query's answer; with `corpus`, of one that has no answer to it."""
     seen: list[tuple[Sequence[Candidate], Parsed]] = []
     relate = SEARCH.relate
 
-    def looking(ranked: Sequence[Candidate], parsed: Parsed) -> None:
+    def looking(ranked: Sequence[Candidate], parsed: Parsed, mode: Mode) -> None:
         seen.append((ranked, parsed))
-        relate(ranked, parsed)
+        relate(ranked, parsed, mode)
 
     with constants(SEARCH, relate=looking):
-        sets.engine(name, corpus or row["corpus"]).search(Query(row["query"], limit=1))
+        sets.engine(name, corpus or row["corpus"]).search(Query(row["query"], mode=mode, limit=1))
     ranked, parsed = seen[0]
     if not ranked:
         return None
@@ -81,33 +79,13 @@ def _ask(sets: Sets, name: str, row: Row, corpus: str = "") -> Asked | None:
     best = max(ranked[0].score, 1e-9)
     return Asked(
         group=f"absent {name}" if corpus else name,
-        known=_known(ranked[:3], parsed),
-        known_by_code=CODE._known(ranked[:3], parsed),
-        right=[_right(group.best, group.best.score / best) for group in groups],
-        right_by_code=[CODE._right(group.best, group.best.score / best) for group in groups],
+        known=CODE.known_features(ranked[:3], parsed),
+        right=[CODE.right_features(group.best, group.best.score / best) for group in groups],
         labels=[
             not corpus and sets.hits_target(row, group.best.place.doc.path, group.start_line, group.end_line)
             for group in groups
         ],
     )
-
-
-def _known(top: Sequence[Candidate], parsed: Parsed) -> tuple[float, ...]:
-    return (
-        math.log(0.02 + max(map(_covers, top))),
-        math.log(max(1, len(parsed.weights))),
-        max(max(min(1.0, one.defines), one.joins, one.located) for one in top),
-        sum(one.place.doc.language in CODE.PROSE for one in top) / len(top),
-        1.0,
-    )
-
-
-def _right(one: Candidate, share: float) -> tuple[float, ...]:
-    return (_covers(one), max(min(1.0, one.defines), one.located), one.joins, one.stem, share, 1.0)
-
-
-def _covers(one: Candidate) -> float:
-    return max(one.covers, one.meaning, one.phrase)
 
 
 def _strangers(sets: Sets) -> list[tuple[str, str, Row]]:
@@ -127,9 +105,7 @@ def _strangers(sets: Sets) -> list[tuple[str, str, Row]]:
     return found
 
 
-Rows = tuple[
-    np.ndarray, np.ndarray, list[str], np.ndarray, np.ndarray
-]  # features, labels, groups, queries, by the code
+Rows = tuple[np.ndarray, np.ndarray, list[str], np.ndarray]  # features, labels, groups, queries
 
 
 def _known_rows(answered: Sequence[Asked], absent: Sequence[Asked]) -> Rows:
@@ -137,13 +113,7 @@ def _known_rows(answered: Sequence[Asked], absent: Sequence[Asked]) -> Rows:
     rows = [*used, *absent]
     labels = np.array([1.0] * len(used) + [0.0] * len(absent))
     features = np.array([one.known for one in rows])
-    return (
-        features,
-        labels,
-        [one.group for one in rows],
-        np.arange(len(rows)),
-        np.array([one.known_by_code for one in rows]),
-    )
+    return features, labels, [one.group for one in rows], np.arange(len(rows))
 
 
 def _right_rows(answered: Sequence[Asked]) -> Rows:
@@ -152,7 +122,6 @@ def _right_rows(answered: Sequence[Asked]) -> Rows:
         np.array([float(label) for one in answered for label in one.labels]),
         [one.group for one in answered for _ in one.right],
         np.array([number for number, one in enumerate(answered) for _ in one.right]),
-        np.array([value for one in answered for value in one.right_by_code]),
     )
 
 

@@ -25,6 +25,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import corpus
+import meaning
 import memory
 import peers
 import queries
@@ -54,7 +55,7 @@ MEASURES: dict[str, Callable[[Setup], Section]] = {
     "updates": updates.measure,
     "daemon": daemon.measure,
 }
-NEEDS_MORE = ("peers", "retrieval", "ranking", "relevance", "tokens")
+NEEDS_MORE = ("peers", "retrieval", "ranking", "meaning", "relevance", "tokens")
 
 
 def main() -> int:
@@ -111,6 +112,7 @@ def chosen(options: argparse.Namespace) -> dict[str, Callable[[Setup], Section]]
         semble = semble_of(options)
         possible["retrieval"] = lambda setup: retrieval.measure(setup, kit, built)
         possible["ranking"] = lambda setup: ranking.measure(setup, kit, built, semble)
+        possible["meaning"] = lambda setup: meaning.measure(setup, kit, built)
         possible["relevance"] = lambda setup: relevance.measure(setup, kit, built, fit=not setup.quick)
         possible["tokens"] = lambda setup: tokens.measure(setup, kit, built, semble)
     for name in options.only or ():

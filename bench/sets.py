@@ -21,7 +21,7 @@ from peers_semble import Semble
 
 from cortex.engine import Engine
 from cortex.settings import load
-from cortex.types import Hit, Query
+from cortex.types import Hit, Mode, Query
 
 RANKED = ("semble", "semble-full", "cookbook-files", "cookbook-chunks")
 MEMORIES = ("locomo", "locomo-session")
@@ -31,12 +31,12 @@ Row = dict  # a query: id, corpus, query, relevant
 
 
 class Sets:
-    """The sets of a kit, each corpus indexed when it is first asked; embedder `none`."""
+    """The sets of a kit, each corpus indexed when it is first asked; without vectors unless a provider is named."""
 
-    def __init__(self, setup: Setup, kit: Path, built: Path, names: Sequence[str]) -> None:
+    def __init__(self, setup: Setup, kit: Path, built: Path, names: Sequence[str], provider: str = "none") -> None:
         self.names = [name for name in names if (built / name).exists()]
         self.rows: dict[str, list[Row]] = {name: _read(built / name / "queries-dev.jsonl") for name in self.names}
-        self._setup, self._kit, self._built = setup, kit, built
+        self._setup, self._kit, self._built, self._provider = setup, kit, built, provider
         self._engines: dict[Path, Engine] = {}
         self._open = ExitStack()
         if str(kit) not in sys.path:
@@ -55,9 +55,9 @@ class Sets:
 
     def engine(self, name: str, corpus: str) -> Engine:
         """An engine with the corpus indexed."""
-        folder = self._copy("sets", name) / "corpus" / corpus
+        folder = self._copy(f"sets-{self._provider}", name) / "corpus" / corpus
         if folder not in self._engines:
-            settings = load(folder, environment=self._setup.environment())
+            settings = load(folder, environment=self._setup.environment(provider=self._provider))
             engine = self._engines[folder] = self._open.enter_context(Engine(folder, settings))
             engine.index()
         return self._engines[folder]
@@ -66,15 +66,24 @@ class Sets:
         """A copy of the set that no index was made in."""
         return self._copy("plain", name)
 
-    def ask(self, name: str, row: Row, limit: int = DEPTH, threshold: float = 0.0) -> Sequence[Hit]:
+    def ask(
+        self, name: str, row: Row, limit: int = DEPTH, threshold: float = 0.0, mode: Mode = Mode.HYBRID
+    ) -> Sequence[Hit]:
         """The hits of one query."""
-        return self.engine(name, row["corpus"]).search(Query(row["query"], limit=limit, threshold=threshold)).hits
+        query = Query(row["query"], mode=mode, limit=limit, threshold=threshold)
+        return self.engine(name, row["corpus"]).search(query).hits
 
-    def scores(self, name: str, metric: str = "ndcg10", limit: int = DEPTH, threshold: float = 0.0) -> np.ndarray:
+    def scores(
+        self,
+        name: str,
+        metric: str = "ndcg10",
+        limit: int = DEPTH,
+        threshold: float = 0.0,
+        mode: Mode = Mode.HYBRID,
+    ) -> np.ndarray:
         """A metric for each query of a set."""
-        return np.array(
-            [self.score(row, self.ask(name, row, limit, threshold))[metric] for row in self.rows[name]], dtype=float
-        )
+        found = [self.score(row, self.ask(name, row, limit, threshold, mode))[metric] for row in self.rows[name]]
+        return np.array(found, dtype=float)
 
     def score(self, row: Row, hits: Sequence[Hit]) -> dict[str, float]:
         """All metrics of one answer."""

@@ -6,7 +6,7 @@ from cortex.search.evidence import Candidate
 from cortex.search.parse import parse
 from cortex.search.relevance import CUT, relate
 from cortex.store import Place
-from cortex.types import Chunk, Doc
+from cortex.types import Chunk, Doc, Mode
 
 PARSED = parse("how are leases taken over by another process")
 
@@ -16,8 +16,12 @@ def make_candidate(score: float = 1.0, language: str = "python", **more: float) 
     return Candidate(place, 0.5, score=score, **more)  # type: ignore[arg-type]
 
 
-def relevances(candidates: list[Candidate], query: str = "how are leases taken over by another process") -> list[float]:
-    relate(candidates, parse(query))
+def relevances(
+    candidates: list[Candidate],
+    query: str = "how are leases taken over by another process",
+    mode: Mode = Mode.WORDS,
+) -> list[float]:
+    relate(candidates, parse(query), mode)
     return [one.relevance for one in candidates]
 
 
@@ -27,7 +31,7 @@ candidates = st.builds(
     score=st.floats(0, 8),
     language=st.sampled_from(["python", "markdown"]),
     covers=shares,
-    meaning=shares,
+    near=shares,
     defines=shares,
     joins=shares,
     located=shares,
@@ -36,19 +40,24 @@ candidates = st.builds(
 )
 
 
-@given(st.lists(candidates, max_size=8), st.sampled_from(["x", "take", "one two three four five six", "検索"]))
-def test_relevance_is_between_nothing_and_one(found: list[Candidate], query: str):
+modes = st.sampled_from([Mode.WORDS, Mode.MEANING, Mode.HYBRID])
+
+
+@given(st.lists(candidates, max_size=8), st.sampled_from(["x", "take", "one two three four five six", "検索"]), modes)
+def test_relevance_is_between_nothing_and_one(found: list[Candidate], query: str, mode: Mode):
     found.sort(key=lambda one: -one.score)
-    assert all(0 <= one <= 1 for one in relevances(found, query))
+    assert all(0 <= one <= 1 for one in relevances(found, query, mode))
 
 
-@given(candidates, shares, shares)
-def test_more_of_the_query_is_never_less_relevant(one: Candidate, some: float, more: float):
+@given(candidates, shares, shares, modes, st.sampled_from(["covers", "near"]))
+def test_more_of_the_query_or_nearer_to_it_is_never_less_relevant(
+    one: Candidate, some: float, more: float, mode: Mode, evidence: str
+):
     lower, upper = sorted((some, more))
     found = []
-    for covers in (lower, upper):
-        one.covers = covers
-        found += relevances([one])
+    for strength in (lower, upper):
+        setattr(one, evidence, strength)
+        found += relevances([one], mode=mode)
     assert found[0] <= found[1]
 
 
@@ -82,7 +91,12 @@ def test_a_right_hit_far_down_in_a_good_answer_stays_above_the_cut():
     assert relevances(found)[-1] > CUT
 
 
-@pytest.mark.parametrize("evidence", ["defines", "joins", "located", "stem", "phrase", "meaning"])
+@pytest.mark.parametrize("evidence", ["defines", "joins", "located", "stem", "phrase", "near"])
 def test_each_kind_of_evidence_makes_a_hit_more_relevant(evidence: str):
-    without = relevances([make_candidate(covers=0.4)])
-    assert relevances([make_candidate(covers=0.4, **{evidence: 1.0})]) > without  # type: ignore[arg-type]
+    without = relevances([make_candidate(covers=0.4)], mode=Mode.HYBRID)
+    assert relevances([make_candidate(covers=0.4, **{evidence: 1.0})], mode=Mode.HYBRID) > without  # type: ignore[arg-type]
+
+
+def test_by_meaning_alone_what_is_near_is_above_the_cut_and_what_is_far_below():
+    near, far = (relevances([make_candidate(near=cosine)], mode=Mode.MEANING)[0] for cosine in (0.5, 0.1))
+    assert far < CUT < near

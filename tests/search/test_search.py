@@ -75,11 +75,24 @@ def test_relevance_falls_with_the_rank_and_is_a_share(engine: Engine):
         assert all(0 <= relevance <= 1 for relevance in relevances)
 
 
-def test_by_meaning_alone_the_best_relevance_is_the_nearness_itself(engine: Engine):
-    embedder, question = HashingEmbedder(), "who may take the lease"
-    hits = engine.search(Query(question, mode=Mode.MEANING)).hits
-    nearness = embedder.embed([hit.text for hit in hits[:3]], "passage") @ embedder.embed([question], "query")[0]
-    assert hits[0].relevance == pytest.approx(float(nearness.max()), abs=0.1)
+def test_by_meaning_what_is_near_is_found_although_it_shares_no_word_and_what_is_far_is_not(tmp_path: Path):
+    files = {
+        "session.py": "def login(username, password):\n    return check_hash(password, load_user(username))\n",
+        "chart.py": "def draw_axis(canvas, ticks):\n    for tick in ticks:\n        canvas.line(tick)\n",
+    }
+    root = tmp_path / "root"
+    root.mkdir()
+    for path, text in files.items():
+        (root / path).write_text(text, encoding="utf-8")
+    question = "sign in with credentials"
+    with Engine(root, load(root, environment={"CORTEX_HOME": str(tmp_path / "home")})) as opened:
+        opened.index()
+        assert not paths(opened, question)
+        for mode in (Mode.MEANING, Mode.HYBRID):
+            hits = opened.search(Query(question, mode=mode)).hits
+            assert [hit.path for hit in hits] == ["session.py", "chart.py"]
+            assert hits[0].why == "meaning"
+            assert hits[0].relevance > hits[1].relevance
 
 
 def test_the_threshold_leaves_out_what_is_below_it(engine: Engine):

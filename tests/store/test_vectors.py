@@ -388,3 +388,27 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_index_at_its_watermark(tmp
         assert vectors.ids().tolist() == sorted(expected)
         for number in list(expected)[:20]:
             assert vectors.search(expected[number].astype(np.float32), 1) == [(number, 1.0)]
+
+
+def test_the_nearness_of_known_ids_is_told_and_strangers_are_left_out(engine):
+    vectors, query = filled(None, engine, 300), make_rows(301)[300]
+    told = vectors.cosines(query, make_ids(7, 8, 4000))
+    assert told == {number: score for number, score in vectors.search(query, 300) if number in (7, 8)}
+    assert vectors.cosines(query, make_ids()) == {}
+
+
+def test_the_nearness_of_a_range_is_that_of_its_mean_and_follows_what_is_added(tmp_path):
+    rows, query = make_rows(6), make_rows(7)[6]
+    vectors = Vectors.open(tmp_path, STAMP)
+    vectors.add(make_ids(1, 2, 3), rows[:3])
+
+    def expected(some):
+        mean = some.sum(axis=0)
+        return float(mean @ query / np.linalg.norm(mean) / np.linalg.norm(query))
+
+    assert vectors.cosines_of_ranges(query, [(1, 3), (2, 2), (2, 6), (8, 9)]) == pytest.approx(
+        [expected(rows[:3]), expected(rows[1:2]), expected(rows[1:3]), 0.0], abs=2e-3
+    )
+    vectors.add(make_ids(4, 5, 6), rows[3:])  # the range was not whole, so it was not remembered
+    assert vectors.cosines_of_ranges(query, [(2, 6)]) == pytest.approx([expected(rows[1:])], abs=2e-3)
+    assert vectors.cosines_of_ranges(query, []) == []

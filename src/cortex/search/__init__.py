@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cortex.errors import Cancelled, InputError, LimitError
-from cortex.search.candidates import Meaning, Pair, find_by_meaning, find_by_words, masses_of
+from cortex.search.candidates import Meaning, add_by_meaning, find_by_words, masses_of
+from cortex.search.classes import weights_of
 from cortex.search.evidence import Candidate
 from cortex.search.exact import MAX_HITS, search_exact
 from cortex.search.parse import Parsed, parse
@@ -25,7 +26,6 @@ from cortex.types import Cancel, Hit, Mode, Page, Query, Source
 __all__ = ["MAX_HITS", "NO_EMBEDDER", "Meaning", "check_query", "search", "search_exact"]
 
 MAX_QUERY_CHARACTERS = 20_000
-MEANING_WEIGHT = 0.5  # of a cosine beside a word score of 0..1
 
 NO_EMBEDDER = "no embedder is configured"
 
@@ -59,7 +59,7 @@ def search(
         texts = _Texts(store.lookup)
         ranked = rank(candidates, parsed, lambda place: words_of(texts.of(place)), store.lookup.recency(source.id))
         _check_time(cancel, deadline)
-        relate(ranked, parsed)
+        relate(ranked, parsed, mode)
         above = [one for one in ranked if one.relevance >= query.threshold]
         if ranked and not above:
             notes.append(_all_below(ranked, query, words, parsed))
@@ -97,13 +97,10 @@ def _candidates(
     mode: Mode,
     meaning: Meaning | None,
 ) -> list[Candidate]:
-    found: dict[Pair, Candidate] = {}
-    if mode is not Mode.MEANING:
-        found = find_by_words(store, words, narrow, parsed, masses)
+    found = {} if mode is Mode.MEANING else find_by_words(store, words, narrow, parsed, masses)
     if meaning is not None and mode is not Mode.WORDS:
-        weight = 1.0 if mode is Mode.MEANING else MEANING_WEIGHT
-        for pair, candidate in find_by_meaning(store, narrow, parsed.text, meaning).items():
-            found.setdefault(pair, candidate).meaning = candidate.meaning * weight
+        weight = 1.0 if mode is Mode.MEANING else weights_of(parsed.classes).meaning
+        add_by_meaning(store, narrow, parsed.text, meaning, found, weight)
     return list(found.values())
 
 

@@ -72,21 +72,28 @@ def find_by_words(
     return found
 
 
-def find_by_meaning(store: Store, narrow: Narrow, text: str, meaning: Meaning) -> dict[Pair, Candidate]:
-    """Candidates whose vectors are near the query's."""
+def add_by_meaning(
+    store: Store, narrow: Narrow, text: str, meaning: Meaning, found: dict[Pair, Candidate], weight: float
+) -> None:
+    """Add those whose vectors are near the query's, and give every candidate the weight of its own nearness."""
     import numpy as np  # here, because without an embedder nobody needs it
 
     stamp, embed = meaning
+    vectors, query = store.indexes.vectors(stamp), embed(text)
     chosen = None
     if narrow.extensions or narrow.languages or narrow.docs is not None:
         docs = [doc for doc in store.lookup.docs(narrow.source) if allowed(doc, narrow)]
         chosen = np.array([chunk for doc in docs for chunk, _ in store.lookup.chunks(doc.blob)], dtype=np.int64)
-    found = dict(store.indexes.vectors(stamp).search(embed(text), DEPTH, chosen))
-    pairs = store.lookup.places_of_chunks(narrow.source, list(found))
-    places = store.lookup.places(pairs)
-    return {
-        pair: Candidate(places[pair], words=0.0, meaning=max(0.0, found[pair[1]])) for pair in pairs if pair in places
-    }
+    near = dict(vectors.search(query, DEPTH, chosen))
+    pairs = [pair for pair in store.lookup.places_of_chunks(narrow.source, list(near)) if pair not in found]
+    others = np.array([chunk for _, chunk in found if chunk not in near], dtype=np.int64)
+    near |= vectors.cosines(query, others)
+    found |= {pair: Candidate(place, words=0.0) for pair, place in store.lookup.places(pairs).items()}
+    ranges = store.lookup.ranges({one.place.doc.blob for one in found.values()})
+    files = dict(zip(ranges, vectors.cosines_of_ranges(query, list(ranges.values())), strict=True))
+    for (_, chunk), one in found.items():
+        one.near = evidence.nearness(near.get(chunk, 0.0), files.get(one.place.doc.blob, 0.0))
+        one.meaning = weight * one.near
 
 
 def allowed(doc: Doc, narrow: Narrow) -> bool:

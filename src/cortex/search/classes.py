@@ -38,6 +38,7 @@ class Weights:
     coverage: float = (
         0.3  # the whole query stands in the chunk; worth .008 / .008 / .016 / .007 (evidence.py says of what)
     )
+    meaning: float = 0.75  # the chunk's vector is near the query's
     definition: float = 0.8  # the chunk defines a name that the query says
     joined: float = (
         0.4  # the chunk defines a name that words make: "json array", JsonArray; worth -.002 / .003 / .005 / .014

@@ -60,6 +60,7 @@ class Lookup:
         self._recent_texts: _Recent[str] = _Recent(RECENT_CHARACTERS)
         self._recent_chunks: _Recent[Chunk] = _Recent(RECENT_CHUNKS)
         self._recent_docs: _Recent[Doc] = _Recent(RECENT_CHUNKS)
+        self._recent_ranges: _Recent[tuple[int, int]] = _Recent(RECENT_CHUNKS)
         self._recent_state = ""  # of the store when they were looked up
         self._changes: dict[int, tuple[str, dict[str, int]]] = {}
 
@@ -117,6 +118,20 @@ class Lookup:
                 ):
                     docs.setdefault(chunk, []).append(doc)
         return [(doc, chunk) for chunk in chunks for doc in sorted(docs.get(chunk, ()))]
+
+    def ranges(self, blobs: Collection[int]) -> dict[int, tuple[int, int]]:
+        """The first and the last chunk of each blob: those between are its own, too."""
+        recent = self._recent_ranges
+        found = {number: ends for number in blobs if (ends := recent.get(number)) is not None}
+        with self._connections.read() as connection:
+            for part in _parts([number for number in blobs if number not in found]):
+                marks = ",".join("?" * len(part))
+                for number, first, last in connection.execute(
+                    f"SELECT id, first_chunk, last_chunk FROM blobs WHERE id IN ({marks})", part
+                ):
+                    found[number] = (first, last)
+                    recent.keep(number, (first, last), 1)
+        return found
 
     def definitions(self, source: int, names: Sequence[str], limit: int = 200) -> list[Definition]:
         """Where these names (any case) are defined in the source, those written exactly so first."""
@@ -196,6 +211,7 @@ class Lookup:
         self._recent_texts.clear()
         self._recent_chunks.clear()
         self._recent_docs.clear()
+        self._recent_ranges.clear()
 
     def text(self, blob: int) -> str:
         """The whole text of a blob, "" when it is gone."""

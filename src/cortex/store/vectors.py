@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -56,6 +57,7 @@ CANDIDATES_PER_RESULT = 4
 NARROW = 0.05  # an allow-list below this share is scanned exactly: faster than the engine's own filter
 DEAD_SHARE = 0.25  # of a log's records, before it is written anew
 DEAD_MINIMUM = 1000
+MEANS = 20_000  # of ranges that are remembered, a kilobyte each
 SNAPSHOT_MINIMUM = 10_000  # rows; encoding fewer takes below 50 ms
 SNAPSHOT_SHARE = 0.2  # of the log that is new since the last snapshot
 
@@ -153,7 +155,7 @@ class Vectors:
 
     def search(self, vector: Floats, k: int, allowed: Ids | None = None) -> list[tuple[int, float]]:
         """The `k` nearest ids, of `allowed` only where that is given, as (id, cosine): best first, ties by id."""
-        query = unit(np.asarray(vector, dtype=np.float32).reshape(1, self.stamp.dimensions))[0]
+        query = self._query(vector)
         with self._lock:
             view, scan = self._refresh(), self._scan
         chosen = np.arange(len(view.ids)) if allowed is None else find(view.ids, allowed)
@@ -168,6 +170,37 @@ class Vectors:
         scores = cosines(view, query, chosen)
         order = np.lexsort((chosen, -scores))[:k]
         return [(int(view.ids[chosen[at]]), float(scores[at])) for at in order]
+
+    def cosines(self, vector: Floats, ids: Ids) -> dict[int, float]:
+        """How near these ids' rows are; those that have none are left out."""
+        query = self._query(vector)
+        with self._lock:
+            view = self._refresh()
+        chosen = find(view.ids, ids)
+        return dict(zip(view.ids[chosen].tolist(), cosines(view, query, chosen).tolist(), strict=True))
+
+    def cosines_of_ranges(self, vector: Floats, ranges: Sequence[tuple[int, int]]) -> list[float]:
+        """How near the mean of the rows of each range of ids is, both ends included; 0 where it has none."""
+        query = self._query(vector)
+        with self._lock:
+            view = self._refresh()
+            if len(self._means) > MEANS:
+                self._means.clear()
+            means = [self._means.get(one) if one in self._means else self._mean_of(view, one) for one in ranges]
+        return np.round(np.asarray(means, dtype=np.float32) @ query, 4).tolist() if means else []
+
+    def _query(self, vector: Floats) -> Floats:
+        return unit(np.asarray(vector, dtype=np.float32).reshape(1, self.stamp.dimensions))[0]
+
+    def _mean_of(self, view: View, ends: tuple[int, int]) -> Floats:
+        """The mean of a range's rows, of length 1; remembered where none is missing, since what an id stands for never changes."""
+        first, last = ends
+        start, stop = np.searchsorted(view.ids, first), np.searchsorted(view.ids, last, side="right")
+        rows = view.records["vector"][view.positions[start:stop]].astype(np.float64)
+        mean = unit(rows.sum(axis=0, keepdims=True).astype(np.float32))[0]
+        if len(rows) == last - first + 1:
+            self._means[ends] = mean
+        return mean
 
     def ids(self) -> Ids:
         """Every id in the index, ascending."""
@@ -209,6 +242,7 @@ class Vectors:
         self._snapshot_records = 0  # so many records of the log
         nothing = np.empty(0, dtype=np.int64)
         self._view = View(np.empty(0, dtype=self._dtype), nothing, nothing)
+        self._means: dict[tuple[int, int], Floats] = {}
         self.watermark = FRESH
 
     def _follow(self, directory: Path, manifest: Manifest) -> bool:
