@@ -15,6 +15,7 @@ from cortex.embedders import EmbedMode
 from cortex.embedders.hashing import HashingEmbedder
 from cortex.engine import Engine
 from cortex.errors import NetworkError
+from cortex.guarded import Embedders
 from cortex.keeper import Keeper
 from cortex.settings import load
 from cortex.types import Cancel, Draft, Mode, Query, Stamp
@@ -73,7 +74,10 @@ def root(tmp_path: Path) -> Path:
 def open_engine(root: Path, tmp_path: Path) -> Iterator[Open]:
     with ExitStack() as opened:
 
-        def open_one(embedder=None, standby=None, **flags: object) -> Engine:
+        def open_one(embedder=None, standby=None, earlier=None, **flags: object) -> Engine:
+            def open_earlier(stamp: Stamp):
+                return earlier if earlier is not None and earlier.stamp == stamp else None
+
             named = {name.replace("__", "."): value for name, value in flags.items()}
             settings = load(
                 root,
@@ -81,8 +85,8 @@ def open_engine(root: Path, tmp_path: Path) -> Iterator[Open]:
                 flags={"indexing.workers": 1, **named},
                 user_home=tmp_path,
             )
-            engine = Engine(root, settings, embedder=embedder, standby=standby)
-            return opened.enter_context(engine)
+            embedders = Embedders(embedder, lambda: standby, open_earlier)
+            return opened.enter_context(Engine(root, settings, embedders=embedders))
 
         yield open_one
 
@@ -274,6 +278,28 @@ def test_another_model_is_made_beside_the_first_and_nothing_is_paid_for_when_goi
     engine.index()
     embed(engine)
     assert (back.paid, state_of(engine).answering, sets(engine)) == ([], "test first", ["test first"])
+
+
+def test_the_earlier_model_answers_until_the_new_one_has_embedded_everything(open_engine, root):
+    earlier, wanted = Costly("earlier"), Costly("wanted", 64)
+    engine = open_engine(earlier)
+    engine.index()
+    embed(engine)
+    engine.close()
+    engine = open_engine(wanted, HashingEmbedder(), earlier)
+    assert state_of(engine).answering == "test earlier"
+    write(root, {"src/chair.py": "def sit_down():\n    return 'chair'\n"})
+    engine.index()
+    page = engine.search(Query("switch lamp", mode=Mode.MEANING))
+    assert (page.mode, page.hits[0].path, "test earlier" in page.notes[0]) == (Mode.MEANING, "src/lamp.py", True)
+    assert sets(engine) == ["test earlier", "test wanted"]  # the cheap one isn't needed
+    assert engine.store.check() == []
+    earlier.fails = True
+    assert engine.search(Query("switch the lamp")).mode is Mode.WORDS
+    engine.embedding.catch_up()
+    assert state_of(engine).answering == "hashing words"
+    embed(engine)
+    assert (state_of(engine).answering, sets(engine)) == ("test wanted", ["test wanted"])
 
 
 def test_a_question_that_cannot_be_embedded_is_answered_by_words_and_not_remembered(open_engine):

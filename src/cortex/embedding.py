@@ -55,6 +55,7 @@ class Embedding:
         self._settled: tuple[Stamp | None, int] | None = None  # whose vectors have everything up to which `seq`
         self._resume = 0.0  # when to try again after a failure that was no embedder's
         self._batch = FIRST_BATCH
+        self._earlier_stamps: list[Stamp] | None = None  # whose vectors were complete when the store was opened
 
     # -- what answers --------------------------------------------------------------------------------------------------
 
@@ -69,12 +70,25 @@ class Embedding:
         if not why and wanted.stamp is not None:
             self._store.indexes.sets.rest_but(wanted.stamp)
             return Answering(wanted, wanted.stamp)
-        standby = self._embedders.standby
-        if standby is not None:
-            self._find_out(standby)
-        if standby is not None and not self._why_not(standby):
-            return Answering(standby, standby.stamp, f"answered by the vectors of {standby.name}: {why}")
+        for one in (self._earlier(), self._embedders.standby):
+            if one is not None:
+                self._find_out(one)
+                if not self._why_not(one):
+                    return Answering(one, one.stamp, f"answered by the vectors of {one.name}: {why}")
         return Answering(None, None, why)
+
+    def _earlier(self) -> Guarded | None:
+        """The embedder that was wanted before, while its vectors are there and it can be asked."""
+        if self._earlier_stamps is None:
+            complete = [stamp for stamp, complete, _ in self._store.paid.models() if complete]
+            self._earlier_stamps = [stamp for stamp in complete if self._store.indexes.vectors(stamp).watermark >= 0]
+        wanted = self._embedders.wanted
+        for stamp in self._earlier_stamps:
+            if wanted is not None and stamp != wanted.stamp:
+                one = self._embedders.earlier(stamp)
+                if one is not None and not one.rests:
+                    return one
+        return None
 
     def state(self) -> tuple[object, ...]:
         """What an answer by meaning depends on: two equal states give equal answers."""
@@ -144,8 +158,16 @@ class Embedding:
         if not wanted.costly:
             return self._making_of(wanted)
         paid = (Making(wanted.stamp, None),) if wanted.stamp else ()
-        standby = None if wanted.stamp is not None and self._is_ready(wanted.stamp) else self._embedders.standby
-        return paid if standby is None else (*paid, *self._making_of(standby))
+        if wanted.stamp is not None and self._is_ready(wanted.stamp):
+            return paid
+        return (*paid, *self._standing_in())
+
+    def _standing_in(self) -> tuple[Making, ...]:
+        """What answers until the wanted vectors are ready: those of the earlier embedder, else of the cheap one."""
+        earlier, standby = self._earlier(), self._embedders.standby
+        if earlier is not None and earlier.stamp is not None:
+            return (Making(earlier.stamp, None),)
+        return self._making_of(standby) if standby is not None else ()
 
     def _making_of(self, one: Guarded) -> tuple[Making, ...]:
         try:
@@ -221,9 +243,8 @@ class Embedding:
         return False
 
     def _make_standby(self) -> None:
-        """See to it that the cheap vectors are there: they may have been removed when the costly ones were complete."""
-        standby = self._embedders.standby
-        for making in self._making_of(standby) if standby else ():
+        """See to it that something answers: the cheap vectors were removed when the costly ones were complete."""
+        for making in self._standing_in():
             try:
                 self._store.indexes.sets.catch_up(making, self._room)
             except LimitError as error:
@@ -277,7 +298,7 @@ class Embedding:
         if stamp is None or self._store.indexes.vectors(stamp).watermark < seq:
             return False
         self._store.indexes.sets.keep_only((stamp,))
-        self._settled = (stamp, seq)
+        self._settled, self._earlier_stamps = (stamp, seq), []
         return True
 
     def sweep(self, unused_before: int) -> None:
@@ -291,7 +312,7 @@ class Embedding:
     def use(self, embedders: Embedders) -> None:
         """Work with other embedders from now on."""
         self._embedders = embedders
-        self._settled, self._resume, self._batch = None, 0.0, FIRST_BATCH
+        self._settled, self._resume, self._batch, self._earlier_stamps = None, 0.0, FIRST_BATCH, None
 
     def close(self) -> None:
         """End the work in the background after its batch; whoever closes the embedder first doesn't wait for that."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cortex import chunkers, indexing
 from cortex.cache import Cache
-from cortex.embedders import Embedder, open_embedder, open_local
+from cortex.embedders import Embedder, open_again, open_embedder, open_local
 from cortex.embedding import Embedding
 from cortex.errors import CortexError, StoreError
 from cortex.guarded import Embedders
@@ -82,17 +82,13 @@ class Engine:
         settings: Settings,
         *,
         in_memory: bool = False,
-        words_only: bool = False,
         embedder: Embedder | None = None,
-        standby: Embedder | None = None,
+        embedders: Embedders | None = None,
     ) -> None:
-        """`embedder` and `standby` take the place of those that the settings choose; `words_only` wants none."""
+        """`embedder`, or `embedders`, take the place of those that the settings choose."""
         self.root = root.resolve()
         self.settings = settings
-        if words_only or embedder is not None:
-            self._embedders = Embedders(embedder, lambda: standby)
-        else:
-            self._embedders = Embedders(open_embedder(settings), open_local)
+        self._embedders = embedders or (Embedders(embedder) if embedder is not None else _open_embedders(settings))
         self._pool = _make_pool(settings, settings.indexing.workers or default_workers())
         self._single = _make_pool(settings, 1)  # for one file between the runs; a process only when it is used
         self._cache = _make_cache(settings)
@@ -100,7 +96,7 @@ class Engine:
         self._reopening = threading.Lock()
         self._closed = False
         self._searches = (0, 0.0)  # count, seconds
-        self._scratch = Scratch(lambda: Engine(self.root, self.settings, in_memory=True, words_only=True))
+        self._scratch = Scratch(lambda: Engine(self.root, self.settings, in_memory=True, embedders=Embedders(None)))
         self.kept = False  # a keeper is at work, so that a first run is under way or will soon be
 
     # -- the store -----------------------------------------------------------------------------------------------------
@@ -415,7 +411,7 @@ class Engine:
         before, self.settings = self.settings, settings
         self._cache = _make_cache(settings)
         if _who_embeds(before) != _who_embeds(settings):
-            old, self._embedders = self._embedders, Embedders(open_embedder(settings), open_local)
+            old, self._embedders = self._embedders, _open_embedders(settings)
             self.embedding.use(self._embedders)
             old.close()
         self._scratch.reconfigure(settings)
@@ -476,6 +472,10 @@ def rebuild_damaged(root: Path, settings: Settings) -> Path:
 def _make_cache(settings: Settings) -> Cache:
     size = min(settings.search.cache_size, settings.limits.memory.cache)
     return Cache(size, settings.retention.days * 86_400)
+
+
+def _open_embedders(settings: Settings) -> Embedders:
+    return Embedders(open_embedder(settings), open_local, open_again)
 
 
 def _who_embeds(settings: Settings) -> tuple[object, ...]:

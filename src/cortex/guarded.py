@@ -1,4 +1,4 @@
-"""Embedders that may fail: one that did is left alone for a while, and a cheap one stands by for a costly one.
+"""Embedders that may fail: one that did is left alone for a while, and others stand by for one that isn't ready.
 
 Knows nothing of stores and searches; `embedding.py` does.
 """
@@ -79,12 +79,18 @@ class Guarded:
 
 
 class Embedders:
-    """The embedder that is wanted, and a cheap one that answers until it is ready; that one is opened when it is needed."""
+    """The embedder that is wanted, and those that answer until it is ready, opened when they are needed: an earlier one, a cheap one."""
 
-    def __init__(self, wanted: Embedder | None, open_standby: Callable[[], Embedder | None]) -> None:
+    def __init__(
+        self,
+        wanted: Embedder | None,
+        open_standby: Callable[[], Embedder | None] = lambda: None,
+        open_earlier: Callable[[Stamp], Embedder | None] = lambda stamp: None,
+    ) -> None:
         self.wanted = Guarded(wanted) if wanted else None
-        self._open_standby = open_standby
+        self._open_standby, self._open_earlier = open_standby, open_earlier
         self._standby: Guarded | None = None
+        self._earlier: dict[Stamp, Guarded | None] = {}
         self._lock = threading.Lock()
 
     @property
@@ -97,9 +103,17 @@ class Embedders:
                 self._standby = Guarded(opened)
             return self._standby
 
+    def earlier(self, stamp: Stamp) -> Guarded | None:
+        """The one that made vectors with this stamp, where it may still be asked."""
+        with self._lock:
+            if stamp not in self._earlier:
+                opened = self._open_earlier(stamp)
+                self._earlier[stamp] = Guarded(opened) if opened is not None else None
+            return self._earlier[stamp]
+
     def close(self) -> None:
-        """Let go of both."""
-        for one in (self.wanted, self._standby):
+        """Let go of all."""
+        for one in (self.wanted, self._standby, *self._earlier.values()):
             if one is not None:
                 one.close()
 

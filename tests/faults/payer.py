@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cortex.embedders.hashing import HashingEmbedder
 from cortex.engine import Engine
+from cortex.guarded import Embedders
 from cortex.keeper import Keeper
 from cortex.settings import load
 from cortex.types import Stamp
@@ -36,7 +37,7 @@ def say(*words: str) -> None:
 
 root, home = Path(sys.argv[1]), Path(sys.argv[2])
 settings = load(root, environment={"CORTEX_HOME": str(home)}, flags={"indexing.workers": 1})
-with Engine(root, settings, embedder=Costly(), standby=HashingEmbedder(32)) as engine:
+with Engine(root, settings, embedders=Embedders(Costly(), lambda: HashingEmbedder(32))) as engine:
     pay = engine.store.indexes.sets.pay
 
     def pay_and_tell(stamp, model, hashes, rows, known):

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from cortex.guarded import Embedders
 from cortex.types import Mode, Query
 
 
@@ -64,7 +65,7 @@ def test_a_killed_embedder_pays_for_nothing_again_that_was_kept(start, open_engi
                     asked.append(text)
                 elif word == "kept":
                     kept.update(asked)
-            with open_engine(words_only=True) as engine:
+            with open_engine(embedders=Embedders(None)) as engine:
                 assert engine.store.check() == []
                 assert sum(count for _, _, count in engine.store.paid.models()) >= len(kept)
         assert {f"def {name}():" for name in names} <= kept

@@ -78,6 +78,15 @@ def open_embedder(settings: Settings) -> Embedder | None:
     return _open_remote(provider, settings)
 
 
+def open_again(stamp: Stamp) -> Embedder | None:
+    """The embedder that made vectors with this stamp, where it runs in this process: a server that is no longer chosen is not asked."""
+    if stamp.provider != "onnx":
+        return None
+    from cortex.embedders.onnx import STAMP, OnnxEmbedder
+
+    return OnnxEmbedder() if stamp == STAMP else None
+
+
 def leaves(provider: str, settings: Settings) -> bool:
     """Whether a provider's texts go beyond this machine, as it is configured."""
     from cortex.settings import stays_here  # here, because a model that is loaded by itself needs no settings
