@@ -56,7 +56,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 def rank_of(engine: Engine, one: dict[str, Any]) -> int:
     """The place of the right answer, 0 where it isn't among the first ten."""
-    query = Query(one["query"], mode=Mode.WORDS, limit=LIMIT, code=one["class"] == "code snippet")
+    query = Query(one["query"], mode=Mode.HYBRID, limit=LIMIT, code=one["class"] == "code snippet")
     for number, hit in enumerate(engine.search(query).hits, 1):
         if hit.path == one["file"] and one.get("holds", "") in hit.text:
             return number

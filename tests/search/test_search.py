@@ -90,9 +90,7 @@ def test_by_meaning_what_is_near_is_found_although_it_shares_no_word_and_what_is
         assert not paths(opened, question)
         for mode in (Mode.MEANING, Mode.HYBRID):
             hits = opened.search(Query(question, mode=mode)).hits
-            assert [hit.path for hit in hits] == ["session.py", "chart.py"]
-            assert hits[0].why == "meaning"
-            assert hits[0].relevance > hits[1].relevance
+            assert [(hit.path, hit.why) for hit in hits] == [("session.py", "meaning")]
 
 
 def test_the_threshold_leaves_out_what_is_below_it(engine: Engine):

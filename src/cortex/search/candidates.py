@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 DEPTH = 150  # by words, and by meaning; 200 is worth .003 on one set, nothing on three, and a fifth of a query's time
 COVER_DEPTH = 30  # of those that only hold many of the words
+LEAST_NEAR = 0.25  # of what is found by meaning alone: everything is a little alike, and a word that nobody knows is near to nothing
 MIN_PREFIX = 3  # characters of a name that others may begin with
 # Short fields score high by themselves: a word in a name of two words counts for more than one in a body of a hundred.
 FIELD_WEIGHTS = (("name", 0.3), ("path", 0.3), ("doc_text", 0.5), ("body", 1.0))
@@ -94,6 +95,9 @@ def add_by_meaning(
     for (_, chunk), one in found.items():
         one.near = evidence.nearness(near.get(chunk, 0.0), files.get(one.place.doc.blob, 0.0))
         one.meaning = weight * one.near
+    for pair in pairs:
+        if pair in found and found[pair].near < LEAST_NEAR:
+            del found[pair]
 
 
 def allowed(doc: Doc, narrow: Narrow) -> bool:
