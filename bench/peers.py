@@ -30,7 +30,8 @@ from peers_questions import QUERIES
 from peers_rows import Row, render
 from peers_semble import Semble, code_files, measure_semble
 
-CPU_SHARE, DISK_SHARE, QUERY_SHARE = 0.5, 0.5, 1.0
+CPU_SHARE, DISK_SHARE, QUERY_SHARE = 0.5, 0.5, 1.0  # by words only
+MODEL_CPU_SHARE = 1.0  # with the model's vectors
 
 
 def measure(
@@ -44,19 +45,22 @@ def measure(
         (code / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(whole / name, code / name)
     pairs = {
-        "code": (code, Row("semble, code"), Row("cortex, the same files")),
-        "all": (whole, Row("semble, all"), Row("cortex, all")),
+        "code": (code, Row("semble, code"), Row("cortex, the same files, words"), Row("with vectors")),
+        "all": (whole, Row("semble, all"), Row("cortex, all, words"), Row("with vectors")),
     }
     for turn in range(repeat):
-        for content, (folder, theirs, ours) in pairs.items():
+        for content, (folder, theirs, ours, both) in pairs.items():
             measure_semble(theirs, semble, folder, content, bare_kb)
-            measure_cortex(ours, cortex, folder, bare_kb)
+            measure_cortex(ours, cortex, folder, bare_kb, "none")
+            measure_cortex(both, cortex, folder, bare_kb, "local")
         say(f"round {turn + 1} of {repeat} done")
-    rows = [row for _, theirs, ours in pairs.values() for row in (theirs, ours)]
+    rows = [row for _, *some in pairs.values() for row in some]
     section = Section(
-        "peers", "Beside semble", text=f"{tree.name}, embedder `none`, {repeat} rounds.\n\n{render(rows)}"
+        "peers",
+        "Beside semble",
+        text=f"{tree.name}, by words only (provider `none`) and with the model's vectors, {repeat} rounds.\n\n{render(rows)}",
     )
-    for content, (_, theirs, ours) in pairs.items():
+    for content, (_, theirs, ours, both) in pairs.items():
         section.add(
             f"{content}: indexing CPU, cortex / semble", "x", ratios(ours.index_cpu, theirs.index_cpu), CPU_SHARE
         )
@@ -66,6 +70,12 @@ def measure(
         )
         if theirs.mcp_ms:
             section.add(f"{content}: warm query over MCP, p50", "x", by_round(ours.mcp_ms, theirs.mcp_ms), QUERY_SHARE)
+        section.add(
+            f"{content}: indexing CPU with vectors, cortex / semble",
+            "x",
+            ratios(both.index_cpu, theirs.index_cpu),
+            MODEL_CPU_SHARE,
+        )
     return section, rows
 
 

@@ -34,10 +34,12 @@ print(json.dumps({"answers": out, "cpu": cpu}))
 """
 
 
-def measure_cortex(row: Row, cortex: Sequence[str], tree: Path, bare_kb: int) -> None:
+def measure_cortex(row: Row, cortex: Sequence[str], tree: Path, bare_kb: int, provider: str) -> None:
     """One round of Cortex with no store and an empty home."""
     with tempfile.TemporaryDirectory(prefix="peers-cortex-") as home:
-        environment = clean_environment(CORTEX_HOME=home, CORTEX_SEARCH_ENABLE_CACHING="false")
+        environment = clean_environment(
+            CORTEX_HOME=home, CORTEX_SEARCH_ENABLE_CACHING="false", CODEINDEX_EMBEDDING_PROVIDER=provider
+        )
         store = tree / ".cortex"
         try:
             cost = run([*cortex, "index", str(tree), "--json"], environment, bare_kb)

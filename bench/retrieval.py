@@ -45,7 +45,7 @@ def measure(setup: Setup, kit: Path, built: Path, sets: Sequence[str] = ()) -> S
     rows = [_row(name, _scores(out / "cortex" / f"{name}-dev.jsonl"), setup.seed) for name in names]
     section.text = "\n".join(
         [
-            "Words only (no embedder), `search_code` with its defaults; in brackets the 95 % interval.",
+            "As installed (words and the model's vectors), `search_code` with its defaults; in brackets the 95 % interval.",
             "",
             "| set | queries | nDCG@10 | nDCG@10, repeats of a file collapsed | recall@10 | p50 ms | errors |",
             "|---|---:|---:|---:|---:|---:|---:|",

@@ -65,7 +65,7 @@ def _ask_cortex(setup: Setup, sets: Sets, name: str) -> Costs:
             if row["corpus"] not in sessions:
                 root = sets.engine(name, row["corpus"]).root
                 command = [*setup.cortex, "mcp", "code", "--workspace", str(root)]
-                sessions[row["corpus"]] = stack.enter_context(Session(command, setup.environment()))
+                sessions[row["corpus"]] = stack.enter_context(Session(command, setup.environment(provider="none")))
                 sessions[row["corpus"]].wait_until_ready()
             text = sessions[row["corpus"]].text("search_code", query=row["query"], threshold=0)
             costs.append(cost_of(sets, row, text))

@@ -20,8 +20,11 @@ from cortex.types import Doc, Stamp
 if TYPE_CHECKING:
     import numpy as np
 
-DEPTH = 150  # by words, and by meaning; 200 is worth .003 on one set, nothing on three, and a fifth of a query's time
+DEPTH = (
+    150  # by words, or by meaning alone; 200 is worth .003 on one set, nothing on three, and a fifth of a query's time
+)
 COVER_DEPTH = 30  # of those that only hold many of the words
+NEAR_DEPTH = 50  # by meaning beside those by words: what is right mostly shares a word with the query
 LEAST_NEAR = 0.25  # of what is found by meaning alone: everything is a little alike, and a word that nobody knows is near to nothing
 MIN_PREFIX = 3  # characters of a name that others may begin with
 # Short fields score high by themselves: a word in a name of two words counts for more than one in a body of a hundred.
@@ -85,7 +88,7 @@ def add_by_meaning(
     if narrow.extensions or narrow.languages or narrow.docs is not None:
         docs = [doc for doc in store.lookup.docs(narrow.source) if allowed(doc, narrow)]
         chosen = np.array([chunk for doc in docs for chunk, _ in store.lookup.chunks(doc.blob)], dtype=np.int64)
-    near = dict(vectors.search(query, DEPTH, chosen))
+    near = dict(vectors.search(query, NEAR_DEPTH if found else DEPTH, chosen))
     pairs = [pair for pair in store.lookup.places_of_chunks(narrow.source, list(near)) if pair not in found]
     others = np.array([chunk for _, chunk in found if chunk not in near], dtype=np.int64)
     near |= vectors.cosines(query, others)
