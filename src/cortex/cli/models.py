@@ -225,6 +225,8 @@ def _describe(choice: Choice) -> list[str]:
 
 def _takes(estimate: Estimate) -> str:
     """What embedding will take, for people."""
+    if estimate.kept >= estimate.chunks > 0:
+        return f"nothing: the vectors of all {estimate.chunks:,} chunks are kept from before"
     if estimate.requests is not None:
         what = f"{estimate.requests:,} requests with about {estimate.tokens:,} tokens"
     elif estimate.seconds is not None:

@@ -26,6 +26,7 @@ PART = 500  # values in one statement
 # Ordinary code first, then what explains it, what uses it, what tests it; the rest is seldom asked for.
 _ORDER = "CASE role WHEN '' THEN 0 WHEN 'docs' THEN 1 WHEN 'example' THEN 2 WHEN 'test' THEN 3 ELSE 4 END"
 _WAITS = "(hash IS NULL OR NOT EXISTS (SELECT 1 FROM vectors WHERE vectors.model = ? AND vectors.hash = chunks.hash))"
+# Where tables are joined, SQLite would begin with all vectors of a model: CROSS JOIN keeps the order that is written.
 _USED = "EXISTS (SELECT 1 FROM docs WHERE docs.blob = chunks.blob)"
 
 
@@ -161,8 +162,8 @@ class Paid:
         """The chunks in use, of docs that changed after that `seq`, whose text has a vector."""
         with self._connections.read() as connection:
             rows = connection.execute(
-                "SELECT DISTINCT chunks.id FROM docs JOIN chunks ON chunks.blob = docs.blob "
-                "JOIN vectors ON vectors.model = ? AND vectors.hash = chunks.hash WHERE docs.seq > ?",
+                "SELECT DISTINCT chunks.id FROM docs CROSS JOIN chunks ON chunks.blob = docs.blob "
+                "CROSS JOIN vectors ON vectors.model = ? AND vectors.hash = chunks.hash WHERE docs.seq > ?",
                 (self.find(stamp), after),
             )
             return [row[0] for row in rows]
@@ -173,7 +174,7 @@ class Paid:
         for part, marks in _parts(chunks):
             with self._connections.read() as connection:
                 yield connection.execute(
-                    "SELECT chunks.id, vector FROM chunks JOIN vectors ON vectors.model = ? AND vectors.hash = chunks.hash "
+                    "SELECT chunks.id, vector FROM chunks CROSS JOIN vectors ON vectors.model = ? AND vectors.hash = chunks.hash "
                     f"WHERE chunks.id IN ({marks}) ORDER BY chunks.id",
                     (model, *part),
                 ).fetchall()
