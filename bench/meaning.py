@@ -1,6 +1,6 @@
 """What vectors add: words, the model alone, and both together, on an evaluation kit's sets; and what the model costs.
 
-    python bench/meaning.py --kit KIT --built BUILT [--provider local]
+    python bench/meaning.py --kit KIT --built BUILT [--provider local] [--sets NAME ...]
 
 In process. Differences are paired: the same query, with and without. See sets.py for KIT and BUILT, intervals.py for intervals.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,7 @@ from cortex.types import Mode
 GAIN = 0.02  # nDCG@10 that both together should have over words, mean of the ranked sets
 BEHIND, BEHIND_ONE = -0.01, -0.02  # of the better arm, on the mean of all sets and on any
 ALONE = {"semble": 0.70}
+EVERY = (*RANKED, *MEMORIES)
 ARMS = {"words": Mode.WORDS, "meaning": Mode.MEANING, "both": Mode.HYBRID}
 LINES = 50  # of the chunks that speed is measured with
 SPEED = {"load ms": 30.0, "query ms": 0.2}
@@ -33,10 +34,10 @@ CHUNKS_PER_SECOND = 3_000
 Scores = Mapping[str, Mapping[str, np.ndarray]]  # set -> arm -> one for each query
 
 
-def measure(setup: Setup, kit: Path, built: Path, provider: str = "local") -> Section:
+def measure(setup: Setup, kit: Path, built: Path, provider: str = "local", names: Sequence[str] = EVERY) -> Section:
     """Every arm on every set, by category, and what embedding costs."""
     section = Section("meaning" if provider == "local" else f"meaning-{provider}", f"Meaning ({provider})")
-    with Sets(setup, kit, built, (*RANKED, *MEMORIES), provider) as sets:
+    with Sets(setup, kit, built, names, provider) as sets:
         scores = {name: {arm: sets.scores(name, mode=mode) for arm, mode in ARMS.items()} for name in sets.names}
         _judge(section, scores)
         parts = [
@@ -53,8 +54,9 @@ def measure(setup: Setup, kit: Path, built: Path, provider: str = "local") -> Se
 
 def _judge(section: Section, scores: Scores) -> None:
     gains = {name: (arms["both"] - arms["words"]).mean() for name, arms in scores.items()}
-    section.at_least("both - words, mean of the ranked sets", np.mean([gains[name] for name in RANKED]), GAIN)
-    for name in RANKED:
+    ranked = [name for name in scores if name in RANKED]
+    section.at_least("both - words, mean of the ranked sets", np.mean([gains[name] for name in ranked]), GAIN)
+    for name in ranked:
         section.at_least(f"{name}, both - words", gains[name], 0.0)
     behind = {
         name: arms["both"].mean() - max(arms["words"].mean(), arms["meaning"].mean()) for name, arms in scores.items()
@@ -129,10 +131,11 @@ def main() -> None:
     parser.add_argument("--kit", type=Path, required=True)
     parser.add_argument("--built", type=Path, required=True)
     parser.add_argument("--provider", default="local")
+    parser.add_argument("--sets", nargs="+", default=EVERY)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cortex-meaning-") as work:
         setup = Setup(Path(work).resolve(), quick=False, repeat=1)
-        print(measure(setup, options.kit.resolve(), options.built.resolve(), options.provider).render())
+        print(measure(setup, options.kit.resolve(), options.built.resolve(), options.provider, options.sets).render())
 
 
 if __name__ == "__main__":

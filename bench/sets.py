@@ -21,7 +21,7 @@ from peers_semble import Semble
 
 from cortex.engine import Engine
 from cortex.settings import load
-from cortex.types import Hit, Mode, Query
+from cortex.types import Cancel, Hit, Mode, Query
 
 RANKED = ("semble", "semble-full", "cookbook-files", "cookbook-chunks")
 MEMORIES = ("locomo", "locomo-session")
@@ -60,6 +60,7 @@ class Sets:
             settings = load(folder, environment=self._setup.environment(provider=self._provider))
             engine = self._engines[folder] = self._open.enter_context(Engine(folder, settings))
             engine.index()
+            engine.embedding.embed(progress=lambda step: None, cancel=Cancel())  # what costs is not part of the run
         return self._engines[folder]
 
     def plain(self, name: str) -> Path:
