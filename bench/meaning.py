@@ -18,8 +18,7 @@ from figures import Section, Setup
 from intervals import mean_of
 from sets import MEMORIES, RANKED, Sets
 
-from cortex.embedders import Embedder, open_embedder
-from cortex.settings import load
+from cortex.embedders.static import StaticEmbedder
 from cortex.types import Mode
 
 GAIN = 0.02  # nDCG@10 that both together should have over words, mean of the ranked sets
@@ -47,7 +46,7 @@ def measure(setup: Setup, kit: Path, built: Path, provider: str = "local", names
             _categories(sets, scores, setup.seed),
         ]
     if provider == "local":
-        _cost(section, setup)
+        _cost(section)
     section.text = "\n\n".join(parts)
     return section
 
@@ -94,10 +93,10 @@ def _categories(sets: Sets, scores: Scores, seed: int) -> str:
     return "\n".join(lines)
 
 
-def _cost(section: Section, setup: Setup) -> None:
+def _cost(section: Section) -> None:
     texts = [text for path in sorted(Path(__file__).parents[1].glob("src/**/*.py")) for text in _windows(path)]
     started = time.process_time()
-    embedder = _open(setup)
+    embedder = StaticEmbedder()
     embedder.embed(["x"], "query")
     section.add("loading the model", "CPU ms", 1000 * (time.process_time() - started), SPEED["load ms"])
     queries = [text.strip().split("\n", 1)[0][:60] for text in texts]
@@ -110,7 +109,7 @@ def _windows(path: Path) -> list[str]:
     return ["\n".join(lines[start : start + LINES]) for start in range(0, len(lines) - LINES, LINES)]
 
 
-def _seconds(embedder: Embedder, texts: list[str], batch: int) -> float:
+def _seconds(embedder: StaticEmbedder, texts: list[str], batch: int) -> float:
     """CPU seconds for one text, after a first pass that doesn't count."""
     for _ in range(2):
         started = time.process_time()
@@ -118,12 +117,6 @@ def _seconds(embedder: Embedder, texts: list[str], batch: int) -> float:
             embedder.embed(texts[start : start + batch], "passage" if batch > 1 else "query")
         took = time.process_time() - started
     return took / len(texts)
-
-
-def _open(setup: Setup) -> Embedder:
-    embedder = open_embedder(load(setup.work, environment=setup.environment(provider="local")))
-    assert embedder is not None
-    return embedder
 
 
 def main() -> None:

@@ -184,7 +184,7 @@ def test_its_vectors_are_the_models(embedder):
     assert rows.shape == (3, WIDTH) and rows.dtype == np.float32
     assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
     tensors = dict(read_safetensors((onnx.find_weights() / onnx.MODEL).read_bytes()))
-    tokenizer = embedder._load().tokenizer
+    tokenizer = embedder._load().model.tokenizer
     for text, row in zip(TEXTS, rows, strict=True):
         mean = compute(tensors, tokenizer.encode(text).ids).mean(axis=0)
         assert row @ mean / np.linalg.norm(mean) > 0.985
@@ -226,3 +226,12 @@ def test_closing_ends_what_is_under_way():
     opened.close()
     thread.join(20)
     assert told == ["EMBEDDER_UNAVAILABLE"] and not thread.is_alive()
+
+
+@published
+def test_all_projects_of_a_process_share_one_model(embedder):
+    other = OnnxEmbedder()
+    other.connect()
+    assert other._loaded.model is embedder._loaded.model
+    other.close()
+    assert len(embedder.embed(["x"], "query")) == 1

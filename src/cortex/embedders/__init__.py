@@ -8,6 +8,7 @@ class hierarchy; embedders share no code, only this shape.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Literal, Protocol
 from urllib.parse import urlsplit
 
@@ -125,8 +126,9 @@ def _open_remote(provider: str, settings: Settings) -> Embedder:
     return RemoteEmbedder(server, model)
 
 
+@cache
 def open_local() -> Embedder:
-    """The model that is part of the distribution: cheap, always there, and what answers until a costly one is ready."""
+    """The model that is part of the distribution, one for all projects: cheap, always there, what answers until a costly one is ready."""
     from cortex.embedders.static import StaticEmbedder
 
     return StaticEmbedder()

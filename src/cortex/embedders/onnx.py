@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,11 +43,22 @@ HASHES = {
 MAX_CHARACTERS = 8_000  # of one text; 256 tokens have some 1,000
 
 
-@dataclass(frozen=True, slots=True)
-class _Loaded:
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class _Model:
     session: InferenceSession
     tokenizer: Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    model: _Model
     threads: ThreadPoolExecutor
+
+
+_sharing = threading.Lock()
+_shared: WeakValueDictionary[str, _Model] = (
+    WeakValueDictionary()
+)  # one for all projects of a process, while one needs it
 
 
 class OnnxEmbedder:
@@ -91,9 +103,9 @@ class OnnxEmbedder:
         if self._closed:
             raise _was_closed()
         encoded = text[:MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")  # no lone surrogates
-        ids = np.asarray([loaded.tokenizer.encode(encoded).ids], dtype=np.int64)
+        ids = np.asarray([loaded.model.tokenizer.encode(encoded).ids], dtype=np.int64)
         places = np.arange(ids.shape[1], dtype=np.int64)[None]
-        (hidden,) = loaded.session.run(["hidden"], {"ids": ids, "places": places})
+        (hidden,) = loaded.model.session.run(["hidden"], {"ids": ids, "places": places})
         mean = np.asarray(hidden, dtype=np.float32)[0].mean(axis=0)
         return mean / np.linalg.norm(mean)
 
@@ -107,6 +119,18 @@ class OnnxEmbedder:
 
 
 def _load() -> _Loaded:
+    with _sharing:
+        model = _shared.get(PACKAGE)
+        if model is None:
+            model = _shared[PACKAGE] = _read_model()
+    return _Loaded(model, ThreadPoolExecutor(_workers(), thread_name_prefix="cortex-onnx"))
+
+
+def _workers() -> int:
+    return max(1, min(4, (os.cpu_count() or 2) // 2))
+
+
+def _read_model() -> _Model:
     try:
         import onnxruntime  # pyright: ignore[reportMissingImports]
         from tokenizers import Tokenizer  # pyright: ignore[reportMissingImports]
@@ -122,8 +146,7 @@ def _load() -> _Loaded:
     options.intra_op_num_threads = 1  # several texts at once are faster than several cores for one text
     model = make_model(read_safetensors(weights))
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    threads = ThreadPoolExecutor(max(1, min(4, (os.cpu_count() or 2) // 2)), thread_name_prefix="cortex-onnx")
-    return _Loaded(session, tokenizer, threads)
+    return _Model(session, tokenizer)
 
 
 def find_weights() -> Path:
