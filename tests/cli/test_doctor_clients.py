@@ -225,6 +225,52 @@ def test_another_installation_that_works_is_noted_and_left_alone(desk, tmp_path)
     assert all("another installation" in one.text for one in notes)
 
 
+@pytest.mark.parametrize("scope", ["user", "project"])
+@pytest.mark.parametrize(
+    "command",
+    ["${workspaceFolder}/.venv/bin/cortex", "/${VENV}/bin/cortex", "~/.local/bin/cortex", "%LOCALAPPDATA%/cortex.exe"],
+)
+def test_a_program_that_only_the_client_can_find_is_never_called_gone_or_changed(desk, command, scope):
+    client = find_client("vscode")
+    desk.connect(client, scope, command)
+    (note,) = desk.findings()
+    assert (note.level, note.repair) == (Level.OK, None)
+    assert note.text.endswith(f"starts {command}")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a script as a program")
+def test_a_relative_program_is_looked_for_in_the_project_and_not_where_the_doctor_is_run(desk, monkeypatch, tmp_path):
+    client, command = find_client("claude-code"), "./.venv/bin/cortex"
+    program = desk.project / command
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    desk.connect(client, "project", command)
+    desk.connect(client, "user", command)  # from wherever the client is
+    assert desk.faults() == []
+    program.unlink()
+    (fault,) = desk.faults()
+    assert command in fault.text
+    desk.fix()
+    assert read_server(desk.entry(client, "project")) == Server("cortex", ("mcp",))
+    assert read_server(desk.entry(client, "user")) == Server(command, ("mcp",))
+
+
+def test_hooks_whose_program_only_the_client_can_find_are_left(desk):
+    client = find_client("claude-code")
+    file = hooks_file(client, desk.machine, desk.project)
+    assert file is not None
+    file.parent.mkdir(parents=True)
+    ours = {"hooks": [{"type": "command", "command": '"$CLAUDE_PROJECT_DIR/.venv/bin/cortex" hook stop'}]}
+    file.write_text(json.dumps({"hooks": {"Stop": [ours]}}), encoding="utf-8")
+    assert client.hooks is not None
+    assert read_hook_programs(file.read_text(encoding="utf-8"), client.hooks) == [
+        "$CLAUDE_PROJECT_DIR/.venv/bin/cortex"
+    ]
+    assert desk.faults() == []
+
+
 def test_a_projects_entry_without_a_program_on_the_path_is_told_and_gets_no_path_of_a_person(desk, monkeypatch):
     desk.connect(find_client("claude-code"), "project", "cortex")
     monkeypatch.setenv("PATH", str(desk.home))

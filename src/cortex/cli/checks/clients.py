@@ -8,6 +8,7 @@ left alone: which of two is wanted can't be known.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sysconfig
 from collections.abc import Iterator
@@ -35,6 +36,7 @@ from cortex.install.plans import WORKSPACE
 
 VARIABLE = "CODEINDEX_WORKSPACE_PATH"
 SHARED = "cortex"  # the program in a project's file, which holds no path of a person
+_EXPANDED = re.compile(r"\$|^~|%[^%]+%")  # what clients and shells put other text in place of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,16 @@ class Spot:
         if server is None or not is_ours(entry):
             raise ConfigError("CLIENT_FILE_INVALID", f"{self.file} has changed meanwhile")
         return server, str(read_variables(entry).get(VARIABLE, ""))
+
+    def find(self, program: str) -> str | None:
+        """Where a program is, None where it isn't; as it is written where only the client knows which one is meant."""
+        if _EXPANDED.search(program):
+            return program
+        if os.path.dirname(program) and not os.path.isabs(
+            program
+        ):  # from the project, or from wherever the client starts
+            return program if self.root is None else shutil.which(str(self.root / program))
+        return shutil.which(program)
 
     def change(self, server: Server, without: str = "") -> None:
         """Let it start the server so. Raises: CortexError; then the file is as it was."""
@@ -126,17 +138,18 @@ def _judge(spot: Spot, entry: object) -> Iterator[Finding]:
 
 
 def _well(spot: Spot, server: Server) -> Finding:
-    program = shutil.which(server.command) or server.command
+    program = str(spot.find(server.command))
     ours = sysconfig.get_path("scripts")
     text = f"{spot.where} starts {program}"
     name = os.path.basename(program).lower()
-    if name.startswith("cortex") and os.path.realpath(os.path.dirname(program)) != os.path.realpath(ours):
+    known = os.path.isabs(program) and not _EXPANDED.search(program)
+    if known and name.startswith("cortex") and os.path.realpath(os.path.dirname(program)) != os.path.realpath(ours):
         text += f", another installation than this one in {ours}; that works, and is left as it is"
     return ok("clients", text)
 
 
 def _judge_program(spot: Spot, server: Server) -> Iterator[Finding]:
-    if shutil.which(server.command) is not None:
+    if spot.find(server.command) is not None:
         return
     if os.path.dirname(server.command):
         text = f"{spot.where} starts {server.command}, which isn't there or can't be run"
@@ -169,7 +182,7 @@ def _judge_hooks(spot: Spot) -> Iterator[Finding]:
     except (Broken, CortexError):  # a file of hooks alone may be as broken as it likes: nothing of ours runs from it
         return
     for program in programs:
-        if shutil.which(program) is None:
+        if spot.find(program) is None:
             text = f"the hooks of {spot.where} run {program}, which isn't there or can't be run"
             fixable = spot.root is None or os.path.dirname(program)
             yield error("hooks", text, f"{spot.again} --hooks", (lambda: _run_this(spot, hooks)) if fixable else None)
