@@ -15,7 +15,8 @@ from cortex.engines import CLOSED, Engines
 from cortex.errors import ConfigError, CortexError
 from cortex.families.code.workspaces import Workspaces
 from cortex.settings import Settings, Workspace, load
-from cortex.types import Mode, Query
+from cortex.types import Cancel, Mode, Query
+from embedders.stub import Asked, Reply, Stub, embeddings
 
 
 @pytest.fixture
@@ -246,3 +247,48 @@ def test_after_the_end_nothing_is_opened(make, project):
     engines.close()
     with pytest.raises(ConfigError, match="ending"), engines.use(one):
         pass
+
+
+def test_what_was_given_back_meanwhile_is_not_opened_again(make, project):
+    engines = make(keep=True)
+    one = engines.borrow(*project("lamp"))
+    engines.give_back(one)  # between a call's look at whether the window has ended, and its use
+    with pytest.raises(ConfigError, match="ending"), engines.use(one):
+        pass
+    assert (one.engine, one.calls, engines.projects()) == (None, 0, [])
+
+
+def test_embedding_under_way_keeps_an_engine_with_a_window_open(make, project):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(asked: Asked) -> Reply:
+        begun.set()
+        assert go_on.wait(10)
+        return embeddings(asked)
+
+    server = Stub()
+    server.answer = hold
+    try:
+        root, settings = project(
+            "lamp",
+            **{
+                "indexing.embeddingProvider": "openai",
+                "providers.openai.apiKey": "sk-test",
+                "providers.openai.baseUrl": f"{server.url}/v1",
+            },
+        )
+        engines = make(keep=False)
+        one = engines.borrow(root, settings)
+        with engines.use(one) as engine:
+            engine.index()
+            assert engine.holds()
+            engine.embedding.work()
+        assert begun.wait(10)
+        engines.close_idle(1)
+        assert one.engine is engine
+        assert engine.embedding.working
+        go_on.set()
+        assert engine.embedding.embed(cancel=Cancel())
+    finally:
+        go_on.set()
+        server.close()

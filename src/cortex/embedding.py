@@ -183,10 +183,15 @@ class Embedding:
         except LimitError as error:  # the words have it, and an answer says that there are words only
             log.warning("%s", error.message)
 
+    @property
+    def working(self) -> bool:
+        """Whether embedding is under way in the background."""
+        return self._thread is not None and self._thread.is_alive()
+
     def work(self) -> None:
         """Have what waits embedded in the background, unless that is under way or done; returns at once. For the lease holder."""
         wanted = self._embedders.wanted
-        if wanted is None or (self._thread is not None and self._thread.is_alive()):
+        if wanted is None or self.working:
             return
         if self._settled == (wanted.stamp, self._store.truth.seq()) or wanted.rests or time.monotonic() < self._resume:
             return

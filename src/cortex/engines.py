@@ -91,9 +91,11 @@ class Engines:
     def use(self, one: Lent) -> Iterator[Engine]:
         """The engine of a folder for one call, opened where it isn't; it stays open until the call is done.
 
-        Raises: ConfigError WORKSPACE_MISSING once all is closed; StoreError and FileError, where it can't be opened.
+        Raises: ConfigError WORKSPACE_MISSING once it was given back or all is closed; StoreError and FileError, where it can't be opened.
         """
         with self._lock:
+            if not one.windows and one not in self._lent:  # nobody would close what is opened now
+                raise _ending()
             one.calls += 1
         try:
             engine = self._open(one)
@@ -119,7 +121,7 @@ class Engines:
                 if self._closed:  # meanwhile, and without this one
                     _close(one.root, one.engine, one.keeper)
             if one.engine is None or self._closed:
-                raise ConfigError("WORKSPACE_MISSING", "the server is ending")
+                raise _ending()
             return one.engine
 
     def look_again(self, engine: Engine) -> bool:
@@ -144,9 +146,9 @@ class Engines:
             self._lent = [one for one in self._lent if one.windows or one.calls or one.engine]
 
     def _close_unused(self, one: Lent) -> None:
-        """Close an engine, unless a call or a run is under way; a call that comes meanwhile waits and opens it again."""
+        """Close an engine, unless a call, a run or embedding is under way; a call that comes meanwhile waits and opens it again."""
         engine, keeper = one.engine, one.keeper
-        if engine is None or (one.windows and engine.running) or not one.turn.acquire(blocking=False):
+        if engine is None or (one.windows and _is_at_work(engine)) or not one.turn.acquire(blocking=False):
             return
         try:
             last = _last_state(engine)
@@ -195,6 +197,14 @@ def _close(root: Path, engine: Engine, keeper: Keeper | None) -> None:
         engine.close()
     except Exception:  # the others are to be closed, too
         log.exception("closing %s failed", root)
+
+
+def _ending() -> ConfigError:
+    return ConfigError("WORKSPACE_MISSING", "the server is ending")
+
+
+def _is_at_work(engine: Engine) -> bool:
+    return engine.running or engine.embedding.working
 
 
 def _last_state(engine: Engine) -> Freshness | None:
