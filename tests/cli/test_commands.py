@@ -7,11 +7,13 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from cortex.cli import app, run
+from cortex.cli.workspace import nearest
 from cortex.engine import Engine
 from cortex.settings import environment, load
 from protocol.code_server import CORTEX, check_envelope, make_repository, wait_for
@@ -465,3 +467,9 @@ def test_commands_run_from_a_module_and_a_script_alike(indexed):
     done = subprocess.run([script, "search", "basket", "--json"], cwd=indexed / "shop", capture_output=True, timeout=60)
     assert done.returncode == 0
     assert json.loads(done.stdout)["results"][0]["file"].startswith("shop/")
+
+
+def test_the_nearest_folder_is_found_where_one_cant_be_looked_at_and_where_there_is_none(tmp_path, monkeypatch):
+    assert nearest(tmp_path / ("x" * 300) / "y") == tmp_path  # which an operating system refuses to look at
+    monkeypatch.setattr(Path, "exists", lambda self: False)  # a drive that isn't there
+    assert nearest(tmp_path) == Path(tmp_path.anchor)

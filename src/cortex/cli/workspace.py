@@ -54,7 +54,14 @@ def home_warnings(home: Path) -> list[str]:
 
 def nearest(path: Path) -> Path:
     """The path, or what is nearest around it of all that exists."""
-    return next(one for one in (path, *path.parents) if one.exists())
+    return next((one for one in (path, *path.parents) if _exists(one)), Path(path.anchor))
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # below a folder that can't be searched
+        return False
 
 
 def can_write(folder: Path) -> bool:

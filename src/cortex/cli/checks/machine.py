@@ -29,7 +29,10 @@ def check_git() -> Finding:
 def check_disk(folder: Path) -> Finding:
     """Whether there is room where a store is."""
     there = nearest(folder)
-    free = shutil.disk_usage(there).free
+    try:
+        free = shutil.disk_usage(there).free
+    except OSError as refused:  # a drive that isn't there
+        return error("disk", f"{there}: {refused.strerror}", f"Make {there} accessible.")
     if free < LITTLE_FREE:
         level = error if free < LEAST_FREE else warning
         return level("disk", f"only {free >> 20} MB of disk are free at {there}", "Free some disk space.")
