@@ -127,6 +127,11 @@ def role_of(path: str) -> str:
     return ""
 
 
+def is_text(name: str) -> bool:
+    """Whether a name from the system is text at all: one in another encoding holds what no UTF-8 can say."""
+    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
+
+
 def rfc3339(seconds: float) -> str:
     """A moment, in seconds since the epoch, as text in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -64,17 +64,16 @@ def test_the_stamp_names_the_model(embedder: StaticEmbedder):
 
 
 @given(texts=st.lists(st.text(max_size=200), max_size=5))
-def test_every_text_has_a_vector_of_length_one(texts: list[str]):
+def test_every_text_has_a_vector_of_length_one_or_none_at_all(texts: list[str]):
     vectors = _shared().embed(texts, "passage")
     assert vectors.shape == (len(texts), 256)
     assert vectors.dtype == np.float32
-    assert np.allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
+    lengths = np.linalg.norm(vectors, axis=1)
+    assert np.allclose(lengths[lengths > 0], 1.0, atol=1e-5)
 
 
-def test_texts_without_known_words_share_one_direction(embedder: StaticEmbedder):
-    empty, signs, other = embedder.embed(["", "+++ {} ;;", "日本語"], "query")
-    assert np.array_equal(empty, signs)
-    assert np.array_equal(empty, other)
+def test_texts_without_known_words_are_near_to_nothing(embedder: StaticEmbedder):
+    assert not embedder.embed(["", "+++ {} ;;", "日本語"], "query").any()
 
 
 def test_a_text_has_the_same_vector_alone_and_among_others(embedder: StaticEmbedder):

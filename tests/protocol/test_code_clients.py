@@ -230,11 +230,13 @@ def tree(pid: int) -> list[psutil.Process]:
 # -- start -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_server_loads_nothing_heavy_that_it_does_not_need(repository):
+@pytest.mark.parametrize(("provider", "needed"), [("none", set()), ("local", {"numpy", "turbovec"})])
+def test_a_server_loads_nothing_heavy_that_it_does_not_need(repository, provider, needed):
     argv = [sys.executable, "-X", "importtime", *command(repository)[1:]]
     asked = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
-    done = subprocess.run(argv, input=asked, capture_output=True, timeout=60)
+    environment = os.environ | {"CODEINDEX_EMBEDDING_PROVIDER": provider}
+    done = subprocess.run(argv, input=asked, capture_output=True, timeout=60, env=environment)
     loaded = {line.rsplit("|", 1)[1].strip() for line in done.stderr.decode().splitlines() if "|" in line}
     assert done.returncode == 0
     assert "cortex.engine" in loaded
-    assert not loaded & {"numpy", "regex", "rich", "ruamel", "tree_sitter", "turbovec"}
+    assert not loaded & ({"numpy", "regex", "rich", "ruamel", "tree_sitter", "turbovec"} - needed)

@@ -160,3 +160,42 @@ def test_a_name_may_begin_like_the_title_of_a_test(tmp_path: Path):
     with Engine(tmp_path, load(tmp_path, environment={"CORTEX_HOME": str(tmp_path / "home")})) as opened:
         opened.index()
         assert paths(opened, "generates") == ["query_test.exs"]
+
+
+def test_a_query_of_which_the_model_knows_no_word_is_answered_by_words_and_says_so(tmp_path: Path):
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "menu.txt").write_text("牛肉面和白米饭\n", encoding="utf-8")
+    (root / "store.py").write_text("# 打开数据库\nVALUE = 1\n", encoding="utf-8")
+    for number in range(300):  # enough for the quantised scan
+        (root / f"{number}.txt").write_text(f"{number}\n", encoding="utf-8")
+    with Engine(root, load(root, environment={"CORTEX_HOME": str(tmp_path / "home")})) as opened:
+        opened.index()
+        for mode in (Mode.HYBRID, Mode.MEANING):
+            page = opened.search(Query("数据库", mode=mode))
+            assert [hit.path for hit in page.hits] == ["store.py"]
+            assert "answered by words: the model knows no word of the query" in page.notes
+
+
+def test_filters_by_language_extension_and_path_narrow_what_is_found_by_meaning(engine: Engine):
+    def found(**more: object) -> set[str]:
+        query = Query("who may take the lease", mode=Mode.MEANING, **more)  # type: ignore[arg-type]
+        return {hit.path for hit in engine.search(query).hits}
+
+    assert {path.rpartition(".")[2] for path in found(extensions=("md",))} == {"md"}
+    assert found(languages=("python",)) and all(path.endswith(".py") for path in found(languages=("python",)))
+    assert found(path="src") and all(path.startswith("src/") for path in found(path="src"))
+    assert not found(path="src", languages=("markdown",))
+
+
+@pytest.mark.parametrize("mode", [Mode.HYBRID, Mode.MEANING])
+def test_without_an_embedder_meaning_is_answered_by_words_and_says_so(tmp_path: Path, mode: Mode):
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "lease.py").write_text(FILES["src/lease.py"], encoding="utf-8")
+    settings = load(root, environment={"CORTEX_HOME": str(tmp_path / "home"), "CODEINDEX_EMBEDDING_PROVIDER": "none"})
+    with Engine(root, settings) as opened:
+        opened.index()
+        page = opened.search(Query("take the lease", mode=mode))
+        assert [hit.path for hit in page.hits] == ["lease.py"]
+        assert (page.mode, page.notes) == (Mode.WORDS, ("answered by words: no embedder is configured",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -469,3 +470,13 @@ def test_without_a_commit_git_tells_of_no_change(tmp_path: Path) -> None:
     assert (git_module.head(tmp_path), git_module.recent_files(tmp_path)) == ("", [])
     git(tmp_path, "init", "-q")
     assert (git_module.head(tmp_path), git_module.recent_files(tmp_path)) == ("", [])
+
+
+@pytest.mark.skipif(os.name == "nt" or sys.platform == "darwin", reason="names are Unicode there")
+def test_a_name_in_the_history_that_is_no_text_is_left_out(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    for name in (b"a.py", b"caf\xe9.py"):
+        (tmp_path / os.fsdecode(name)).write_text("x = 1\n", encoding="utf-8")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "all")
+    assert git_module.recent_files(tmp_path) == ["a.py"]

@@ -24,7 +24,7 @@ EmbedMode = Literal["query", "passage"]
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors of length 1; those of queries and of passages are compared by cosine."""
+    """Turns texts into vectors of length 1, or 0 where it makes nothing of a text; those of queries and of passages are compared by cosine."""
 
     @property
     def name(self) -> str:

@@ -128,9 +128,8 @@ class StaticEmbedder:
                 numbers = np.fromiter(counts, dtype=np.intp, count=len(counts))
                 times = np.fromiter(counts.values(), dtype=np.float32, count=len(counts))
                 np.dot(np.sqrt(times) * self._scales[numbers], self._table[numbers].astype(np.float32), out=row)
-            if not row.any():  # no words that are known: any direction will do, but it must be the same one
-                row[0] = 1.0
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        return rows / np.where(lengths > 0, lengths, 1.0)  # without a word that is known, near to nothing
 
     def close(self) -> None:
         """Nothing to let go of but memory, which goes with the object."""

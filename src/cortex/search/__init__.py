@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cortex.errors import Cancelled, InputError, LimitError
-from cortex.search.candidates import Meaning, add_by_meaning, find_by_words, masses_of
+from cortex.search.candidates import Meaning, Near, add_by_meaning, find_by_words, masses_of
 from cortex.search.classes import weights_of
 from cortex.search.evidence import Candidate
 from cortex.search.exact import MAX_HITS, search_exact
@@ -28,6 +28,8 @@ __all__ = ["MAX_HITS", "NO_EMBEDDER", "Meaning", "check_query", "search", "searc
 MAX_QUERY_CHARACTERS = 20_000
 
 NO_EMBEDDER = "no embedder is configured"
+UNKNOWN_WORDS = "the model knows no word of the query"
+FITTED = "local"  # whose nearness `relevance` was fitted by
 
 
 def search(
@@ -46,20 +48,22 @@ def search(
     """
     check_query(query)
     parsed = parse(query.text, query.code)
-    by_words = query.mode is Mode.WORDS or meaning is None
-    mode = Mode.WORDS if by_words else query.mode
+    near = None if meaning is None or query.mode is Mode.WORDS else (meaning[0], meaning[1](parsed.text))
+    if near is not None and not near[1].any():
+        near, why_words = None, UNKNOWN_WORDS
+    mode = Mode.WORDS if near is None else query.mode
     notes = [] if query.mode is mode else [f"answered by words: {why_words}"]
     words = store.indexes.words()  # before the view: which words count must not be read from a state that is over
     with store.reading():
         docs = frozenset(doc.id for doc in store.lookup.docs(source.id, query.path)) if query.path else None
         narrow = Narrow(source.id, query.extensions, query.languages, docs, store.lookup.is_alone(source.id))
         masses = masses_of(words, parsed)
-        candidates = _candidates(store, words, narrow, parsed, masses, mode, meaning)
+        candidates = _candidates(store, words, narrow, parsed, masses, mode, near)
         _check_time(cancel, deadline)
         texts = _Texts(store.lookup)
         ranked = rank(candidates, parsed, lambda place: words_of(texts.of(place)), store.lookup.recency(source.id))
         _check_time(cancel, deadline)
-        relate(ranked, parsed, mode)
+        relate(ranked, parsed, _fit_of(mode, near))
         above = [one for one in ranked if one.relevance >= query.threshold]
         if ranked and not above:
             notes.append(_all_below(ranked, query, words, parsed))
@@ -95,13 +99,18 @@ def _candidates(
     parsed: Parsed,
     masses: Mapping[str, float],
     mode: Mode,
-    meaning: Meaning | None,
+    near: Near | None,
 ) -> list[Candidate]:
     found = {} if mode is Mode.MEANING else find_by_words(store, words, narrow, parsed, masses)
-    if meaning is not None and mode is not Mode.WORDS:
+    if near is not None:
         weight = 1.0 if mode is Mode.MEANING else weights_of(parsed.classes).meaning
-        add_by_meaning(store, narrow, parsed.text, meaning, found, weight)
+        add_by_meaning(store, narrow, *near, found, weight)
     return list(found.values())
+
+
+def _fit_of(mode: Mode, near: Near | None) -> Mode:
+    """The mode whose relevance was fitted on what was looked at: beside words, another model's cosines say something else."""
+    return Mode.WORDS if mode is Mode.HYBRID and near is not None and near[0].provider != FITTED else mode
 
 
 def _show(

@@ -31,6 +31,7 @@ MIN_PREFIX = 3  # characters of a name that others may begin with
 FIELD_WEIGHTS = (("name", 0.3), ("path", 0.3), ("doc_text", 0.5), ("body", 1.0))
 
 Meaning = tuple[Stamp, Callable[[str], "np.ndarray"]]
+Near = tuple[Stamp, "np.ndarray"]  # the query's vector
 Pair = tuple[int, int]  # doc, chunk
 Strengths = dict[Pair, tuple[float, str]]  # with the name that it is about
 NOTHING = (0.0, "")
@@ -77,17 +78,13 @@ def find_by_words(
 
 
 def add_by_meaning(
-    store: Store, narrow: Narrow, text: str, meaning: Meaning, found: dict[Pair, Candidate], weight: float
+    store: Store, narrow: Narrow, stamp: Stamp, query: np.ndarray, found: dict[Pair, Candidate], weight: float
 ) -> None:
     """Add those whose vectors are near the query's, and give every candidate the weight of its own nearness."""
     import numpy as np  # here, because without an embedder nobody needs it
 
-    stamp, embed = meaning
-    vectors, query = store.indexes.vectors(stamp), embed(text)
-    chosen = None
-    if narrow.extensions or narrow.languages or narrow.docs is not None:
-        docs = [doc for doc in store.lookup.docs(narrow.source) if allowed(doc, narrow)]
-        chosen = np.array([chunk for doc in docs for chunk, _ in store.lookup.chunks(doc.blob)], dtype=np.int64)
+    vectors, narrowed = store.indexes.vectors(stamp), narrow.extensions or narrow.languages or narrow.docs is not None
+    chosen = store.indexes.sets.chunks_within(narrow) if narrowed else None
     near = dict(vectors.search(query, NEAR_DEPTH if found else DEPTH, chosen))
     pairs = [pair for pair in store.lookup.places_of_chunks(narrow.source, list(near)) if pair not in found]
     others = np.array([chunk for _, chunk in found if chunk not in near], dtype=np.int64)

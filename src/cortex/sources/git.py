@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
+from cortex.text import is_text
+
 TIMEOUT_SECONDS = 20  # a listing of 100,000 files takes about one
 RECENT_COMMITS = 1_000  # a quarter of a second; what no later one touched is old
 RETRY_SECONDS = 3600  # before what took too long is asked again
@@ -55,7 +57,8 @@ def recent_files(folder: Path) -> list[str]:
     )
     if answer is None or answer.returncode != 0 or not _is_its_worktree(folder):
         return []
-    return [os.fsdecode(name) for name in dict.fromkeys(answer.stdout.split(b"\0")) if name]
+    names = dict.fromkeys(os.fsdecode(name) for name in answer.stdout.split(b"\0") if name)
+    return [name for name in names if is_text(name)]
 
 
 def in_repository(folder: Path) -> bool:

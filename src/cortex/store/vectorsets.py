@@ -26,6 +26,7 @@ from cortex.store.truth import Truth
 from cortex.store.vectorlog import Manifest, read_manifest
 from cortex.store.vectors import FRESH, Vectors
 from cortex.store.vectorscan import Floats, Ids, unit
+from cortex.store.words import Narrow, extension_of
 from cortex.text import hash_bytes
 from cortex.types import Stamp
 
@@ -112,6 +113,25 @@ class VectorSets:
         if vectors.watermark == self._truth.seq():
             return len(vectors)
         return len(np.intersect1d(vectors.ids(), self._live(), assume_unique=True))
+
+    def chunks_within(self, narrow: Narrow) -> Ids:
+        """The chunks of the docs that may be candidates at all."""
+        marks = ",".join("?" * len(narrow.languages))
+        spoken = f" AND blobs.language IN ({marks})" if narrow.languages else ""
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                "SELECT docs.id, docs.path, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = docs.blob "
+                f"WHERE docs.source = ?{spoken}",
+                (narrow.source, *narrow.languages),
+            ).fetchall()
+        ranges = {
+            (first, last)
+            for number, path, first, last in rows
+            if (narrow.docs is None or number in narrow.docs)
+            and (not narrow.extensions or extension_of(path) in narrow.extensions)
+        }
+        table = np.asarray(sorted(ranges), dtype=np.int64).reshape(-1, 2)
+        return _expand(table[:, 0], table[:, 1])
 
     def on_disk(self) -> list[Manifest | None]:
         """What each directory says of itself; None for one that doesn't say."""
@@ -232,13 +252,7 @@ class VectorSets:
             vectors.add(ids, packed.reshape(len(rows), -1).astype(np.float32))
 
     def _live(self) -> Ids:
-        firsts, lasts = self._ranges()[1:]
-        counts = lasts - firsts + 1
-        if not counts.sum():
-            return np.empty(0, dtype=np.int64)
-        # All ranges at once: each id is the one before plus one, but for the first of a range.
-        starts = np.repeat(firsts - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
-        return np.sort(starts + np.arange(len(starts), dtype=np.int64))
+        return _expand(*self._ranges()[1:])
 
     def _ranges(self) -> tuple[Ids, Ids, Ids]:
         """The contents in use, and the first and last of their chunks."""
@@ -261,6 +275,16 @@ class VectorSets:
             if row is not None:
                 text = unpack(row[0])
                 yield from ((number, text[start:end]) for number, start, end in ranges if number in missing)
+
+
+def _expand(firsts: Ids, lasts: Ids) -> Ids:
+    """Every id of these ranges, ascending."""
+    counts = lasts - firsts + 1
+    if not counts.sum():
+        return np.empty(0, dtype=np.int64)
+    # All ranges at once: each id is the one before plus one, but for the first of a range.
+    starts = np.repeat(firsts - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
+    return np.sort(starts + np.arange(len(starts), dtype=np.int64))
 
 
 def _add(vectors: Vectors, embed: Embed, batch: Sequence[tuple[int, str]], room: int) -> None:
