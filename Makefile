@@ -18,7 +18,7 @@ ARGS ?=
 # pyright looks for a newer release of itself unless it is told not to.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help install check check-format check-lint check-types check-imports format test soak bench tour demo constraints clean
+.PHONY: help install check check-format check-lint check-types check-imports format test soak bench tour demo model constraints clean
 
 help:
 	@echo "make install      build .venv with cortex and the tools of development in it"
@@ -29,6 +29,7 @@ help:
 	@echo "make soak         the long fault, fuzz, load and conformance runs"
 	@echo "make bench        the benchmarks (ARGS=... goes to bench/run.py)"
 	@echo "make tour         one walk through every tool with a foreign client"
+	@echo "make model        train the static model anew (CACHE=path of archives, FOLDERS=benchmark corpora)"
 	@echo "make constraints  renew constraints.txt from what pyproject.toml allows"
 	@echo "make clean        remove .venv, caches and build results"
 
@@ -75,6 +76,17 @@ tour: install
 
 demo: install
 	@$(BIN)/python scripts/demo.py "$(REPO)"
+
+# Training has an environment of its own: nothing in the product needs torch.
+TRAIN := build/train
+CACHE ?= $(TRAIN)/cache
+FOLDERS ?=
+
+model:
+	@test -n "$(PYTHON)" || { echo "Cortex needs Python 3.11 or newer" >&2; exit 1; }
+	@test -d $(TRAIN)/venv || "$(PYTHON)" -m venv $(TRAIN)/venv
+	$(subst .venv,$(TRAIN)/venv,$(BIN))/python -m pip --disable-pip-version-check --quiet install -r train/requirements.txt
+	PYTHONPATH=src OMP_NUM_THREADS=1 $(subst .venv,$(TRAIN)/venv,$(BIN))/python -m train.model $(CACHE) src/cortex/embedders/static.npz $(FOLDERS)
 
 constraints:
 	@test -n "$(PYTHON)" || { echo "Cortex needs Python 3.11 or newer" >&2; exit 1; }

@@ -125,6 +125,33 @@ class Overlap:
         return shared >= self.LEAST_LINES and shared >= self.SHARE * len(lines)
 
 
+class Shared:
+    """Which files of which packages are a benchmark's: those found before, and those that share lines with a benchmark on this machine."""
+
+    def __init__(self, known: set[tuple[str, str]], overlap: Overlap) -> None:
+        self.found = known
+        self._overlap = overlap
+
+    @classmethod
+    def read(cls, path: Path, folders: list[Path]) -> Shared:
+        """From a list of earlier findings, if there is one, and folders of benchmark corpora."""
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        known = {(package, file) for package, _, file in (line.partition("\t") for line in lines)}
+        return cls(known, Overlap(text for folder in folders for text in benchmark_texts(folder)))
+
+    def write(self, path: Path) -> None:
+        """Write the findings, so that they hold where the benchmarks are not."""
+        path.write_text("".join(f"{package}\t{file}\n" for package, file in sorted(self.found)), encoding="utf-8")
+
+    def holds(self, package: str, path: str, text: str) -> bool:
+        """Whether this file is, in a good part, a benchmark's."""
+        if (package, path) not in self.found:
+            if not self._overlap.holds(text):
+                return False
+            self.found.add((package, path))
+        return True
+
+
 def benchmark_texts(folder: Path) -> Iterable[str]:
     """Every text under a folder of benchmark corpora."""
     for path in sorted(folder.rglob("*")):

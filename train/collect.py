@@ -1,4 +1,4 @@
-"""Archives -> pairs as numbers: `python -m train.collect CACHE OUT LIST...` reads every archive once, and its texts once.
+"""Archives -> pairs as numbers: `python -m train.collect CACHE OUT LIST SHARED [FOLDER...]` reads every archive once, and its texts once.
 
 What is left out, in this order: archives without a clear permissive licence, files in folders named after a benchmark, files with a restricting header,
 files (and then whole packages) that share lines with a benchmark on this machine, more pairs than a package may give, repeated pairs. Words are numbered
@@ -22,8 +22,8 @@ import numpy as np
 
 from cortex.embedders.static import parts_of, runs_of
 from train.archives import Archive, place, read_list, write_list
-from train.benchmarks import Overlap, benchmark_texts, is_benchmark, is_bundled
-from train.contents import Component, read_archive
+from train.benchmarks import Shared, is_benchmark, is_bundled
+from train.contents import Component, ending, read_archive
 from train.languages import WANTED, language_of
 from train.licences import is_restricted
 from train.pairs import Pair, pairs_of
@@ -124,23 +124,23 @@ class Collection:
         (folder / "words.txt").write_text("\n".join(self.numbers), encoding="ascii")
 
 
-def component_pairs(package: str, texts: list[tuple[str, str]], overlap: Overlap) -> list[Pair] | None:
+def component_pairs(package: str, texts: list[tuple[str, str]], shared: Shared) -> list[Pair] | None:
     """A component's pairs, at most so many of each kind and language; None if it holds a benchmark's files."""
     found: dict[tuple[str, str], list[tuple[bytes, Pair]]] = defaultdict(list)
     characters: Counter[str] = Counter()
-    shared = 0
+    copies = 0
     for path, text in sorted(texts, key=lambda entry: _digest(package, entry[0])):
-        language = language_of(path)
+        language = language_of(ending(path))
         most = MOST_CHARACTERS * (LARGE_SHARE if language in THIN else 1)
         if characters[language] > most or is_bundled(path) or is_restricted(text):
             continue
-        if overlap.holds(text):
-            shared += 1
+        if shared.holds(package, path, text):
+            copies += 1
             continue
         characters[language] += len(text)
         for pair in pairs_of(path, text):
             found[pair.kind, pair.language].append((_digest(pair.query, pair.document), pair))
-    if shared >= 3 and shared > 0.1 * len(texts):
+    if copies >= 3 and copies > 0.1 * len(texts):
         return None
     pairs: list[Pair] = []
     for (kind, language), ranked in sorted(found.items()):
@@ -149,12 +149,11 @@ def component_pairs(package: str, texts: list[tuple[str, str]], overlap: Overlap
     return pairs
 
 
-def collect(cache: Path, lists: list[Path], overlap: Overlap) -> tuple[Collection, list[Archive], Counter[str]]:
-    """All pairs of the lists' archives, the archives that gave some, and why others didn't."""
+def collect(cache: Path, archives: list[Archive], shared: Shared) -> tuple[Collection, list[Archive], Counter[str]]:
+    """All pairs of the archives, the archives that gave some, and why others didn't."""
     collection, used, reasons = Collection(), [], Counter[str]()
-    archives = {archive.package: archive for path in lists for archive in read_list(path)}
     start = time.process_time()
-    for count, archive in enumerate(sorted(archives.values(), key=lambda a: a.package), 1):
+    for count, archive in enumerate(sorted(archives, key=lambda a: a.package), 1):
         if count % 500 == 0:
             seconds = time.process_time() - start
             sys.stderr.write(f"{count}/{len(archives)}: {len(collection.package)} pairs, {seconds:.0f} s\n")
@@ -166,7 +165,7 @@ def collect(cache: Path, lists: list[Path], overlap: Overlap) -> tuple[Collectio
         except (OSError, ValueError, EOFError, RuntimeError, tarfile.TarError) as error:
             reasons[f"unreadable: {type(error).__name__}"] += 1
             continue
-        licences = {part.licence: None for part in components if _take(collection, archive, part, overlap, reasons)}
+        licences = {part.licence: None for part in components if _take(collection, archive, part, shared, reasons)}
         if licences:
             used.append(replace(archive, licence=", ".join(licences)))
         elif not components:
@@ -174,40 +173,43 @@ def collect(cache: Path, lists: list[Path], overlap: Overlap) -> tuple[Collectio
     return collection, used, reasons
 
 
-def _take(collection: Collection, archive: Archive, part: Component, overlap: Overlap, reasons: Counter[str]) -> bool:
+def _take(collection: Collection, archive: Archive, part: Component, shared: Shared, reasons: Counter[str]) -> bool:
     package = f"part/{part.bundled}" if part.bundled else archive.package
     if is_benchmark(part.bundled):
         reasons["bundled benchmark by name"] += 1
         return False
-    pairs = component_pairs(package, part.texts, overlap)
+    pairs = component_pairs(package, part.texts, shared)
     if pairs is None:
         reasons["benchmark by lines"] += 1
         return False
     return collection.add(pairs, package) > 0
 
 
-def main() -> None:
-    cache, out = Path(sys.argv[1]), Path(sys.argv[2])
-    lists = [Path(name) for name in sys.argv[3:] if not name.startswith("--")]
-    folders = [Path(name.split("=", 1)[1]) for name in sys.argv[3:] if name.startswith("--benchmarks=")]
-    overlap = Overlap(text for folder in folders for text in benchmark_texts(folder))
-    collection, used, reasons = collect(cache, lists, overlap)
-    collection.save(out)
-    write_list(out / "used.tsv.xz", used)
+def report(collection: Collection, used: list[Archive], reasons: Counter[str]) -> dict[str, object]:
+    """What was collected, in numbers."""
     by_language = Counter(list(collection.languages)[number] for number in collection.language)
     by_kind = Counter(KINDS[number] for number in collection.kind)
-    report = {
+    return {
         "archives": len(used),
         "left out": dict(reasons),
         "pairs": len(collection.package),
         "words": len(collection.numbers),
-        "benchmark lines": len(overlap.lines),
         "by language": dict(by_language.most_common()),
         "by kind": dict(by_kind.most_common()),
         "by licence": dict(Counter(archive.licence for archive in used).most_common()),
     }
-    (out / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
-    sys.stdout.write(json.dumps(report, indent=1) + "\n")
+
+
+def main() -> None:
+    cache, out, path, known = (Path(name) for name in sys.argv[1:5])
+    shared = Shared.read(known, [Path(name) for name in sys.argv[5:]])
+    collection, used, reasons = collect(cache, read_list(path), shared)
+    collection.save(out)
+    write_list(out / "used.tsv.xz", used)
+    shared.write(out / "shared.txt")
+    text = json.dumps(report(collection, used, reasons), indent=1)
+    (out / "report.json").write_text(text, encoding="utf-8")
+    sys.stdout.write(text + "\n")
 
 
 def _digest(*parts: str) -> bytes:

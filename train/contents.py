@@ -24,6 +24,7 @@ _BUNDLES = re.compile(
 _RARE = frozenset("rs cs swift kt scala dart ex exs".split())
 _SKIPPED = re.compile(
     r"(^|/)(node_modules|bower_components|locale|locales|translations|i18n|testdata|fixtures|snapshots|__snapshots__|umd|amd|\.git)/"
+    r"|(^|/)(tests?|testing|unittests?|specs?|__tests__|e2e|benchmarks?|testsuite|\w+Tests?)/|(^|/)test_|[._-](test|spec)s?\.\w+$|Tests?\.\w+$"
     r"|\.min\.|\.bundle\.|[-.]min\.js|_pb2|\.pb\.|\.g\.dart$|\.generated\.|\.d\.[cm]ts$|moc_|(^|/)(changelog|changes|history|news|authors|contributors)\b",
     re.I,
 )
@@ -31,6 +32,7 @@ _STATES = re.compile(
     r"^(license|licence|copying|copyright|unlicense|mit-license)[^/]*$|^(PKG-INFO|package\.json|Cargo\.toml|composer\.json)$",
     re.I,
 )
+_LICENCE_FOLDER = re.compile(r"(^|/)(licen[sc]es?)$", re.I)  # what lies there is about the folder above
 _VERSION = re.compile(r"[-_.]v?\d+(\.\d+)*.*$")
 
 
@@ -55,7 +57,7 @@ def read_archive(path: Path, wanted: frozenset[str]) -> list[Component]:
         short = name.split("/", 1)[1] if "/" in name else name
         folder, _, base = short.rpartition("/")
         if _STATES.match(base):
-            stated[folder][base] = text
+            stated[_LICENCE_FOLDER.sub("", folder)][base] = text
         elif text.count("\ufffd") < 5 and not _is_machine_made(text):
             texts.append((short, text.replace("\r\n", "\n")))
     licences = {folder: licence_of(files) for folder, files in stated.items() if states_licence(files)}
@@ -78,8 +80,9 @@ def _folders_above(path: str) -> Iterator[str]:
 
 
 def ending(path: str) -> str:
-    """The lower-case ending of a path, without the dot."""
-    return path.rsplit("/", 1)[-1].rpartition(".")[2].lower()
+    """The lower-case ending of a path, without the dot; "" if it has none."""
+    _, dot, last = path.rsplit("/", 1)[-1].rpartition(".")
+    return last.lower() if dot else ""
 
 
 def _wants(name: str, size: int, wanted: frozenset[str]) -> bool:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from train.vocabulary import Bags, Pairs
 
 DRAWS = 6
+LEAST_WITHIN = 60
 CODE, PROSE = 1000, 500
 
 
@@ -39,7 +40,7 @@ def draws(pairs: Pairs, kind: str, size: int, language: str | None = None) -> li
     for _ in range(DRAWS):
         order, seen, kept = random.permutation(rows), set[bytes](), []
         for row in order:
-            key = pairs.queries.words[pairs.queries.starts[row] : pairs.queries.starts[row + 1]].tobytes()
+            key = _key(pairs.queries, row)
             if key not in seen:
                 seen.add(key)
                 kept.append(row)
@@ -59,3 +60,19 @@ def measure(
         for rows in draws(pairs, kind, size, language)
     ]
     return (float(np.mean(np.concatenate(found))), sum(map(len, found))) if found else (float("nan"), 0)
+
+
+def measure_within(pairs: Pairs, table: NDArray[np.float32], kind: str = "doc") -> tuple[float, int]:
+    """The same, with the candidates of one package at a time: what a search in one repository meets."""
+    rows = np.flatnonzero(pairs.held_out() & (pairs.kind == pairs.kinds.index(kind)))
+    found = []
+    for package in np.unique(pairs.package[rows]):
+        own = rows[pairs.package[rows] == package][:CODE]
+        if len(own) >= LEAST_WITHIN:
+            own = own[np.unique([_key(pairs.queries, row) for row in own], return_index=True)[1]]
+            found.append(reciprocal_ranks(embed(table, pairs.queries, own), embed(table, pairs.documents, own)).mean())
+    return (float(np.mean(found)), len(found)) if found else (float("nan"), 0)
+
+
+def _key(bags: Bags, row: int) -> bytes:
+    return bags.words[bags.starts[row] : bags.starts[row + 1]].tobytes()

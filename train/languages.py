@@ -77,7 +77,6 @@ PROSE = {"md": "markdown", "markdown": "markdown", "mdx": "markdown", "rst": "rs
 WANTED = frozenset(BY_ENDING) | frozenset(PROSE)
 
 
-def language_of(path: str) -> str:
-    """The language of a path that has a wanted ending."""
-    kind = path.rpartition(".")[2].lower()
-    return PROSE.get(kind) or BY_ENDING[kind].name
+def language_of(ending: str) -> str:
+    """The language that a wanted ending stands for."""
+    return PROSE.get(ending) or BY_ENDING[ending].name

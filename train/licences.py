@@ -98,7 +98,8 @@ def licence_of(files: Mapping[str, str]) -> str:
         return ""
     if stated:
         return permissive(stated)
-    return next((name for text in texts for name, sentence in _SENTENCES_COMPILED if sentence.search(text)), "")
+    found = [name for name, sentence in _SENTENCES_COMPILED if any(sentence.search(text) for text in texts)]
+    return " AND ".join(name for name in found if name != "BSD-2-Clause" or "BSD-3-Clause" not in found)
 
 
 def states_licence(files: Mapping[str, str]) -> bool:

@@ -134,8 +134,10 @@ def _comment_pairs(language: Language, text: str) -> Iterator[Pair]:
         name = _name_in(language, line)
         if name and _declares(line):
             body = block_at(text, match.end(), BODY_LINES)
-            yield from _paired("doc", language.name, question, body)
-            yield from _named(language.name, name, question, body)
+            whole = body.count("\n") >= 2 and not line.rstrip().endswith(";")
+            yield from _paired("doc" if whole else "inline", language.name, question, body)
+            if whole:
+                yield from _named(language.name, name, question, body)
         else:
             yield from _paired(
                 "inline", language.name, question, block_at(text, match.end(), INLINE_LINES) if "\n" in rest else ""
