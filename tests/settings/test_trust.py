@@ -43,7 +43,9 @@ UNTRUSTED = [
     ("providers.openai.baseUrl", "http://127.0.0.1:9999/v1"),  # the key would go there
     ("providers.cortexEmbed.baseUrl", "http://127.0.0.1:9999"),
     ("providers.cortexEmbed.token", "sk-stranger"),
+    ("providers.openai.model", "text-embedding-3-large"),  # which costs more
     ("providers.ollama.baseUrl", "http://10.0.0.1:11434"),
+    ("providers.ollama.baseUrl", "http://127.0.0.1:2375/containers"),  # texts would go to whatever listens there
     ("embedding.endpoint", "http://evil.example/embed"),
     ("indexing.embeddingProvider", "openai"),
     ("workspace.paths", ["/etc"]),
@@ -91,8 +93,8 @@ def test_the_same_is_an_error_as_a_runtime_change(root: Path, name: str, value: 
 
 
 def test_a_project_may_name_addresses_on_this_machine(root: Path) -> None:
-    settings = load_with(root, {"providers": {"ollama": {"baseUrl": "http://127.0.0.1:9999"}}})
-    assert settings.providers.ollama.base_url == "http://127.0.0.1:9999"
+    settings = load_with(root, {"embedding": {"endpoint": "http://127.0.0.1:9999"}})
+    assert settings.embedding.endpoint == "http://127.0.0.1:9999"
     assert settings.warnings == ()
 
 
@@ -259,3 +261,28 @@ def test_a_project_may_choose_cortex_embed_only_where_the_person_configured_it(r
     for name, value in (("baseUrl", "http://127.0.0.1:9"), ("token", "t")):
         settings = load_with(root, chosen, {"providers": {"cortexEmbed": {name: value}}})
         assert settings.indexing.embedding_provider == "cortex-embed"
+
+
+def test_what_a_project_says_does_not_let_an_agent_choose_an_embedder(root: Path) -> None:
+    chosen = {"indexing.embeddingProvider": "ollama"}
+    settings = load_with(root, {"providers": {"ollama": {"model": "a-strangers"}}})
+    assert settings.providers.ollama.model == "a-strangers"
+    with pytest.raises(ConfigError, match="can be chosen only where"):
+        settings.changed(chosen)
+    with pytest.raises(ConfigError, match="can be chosen only where"):
+        settings.changed({"indexing.chunkSize": 300}).changed(chosen)
+    assert (
+        load_with(root, {}, CORTEX_PROVIDERS_OLLAMA_MODEL="mine").changed(chosen).value(next(iter(chosen))) == "ollama"
+    )
+
+
+@pytest.mark.parametrize("url", ["http://me:sk-pass@a.example", "https://a.example/v1?key=sk-pass", "http://a#sk-pass"])
+def test_an_address_that_may_hold_a_secret_is_refused_and_not_repeated(root: Path, url: str) -> None:
+    settings = load_with(root, {}, {"providers": {"openai": {"baseUrl": url}}})
+    (warning,) = settings.warnings
+    assert "without user, password, ? and #" in warning
+    assert "sk-pass" not in warning
+    assert settings.providers.openai.base_url == "https://api.openai.com/v1"
+    with pytest.raises(ConfigError) as caught:
+        load_with(root, {}, CODEINDEX_OLLAMA_BASE_URL=url)
+    assert "sk-pass" not in str(caught.value)

@@ -164,7 +164,9 @@ class OpenAI(CamelGroup):
     api_key: Annotated[str, Mark(Trust.NEVER, ("CODEINDEX_OPENAI_API_KEY",), secret=True)] = Field(
         "", repr=False, description="Key for the OpenAI-compatible server, from a file that only you can read."
     )
-    model: str = Field("text-embedding-3-small", min_length=1, description="Embedding model.")
+    model: Annotated[str, Mark(Trust.NEVER)] = Field(  # another one may cost more
+        "text-embedding-3-small", min_length=1, description="Embedding model."
+    )
     dimensions: Whole = Field(
         0, ge=0, le=100_000, description="Length of the vectors, where the model can shorten them; 0: as it makes them."
     )
@@ -177,7 +179,7 @@ class OpenAI(CamelGroup):
 
 
 class Ollama(CamelGroup):
-    base_url: Annotated[Url, Mark(Trust.LOOPBACK, ("CODEINDEX_OLLAMA_BASE_URL",))] = Field(
+    base_url: Annotated[Url, Mark(Trust.NEVER, ("CODEINDEX_OLLAMA_BASE_URL",))] = Field(  # texts go there
         "http://localhost:11434", min_length=1, description="Address of Ollama."
     )
     model: str = Field("nomic-embed-text", min_length=1, description="Embedding model.")

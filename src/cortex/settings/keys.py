@@ -25,7 +25,7 @@ _ALLOWED = {
     "duration": "a duration such as 60s",
     "list": "a list of texts",
     "list of paths": "a list of paths",
-    "address": "an address that starts with http:// or https://",
+    "address": "an address that starts with http:// or https://, without user, password, ? and #",
     "line of text": "a line of text",
     "whole number": "a whole number",
     "number": "a number",

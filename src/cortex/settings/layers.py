@@ -7,6 +7,7 @@ comes at runtime comes from an agent: `_admit` says what they may not say. Knows
 
 from __future__ import annotations
 
+import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -188,7 +189,10 @@ def _is_configured(provider: str, held: Mapping[str, object]) -> bool:
 
 
 def _shown(entry: Entry) -> str:
-    return "the value" if isinstance(entry.key, Key) and entry.key.secret else _SHORT.repr(entry.value)
+    """What was written, unless that is a secret, or an address that may hold one."""
+    key = entry.key
+    hidden = isinstance(key, Key) and (key.secret or (key.kind == "address" and re.search("[@?#]", str(entry.value))))
+    return "the value" if hidden else _SHORT.repr(entry.value)
 
 
 def _shown_held(key: Key | FamilyKey, held: Mapping[str, object]) -> str:

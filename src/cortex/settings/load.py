@@ -60,7 +60,7 @@ def load(
     layers = Layers(warnings=[*own_warnings, *project_warnings, *_unknown_variables(environment)])
     for entries, speaker in ((own, Speaker.HOME), (project, Speaker.PROJECT), *typed):
         layers.lay(entries, speaker, held=trusted.values, root=root)
-    return Settings.build(layers, home=own_home, root=root)
+    return Settings.build(layers, home=own_home, root=root, own=trusted.values)
 
 
 def find_home(environment: Mapping[str, str], user_home: Path) -> Path:

@@ -27,6 +27,7 @@ class Settings(Groups):
     warnings: tuple[str, ...] = ()
     origins: Mapping[str, str] = Field(default_factory=dict, repr=False)
     stated: Mapping[str, object] = Field(default_factory=dict, repr=False)
+    own: Mapping[str, object] = Field(default_factory=dict, repr=False)  # what counts without any project's files
 
     def origin(self, name: str) -> str:
         """Where the value of a key came from: "default", a file, "environment NAME", "flag --name" or "runtime".
@@ -55,8 +56,8 @@ class Settings(Groups):
         """
         layers = Layers(dict(self.stated), dict(self.origins), dict(self.families), list(self.warnings))
         entries = [Entry(known_key(name), value, origin) for name, value in changes.items()]
-        layers.lay(entries, Speaker.RUNTIME, held=self.stated, root=self.root)
-        return self.build(layers, home=self.home, root=self.root)
+        layers.lay(entries, Speaker.RUNTIME, held=self.own, root=self.root)
+        return self.build(layers, home=self.home, root=self.root, own=self.own)
 
     def check(self, key: Key, value: object, *, project: Path | None) -> object:
         """`value` as it would count in the person's own file, or in the files of `project`; these settings are the person's.
@@ -65,7 +66,7 @@ class Settings(Groups):
         """
         layers = Layers(dict(self.stated))
         speaker = Speaker.PROJECT if project else Speaker.HOME
-        layers.lay([Entry(key, value, "the new value")], speaker, held=self.stated, root=project)
+        layers.lay([Entry(key, value, "the new value")], speaker, held=self.own, root=project)
         if layers.warnings:
             message = layers.warnings[0].removesuffix(" (ignored)")
             raise ConfigError("CONFIG_INVALID", message, context={"key": key.name})
@@ -78,8 +79,8 @@ class Settings(Groups):
         return new
 
     @classmethod
-    def build(cls, layers: Layers, *, home: Path, root: Path | None) -> Self:
-        """The settings that `layers` add up to."""
+    def build(cls, layers: Layers, *, home: Path, root: Path | None, own: Mapping[str, object]) -> Self:
+        """The settings that `layers` add up to; `own` is what counts without any project's files."""
         settled, warnings = settle(layers.values)
         return cls.model_construct(
             None,
@@ -90,6 +91,7 @@ class Settings(Groups):
             warnings=tuple(dict.fromkeys((*layers.warnings, *warnings))),
             origins=layers.origins,
             stated=layers.values,
+            own=own,
         )
 
 

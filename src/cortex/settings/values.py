@@ -18,7 +18,7 @@ _AMOUNT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([A-Za-z]*)\s*", re.ASCII)
 _LOOPBACK = re.compile(
     r"https?://(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?(/[^\\@\s]*)?", re.ASCII | re.IGNORECASE
 )
-_URL = re.compile(r"https?://[^\s\\/?#]+(/[^\s\\]*)?", re.IGNORECASE)
+_URL = re.compile(r"https?://[^\s\\/?#@]+(/[^\s\\?#]*)?", re.IGNORECASE)
 
 
 def parse_size(value: object) -> int:
@@ -54,9 +54,9 @@ def parse_paths(value: object) -> object:
 
 
 def parse_url(value: object) -> object:
-    """`value` if it is an http or https address, or empty."""
+    """`value` if it is an http or https address, or empty; without a user, ? and #: addresses are shown, and may hold no secret."""
     if isinstance(value, str) and value and not _URL.fullmatch(value):
-        raise ValueError("an address that starts with http:// or https://")
+        raise ValueError("an address that starts with http:// or https://, without user, password, ? and #")
     return value
 
 
