@@ -13,7 +13,8 @@ import pytest
 
 from cortex.embedders import client, open_embedder, remote
 from cortex.embedders.client import Server
-from cortex.embedders.remote import Model, RemoteEmbedder
+from cortex.embedders.dialects import PREFIXES, scheme_of
+from cortex.embedders.remote import Lanes, Model, RemoteEmbedder
 from cortex.errors import CortexError
 from cortex.settings import load
 from cortex.types import Stamp
@@ -108,6 +109,48 @@ def test_a_model_gets_the_prefixes_that_it_was_trained_with(opens: Opens, stub: 
     embedder.embed(["here"], "passage")
     assert [texts_of(asked) for asked in stub.asked[1:]] == [["search_query: where"], ["search_document: here"]]
     assert embedder.stamp == Stamp("ollama", "nomic-embed-text:v1.5", DIMENSIONS, "nomic-embed-text")
+
+
+@pytest.mark.parametrize(
+    ("configured", "told"),
+    [("nomic-embed-text", "default"), ("mine", "nomic-ai/nomic-embed-text-v1.5"), ("e5-base", "nomic-embed-text")],
+)
+def test_the_prefixes_that_are_sent_are_those_of_the_stamp(
+    opens: Opens, stub: Stub, configured: str, told: str
+) -> None:
+    stub.answer = lambda asked: _embedded_as(asked, told, DIMENSIONS)
+    embedder = opens(name=configured)
+    assert embedder.connect() == Stamp("openai", told, DIMENSIONS, "nomic-embed-text")
+    embedder.embed(["where"], "query")
+    embedder.embed(["here"], "passage")
+    assert [texts_of(asked) for asked in stub.asked[1:]] == [["search_query: where"], ["search_document: here"]]
+
+
+@pytest.mark.parametrize(
+    ("model", "scheme"),
+    [
+        ("nomic-embed-text:137m-v1.5-fp16", "nomic-embed-text"),
+        ("hf.co/nomic-ai/nomic-embed-text-v2-moe-GGUF:Q8_0", "nomic-embed-text"),
+        ("text-embedding-nomic-embed-text-v1.5@q8_0", "nomic-embed-text"),
+        ("C:\\models\\nomic-embed-text-v1.5.Q4_K_M.gguf", "nomic-embed-text"),
+        ("snowflake-arctic-embed:335m", "snowflake-arctic-embed"),
+        ("Snowflake/snowflake-arctic-embed-m-v1.5", "snowflake-arctic-embed"),
+        ("snowflake-arctic-embed2:latest", "snowflake-arctic-embed2"),
+        ("Snowflake/snowflake-arctic-embed-l-v2.0", "snowflake-arctic-embed2"),
+        ("BAAI/bge-small-en-v1.5", "bge-small-en"),
+        ("intfloat/multilingual-e5-large", "multilingual-e5"),
+        ("intfloat/multilingual-e5-large-instruct", ""),
+        ("e5-mistral-7b-instruct", ""),
+        ("bge-m3", ""),
+        ("text-embedding-3-small", ""),
+    ],
+)
+def test_prefixes_are_for_models_that_are_known_by_their_whole_name(model: str, scheme: str) -> None:
+    assert scheme_of(model) == scheme
+
+
+def test_every_scheme_is_some_models() -> None:
+    assert all(scheme_of(f"{scheme}-small" if scheme == "multilingual-e5" else scheme) == scheme for scheme in PREFIXES)
 
 
 def test_dimensions_that_are_configured_are_asked_for_and_checked(opens: Opens, stub: Stub) -> None:
@@ -259,6 +302,100 @@ def test_a_query_is_asked_once(opens: Opens, stub: Stub) -> None:
     assert len(stub.asked) == 2
     stub.answer = embeddings
     assert len(embedder.embed(["b"], "query")) == 1
+
+
+class Slow:
+    """Answers queries, and passages only when it is told to."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+
+    def __call__(self, asked: Asked) -> Reply:
+        if "passage" in texts_of(asked):
+            self.over.wait(10)
+        return embeddings(asked)
+
+
+def test_a_query_does_not_wait_for_passages(opens: Opens, stub: Stub, until) -> None:
+    embedder, slow, done = opens(batch=1, requests=2), Slow(), []
+    embedder.connect()
+    stub.answer = slow
+    thread = threading.Thread(target=lambda: done.append(embedder.embed(["passage"] * 8, "passage")))
+    thread.start()
+    try:
+        until(lambda: len(stub.asked) == 3)
+        assert len(embedder.embed(["where"], "query")) == 1
+        assert len(stub.asked) == 4 and not done  # it overtook the six that wait
+    finally:
+        slow.over.set()
+        thread.join(20)
+    assert len(done[0]) == 8 and stub.most_at_once == 3
+
+
+@pytest.mark.parametrize("connected", [True, False])
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_query_is_given_up_in_time_whatever_it_waits_for(
+    opens: Opens, stub: Stub, monkeypatch, provider: str, connected: bool
+) -> None:
+    monkeypatch.setattr(remote, "QUERY_SECONDS", 0.5)
+    over = threading.Event()
+    embedder = opens(provider, batch=1, requests=1)
+    if connected:
+        embedder.connect()
+    stub.answer = lambda asked: embeddings(asked) if over.wait(10) else Reply()
+    told: list[CortexError] = []
+    threads = [
+        threading.Thread(target=lambda: told.append(error_of(lambda: embedder.embed(["where"], "query"))))
+        for _ in range(5)
+    ]
+    started = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    took = time.monotonic() - started
+    over.set()
+    assert [error.code for error in told] == ["EMBEDDER_UNAVAILABLE"] * 5
+    assert all("did not answer within" in error.message for error in told)
+    assert took < 2  # one after the other, they would take 2.5
+
+
+def test_work_that_never_ends_is_left_at_its_deadline_and_so_is_the_wait_for_its_lane() -> None:
+    lanes, over = Lanes(1, lambda: CortexError("INTERNAL_ERROR", "closed")), threading.Event()
+    started = time.monotonic()
+    for _ in range(4):  # the second has the lane for those in a hurry, the others none
+        with pytest.raises(TimeoutError):
+            lanes.run([lambda: over.wait(10)], time.monotonic() + 0.1)
+    over.set()
+    assert time.monotonic() - started < 5
+
+
+def test_who_waits_before_the_next_try_lends_its_turn_to_queries(opens: Opens, stub: Stub, until) -> None:
+    embedder, meet = opens(batch=1, requests=1), threading.Barrier(2)
+    embedder.connect()
+
+    def answer(asked: Asked) -> Reply:
+        if "passage" in texts_of(asked):
+            return Reply({"error": "slow down"}, 429, {"Retry-After": "30"})
+        meet.wait(4)  # two at once, or an error
+        return embeddings(asked)
+
+    stub.answer = answer
+    passages = threading.Thread(target=lambda: error_of(lambda: embedder.embed(["passage"] * 2, "passage")))
+    passages.start()
+    shapes: list[tuple[int, ...]] = []
+    queries = [
+        threading.Thread(target=lambda: shapes.append(embedder.embed(["where"], "query").shape)) for _ in range(2)
+    ]
+    until(lambda: len(stub.asked) == 2)
+    for thread in queries:
+        thread.start()
+    for thread in queries:
+        thread.join(20)
+    embedder.close()
+    passages.join(20)
+    assert shapes == [(1, DIMENSIONS)] * 2 and not passages.is_alive()
+    assert sum("passage" in texts_of(asked) for asked in stub.asked) == 1  # the second isn't sent meanwhile
 
 
 @pytest.mark.parametrize("status", [400, 404, 405, 422])
@@ -421,6 +558,23 @@ def test_a_server_whose_answers_name_no_model_is_asked_for_it_now_and_then(
     error = error_of(lambda: embedder.embed(["a"], "passage"))
     assert error.code == "EMBEDDER_CHANGED" and "'other'" in error.message
     assert stub.asked[-1].path == "/"
+
+
+def test_a_server_with_another_model_is_refused_until_it_has_the_earlier_one_again(
+    opens: Opens, stub: Stub, monkeypatch
+) -> None:
+    embedder = opens("cortex-embed")
+    embedder.connect()
+    about = {"status": "ok", "model": "other", "dimensions": DIMENSIONS, "max_tokens": 512}
+    stub.answer = lambda asked: Reply(about) if asked.method == "GET" else embeddings(asked)
+    with monkeypatch.context() as later:
+        later.setattr(remote, "GREETING_SECONDS", -1.0)
+        assert error_of(lambda: embedder.embed(["a"], "passage")).code == "EMBEDDER_CHANGED"
+    for mode in ("passage", "query", "passage"):
+        assert error_of(lambda mode=mode: embedder.embed(["a"], mode)).code == "EMBEDDER_CHANGED"
+    assert {asked.path for asked in stub.asked} == {"/"}  # no text was sent to it
+    stub.answer = embeddings
+    assert embedder.embed(["a"], "passage").shape == (1, DIMENSIONS)
 
 
 def test_a_server_with_a_model_of_its_own_choice_is_stamped_with_it(opens: Opens, stub: Stub) -> None:

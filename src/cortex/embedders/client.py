@@ -13,7 +13,8 @@ import random
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -77,12 +78,19 @@ class Client:
         self._closed = threading.Event()
 
     def ask(
-        self, path: str, body: Mapping[str, object] | None, *, tries: int, timeout: float, divisible: bool = False
+        self,
+        path: str,
+        body: Mapping[str, object] | None,
+        *,
+        tries: int,
+        timeout: float,
+        divisible: bool = False,
+        resting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> object:
         """The server's answer, parsed: to a POST of `body`, to a GET without one.
 
-        What is `divisible` is not asked again when it took too long: less of it may be in time. Raises: NetworkError
-        EMBEDDER_UNAVAILABLE, EMBEDDER_REFUSED or EMBEDDER_ANSWER; TooMuch.
+        What is `divisible` is not asked again when it took too long: less of it may be in time. Between tries it waits within
+        `resting`. Raises: NetworkError EMBEDDER_UNAVAILABLE, EMBEDDER_REFUSED or EMBEDDER_ANSWER; TooMuch.
         """
         content = None if body is None else json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
         for attempt in range(1, tries + 1):
@@ -94,7 +102,9 @@ class Client:
                 wait = max(later.seconds, FIRST_WAIT_SECONDS * 2 ** (attempt - 1) * random.uniform(0.8, 1.2))
                 if attempt == tries or wait > MAX_WAIT_SECONDS:
                     raise later.error from None
-                if self._closed.wait(wait):
+                with resting():
+                    closed = self._closed.wait(wait)
+                if closed:
                     break
         raise self.error("EMBEDDER_UNAVAILABLE", "was closed")
 
@@ -163,7 +173,7 @@ class Client:
         return b"".join(parts)
 
     def _late(self, timeout: float, *, slow: bool = False) -> _Later:
-        return _Later(self.error("EMBEDDER_UNAVAILABLE", f"did not answer within {timeout:g} s"), slow=slow)
+        return _Later(self.error("EMBEDDER_UNAVAILABLE", f"did not answer within {round(timeout, 2):g} s"), slow=slow)
 
     def _judge(self, status: int, retry_after: str, body: bytes) -> None:
         """Go on only with an answer. Raises: TooMuch, _Later, NetworkError EMBEDDER_REFUSED."""

@@ -5,6 +5,7 @@ Pure: no connection, no retry, no numbers checked. Whoever asks hands in parsed 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -45,7 +46,6 @@ class Dialect:
     write: Callable[[Wish], Mapping[str, object]]
     read: Callable[[object], Told]
     greeting: str = ""  # path of what it says about itself; empty: nothing
-    prefixed: bool = True  # whether the model's own prefixes are written before the texts here
 
 
 def _write_openai(wish: Wish) -> Mapping[str, object]:
@@ -85,17 +85,18 @@ def read_greeting(answer: object) -> Greeting:
 DIALECTS: Mapping[str, Dialect] = {
     "openai": Dialect("/embeddings", _write_openai, _read_openai),
     "ollama": Dialect("/api/embed", _write_ollama, _read_embeddings),
-    "cortex-embed": Dialect("/embed", _write_cortex, _read_embeddings, greeting="/", prefixed=False),
+    "cortex-embed": Dialect("/embed", _write_cortex, _read_embeddings, greeting="/"),
 }
 
-# Models that were trained with a word before each text and are worse without it: query, passage.
+# Models that were trained with a word before each text and are worse without it: query, passage. A stamp holds the key.
 _ASK = "Represent this sentence for searching relevant passages: "
-_PREFIXES: Mapping[str, tuple[str, str]] = {
+PREFIXES: Mapping[str, tuple[str, str]] = {
     "nomic-embed-code": ("Represent this query for searching relevant code: ", ""),
     "nomic-embed-text": ("search_query: ", "search_document: "),
     "embeddinggemma": ("task: search result | query: ", "title: none | text: "),
     "mxbai-embed-large": (_ASK, ""),
     "snowflake-arctic-embed": (_ASK, ""),
+    "snowflake-arctic-embed2": ("query: ", ""),
     "bge-small-en": (_ASK, ""),
     "bge-base-en": (_ASK, ""),
     "bge-large-en": (_ASK, ""),
@@ -104,15 +105,31 @@ _PREFIXES: Mapping[str, tuple[str, str]] = {
     "e5-base": ("query: ", "passage: "),
     "e5-large": ("query: ", "passage: "),
 }
+# Whole names, without folder and tag: a relative with a longer name may have been trained otherwise.
+_FAMILIES: Mapping[str, re.Pattern[str]] = {
+    scheme: re.compile(rf"(text-embedding-)?{names}([-._@](q\d\w*|iq\d\w*|b?f16|f32|fp16|fp32|gguf))*")
+    for scheme, names in {
+        "nomic-embed-code": r"nomic-embed-code",
+        "nomic-embed-text": r"nomic-embed-text(-v1|-v1\.5|-v2-moe)?",
+        "embeddinggemma": r"embeddinggemma(-300m)?(-qat)?",
+        "mxbai-embed-large": r"mxbai-embed-large(-v1)?",
+        "snowflake-arctic-embed": r"snowflake-arctic-embed(-xs|-s|-m|-m-long|-l)?(-v1\.5)?",
+        "snowflake-arctic-embed2": r"snowflake-arctic-embed(2|-m-v2\.0|-l-v2\.0)",
+        "bge-small-en": r"bge-small-en(-v1\.5)?",
+        "bge-base-en": r"bge-base-en(-v1\.5)?",
+        "bge-large-en": r"bge-large-en(-v1\.5)?",
+        "multilingual-e5": r"multilingual-e5-(small|base|large)",
+        "e5-small": r"e5-small(-v2)?",
+        "e5-base": r"e5-base(-v2)?",
+        "e5-large": r"e5-large(-v2)?",
+    }.items()
+}
 
 
-def prefixes_of(model: str) -> tuple[str, str, str]:
-    """The name of a model's scheme of prefixes ("" for none), and what it wants before a query and before a passage."""
-    name = model.lower()
-    for known, (query, passage) in _PREFIXES.items():
-        if known in name:
-            return known, query, passage
-    return "", "", ""
+def scheme_of(model: str) -> str:
+    """Which of PREFIXES a model wants, by its name; "" for none."""
+    name = model.lower().replace("\\", "/").rpartition("/")[2].partition(":")[0]
+    return next((scheme for scheme, pattern in _FAMILIES.items() if pattern.fullmatch(name)), "")
 
 
 def _has(value: object, name: str) -> bool:

@@ -7,11 +7,12 @@ threads, and a request that nobody waits for any more may end by itself.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,13 +21,13 @@ from numpy.typing import NDArray
 
 from cortex.embedders import EmbedMode
 from cortex.embedders.client import Client, Server, TooMuch
-from cortex.embedders.dialects import DIALECTS, Told, Wish, prefixes_of, read_greeting
+from cortex.embedders.dialects import DIALECTS, PREFIXES, Told, Wish, read_greeting, scheme_of
 from cortex.errors import CortexError
 from cortex.types import Stamp
 
 PASSAGE_TRIES = 5  # some 8 seconds of waiting, more where the server asks for it
 SLOW_TRIES = 2  # where it did not answer in time
-QUERY_SECONDS = 5.0
+QUERY_SECONDS = 5.0  # for all that a query takes: connecting, waiting for a lane, the answer
 GREETING_SECONDS = 30.0
 MAX_CHARACTERS = 8_000  # of one text; a chunk has some 1,000
 MIN_CHARACTERS = 32  # that are still sent where a server finds everything too long
@@ -60,7 +61,7 @@ class RemoteEmbedder:
         self._connecting = threading.Lock()
         self._stamp: Stamp | None = None
         self._served = ""  # the model that the first answer named
-        self._greeted = 0.0  # when it last said which model it has, where answers don't
+        self._greeted = -math.inf  # when it last said that it has this model, where answers don't say so
 
     @property
     def stamp(self) -> Stamp | None:
@@ -69,14 +70,18 @@ class RemoteEmbedder:
 
     def connect(self) -> Stamp:
         """Ask the server for its model, or for one vector, once."""
-        return self._connect(self._client.server.timeout)
+        return self._connect(math.inf)
 
     def embed(self, texts: Sequence[str], mode: EmbedMode) -> NDArray[np.float32]:
         """One row for each text."""
-        timeout = self._client.server.timeout if mode == "passage" else min(QUERY_SECONDS, self._client.server.timeout)
-        stamp = self._connect(timeout)
-        self._greet_again(stamp, timeout)
-        rows = self._embed(self._prepared(texts, mode, stamp), mode, timeout)
+        limit = min(QUERY_SECONDS, self._client.server.timeout)
+        deadline = math.inf if mode == "passage" else time.monotonic() + limit
+        try:
+            stamp = self._connect(deadline)
+            self._greet_again(stamp, deadline)
+            rows = self._embed(_prepared(texts, mode, stamp), mode, deadline)
+        except TimeoutError:
+            raise self._client.error("EMBEDDER_UNAVAILABLE", f"did not answer within {limit:g} s") from None
         return rows if len(rows) else np.zeros((0, stamp.dimensions), dtype=np.float32)
 
     def close(self) -> None:
@@ -86,27 +91,36 @@ class RemoteEmbedder:
 
     # -- connecting ----------------------------------------------------------------------------------------------------
 
-    def _connect(self, timeout: float) -> Stamp:
+    def _left(self, deadline: float) -> float:
+        """The seconds that a request may take. Raises: TimeoutError, where none are left."""
+        left = min(self._client.server.timeout, deadline - time.monotonic())
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    def _connect(self, deadline: float) -> Stamp:
         if self._stamp is not None:
             return self._stamp
+        timeout = self._left(deadline)
         if not self._connecting.acquire(timeout=timeout):
-            raise self._client.error("EMBEDDER_UNAVAILABLE", f"did not answer within {timeout:g} s")
+            raise self._client.error("EMBEDDER_UNAVAILABLE", f"did not answer within {round(timeout, 2):g} s")
         try:
             if self._stamp is None:
-                self._stamp = self._find_out(timeout)
+                self._stamp = self._find_out(deadline)
             return self._stamp
         finally:
             self._connecting.release()
 
-    def _find_out(self, timeout: float) -> Stamp:
-        """Which model the server has, and how long its vectors are."""
+    def _find_out(self, deadline: float) -> Stamp:
+        """Which model the server has, how long its vectors are, and what it wants before a text."""
         if self._dialect.greeting:
-            return self._greet(timeout)
-        scheme, _, before = prefixes_of(self._model.name)
+            stamp = self._greet(deadline)
+            self._greeted = time.monotonic()
+            return stamp
         try:
-            (found,) = self._lanes.run([lambda: self._request([before + PROBE], "passage", 1, timeout)])
+            (found,) = self._lanes.run([lambda: self._request([PROBE], "passage", 1, deadline)], deadline)
         except TooMuch as error:
-            raise self._client.error("EMBEDDER_REFUSED", f"finds {len(before + PROBE)} characters too long") from error
+            raise self._client.error("EMBEDDER_REFUSED", f"finds {len(PROBE)} characters too long") from error
         told, rows = found
         self._served = told.model
         wanted, length = self._model.dimensions, rows.shape[1]
@@ -114,50 +128,48 @@ class RemoteEmbedder:
             what = f"makes vectors of {length} dimensions, and {wanted} are configured"
             raise self._client.error("EMBEDDER_ANSWER", what, "Correct providers.openai.dimensions, or set it to 0.")
         different = told.model and _plain(told.model) != _plain(self._model.name)
+        # A server that tells a name of its own ("default") has what it was configured for.
+        scheme = scheme_of(told.model) or scheme_of(self._model.name)
         return Stamp(self.name, told.model if different else self._model.name, length, scheme)
 
-    def _greet_again(self, stamp: Stamp, timeout: float) -> None:
-        """Where answers don't say whose they are, look now and then whether it is still the same model."""
+    def _greet_again(self, stamp: Stamp, deadline: float) -> None:
+        """Where answers don't say whose they are, look now and then whether it is still the same model; if not, every time."""
         if self._dialect.greeting and time.monotonic() > self._greeted + GREETING_SECONDS:
-            found = self._greet(timeout)
+            found = self._greet(deadline)
             if found != stamp:
+                self._greeted = -math.inf  # refused until it says that it has the earlier one again
                 what = f"has the model {found.model!r} ({found.dimensions} dimensions) now, and had {stamp.model!r}"
                 raise self._client.error("EMBEDDER_CHANGED", what)
+            self._greeted = time.monotonic()
 
-    def _greet(self, timeout: float) -> Stamp:
-        (said,) = self._lanes.run([lambda: self._client.ask(self._dialect.greeting, None, tries=1, timeout=timeout)])
+    def _greet(self, deadline: float) -> Stamp:
+        timeout, path = self._left(deadline), self._dialect.greeting
+        (said,) = self._lanes.run([lambda: self._client.ask(path, None, tries=1, timeout=timeout)], deadline)
         try:
             greeting = read_greeting(said)
         except ValueError as error:
             raise self._client.error("EMBEDDER_ANSWER", f"gives an answer that can't be used: {error}") from None
-        self._greeted = time.monotonic()
         return Stamp(self.name, greeting.model, greeting.dimensions)
 
     # -- embedding -----------------------------------------------------------------------------------------------------
 
-    def _prepared(self, texts: Sequence[str], mode: EmbedMode, stamp: Stamp) -> list[str]:
-        """The texts as they are sent: cut, none of them empty, with what the model wants before them."""
-        _, query, passage = prefixes_of(stamp.model) if self._dialect.prefixed else ("", "", "")
-        before = query if mode == "query" else passage
-        return [before + (text[:MAX_CHARACTERS] if text.strip() else "-") for text in texts]
-
-    def _embed(self, texts: list[str], mode: EmbedMode, timeout: float) -> NDArray[np.float32]:
+    def _embed(self, texts: list[str], mode: EmbedMode, deadline: float) -> NDArray[np.float32]:
         tries = PASSAGE_TRIES if mode == "passage" else 1
-        jobs = [self._job(batch, mode, tries, timeout) for batch in _batches(texts, self._most)]
-        return np.concatenate(self._lanes.run(jobs)) if jobs else np.zeros((0, 0), dtype=np.float32)
+        jobs = [self._job(batch, mode, tries, deadline) for batch in _batches(texts, self._most)]
+        return np.concatenate(self._lanes.run(jobs, deadline)) if jobs else np.zeros((0, 0), dtype=np.float32)
 
-    def _job(self, texts: list[str], mode: EmbedMode, tries: int, timeout: float) -> Callable[[], NDArray[np.float32]]:
-        return lambda: self._embed_batch(texts, mode, tries, timeout)
+    def _job(self, texts: list[str], mode: EmbedMode, tries: int, deadline: float) -> Callable[[], NDArray[np.float32]]:
+        return lambda: self._embed_batch(texts, mode, tries, deadline)
 
-    def _embed_batch(self, texts: list[str], mode: EmbedMode, tries: int, timeout: float) -> NDArray[np.float32]:
+    def _embed_batch(self, texts: list[str], mode: EmbedMode, tries: int, deadline: float) -> NDArray[np.float32]:
         """The vectors of one request's texts; what is too much for the server is sent by halves, what is too long for it is cut."""
         try:
-            told, rows = self._request(texts, mode, tries, timeout)
+            told, rows = self._request(texts, mode, tries, deadline)
         except TooMuch as error:
             if error.slow:
                 self._most, tries = max(1, min(self._most, len(texts) // 2)), SLOW_TRIES
             parts = self._halves(texts)
-            return np.concatenate([self._embed_batch(part, mode, tries, timeout) for part in parts])
+            return np.concatenate([self._embed_batch(part, mode, tries, deadline) for part in parts])
         self._check_same(told, rows)
         return rows
 
@@ -170,11 +182,16 @@ class RemoteEmbedder:
         return ([texts[0][: len(texts[0]) // 2]],)
 
     def _request(
-        self, texts: list[str], mode: EmbedMode, tries: int, timeout: float
+        self, texts: list[str], mode: EmbedMode, tries: int, deadline: float
     ) -> tuple[Told, NDArray[np.float32]]:
         wish = Wish(texts, mode, self._model.name, self._model.dimensions)
         answer = self._client.ask(
-            self._dialect.path, self._dialect.write(wish), tries=tries, timeout=timeout, divisible=len(texts) > 1
+            self._dialect.path,
+            self._dialect.write(wish),
+            tries=tries,
+            timeout=self._left(deadline),
+            divisible=len(texts) > 1,
+            resting=self._lanes.lent,
         )
         try:
             told = self._dialect.read(answer)
@@ -193,20 +210,35 @@ class RemoteEmbedder:
 
 
 class Lanes:
-    """At most so many jobs at once, each in a thread of its own that nobody has to wait for."""
+    """At most so many jobs at once, each in a thread of its own that nobody has to wait for; and one more for those in a hurry.
+
+    A job with a deadline never queues behind those without: these may take minutes.
+    """
 
     def __init__(self, width: int, closed: Callable[[], CortexError]) -> None:
         self._free = threading.Semaphore(width)
+        self._kept = threading.Semaphore(1)  # for jobs with a deadline
         self._closed = closed
         self._is_closed = False
         self._lock = threading.Lock()
         self._running: set[Future[object]] = set()
 
-    def run(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """What the jobs give, in order; the first error of one ends all that have not begun."""
+    def run(self, jobs: Sequence[Callable[[], T]], deadline: float) -> list[T]:
+        """What the jobs give, in order; the first error of one ends all that have not begun. Raises: TimeoutError at the deadline."""
         failed = threading.Event()
-        futures = [self._start(job, failed) for job in jobs if not failed.is_set()]
-        return [future.result() for future in futures]
+        futures = [self._start(job, failed, deadline) for job in jobs if not failed.is_set()]
+        if deadline == math.inf:
+            return [future.result() for future in futures]
+        return [future.result(max(0.0, deadline - time.monotonic())) for future in futures]
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Whoever waits before the next try lends its lane to those in a hurry; others would only find the same server busy."""
+        self._kept.release()
+        try:
+            yield
+        finally:
+            self._kept.acquire()
 
     def close(self) -> None:
         """Let everybody who waits go with an error."""
@@ -217,13 +249,24 @@ class Lanes:
             with suppress(InvalidStateError):
                 future.set_exception(self._closed())
 
-    def _start(self, job: Callable[[], T], failed: threading.Event) -> Future[T]:
-        future: Future[T] = Future()
-        while not self._free.acquire(timeout=0.1):
+    def _take(self, deadline: float) -> threading.Semaphore:
+        """A lane, to be released. Raises: TimeoutError at the deadline."""
+        if deadline != math.inf and self._free.acquire(blocking=False):
+            return self._free
+        lane = self._free if deadline == math.inf else self._kept
+        while not lane.acquire(timeout=min(0.1, max(0.0, deadline - time.monotonic()))):
             if self._is_closed:
-                break
+                raise self._closed()
+            if time.monotonic() >= deadline:
+                raise TimeoutError
+        return lane
+
+    def _start(self, job: Callable[[], T], failed: threading.Event, deadline: float) -> Future[T]:
+        future: Future[T] = Future()
+        lane = self._take(deadline)
         with self._lock:
             if self._is_closed:
+                lane.release()
                 raise self._closed()
             self._running.add(future)  # type: ignore[arg-type]
 
@@ -238,12 +281,19 @@ class Lanes:
                 with suppress(InvalidStateError):
                     future.set_result(done)
             finally:
-                self._free.release()
+                lane.release()
                 with self._lock:
                     self._running.discard(future)  # type: ignore[arg-type]
 
         threading.Thread(target=work, name="cortex-embedding", daemon=True).start()
         return future
+
+
+def _prepared(texts: Sequence[str], mode: EmbedMode, stamp: Stamp) -> list[str]:
+    """The texts as they are sent: cut, none of them empty, with what the model wants before them."""
+    query, passage = PREFIXES[stamp.prefix] if stamp.prefix else ("", "")
+    before = query if mode == "query" else passage
+    return [before + (text[:MAX_CHARACTERS] if text.strip() else "-") for text in texts]
 
 
 def _batches(texts: list[str], most: int) -> Iterator[list[str]]:
