@@ -129,7 +129,8 @@ class StaticEmbedder:
                 times = np.fromiter(counts.values(), dtype=np.float32, count=len(counts))
                 np.dot(np.sqrt(times) * self._scales[numbers], self._table[numbers].astype(np.float32), out=row)
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        return rows / np.where(lengths > 0, lengths, 1.0)  # without a word that is known, near to nothing
+        lengths[lengths == 0] = 1.0  # without a word that is known, near to nothing
+        return rows / lengths
 
     def close(self) -> None:
         """Nothing to let go of but memory, which goes with the object."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cortex.errors import Cancelled, InputError, LimitError
+from cortex.search import evidence
 from cortex.search.candidates import Meaning, Near, add_by_meaning, find_by_words, masses_of
 from cortex.search.classes import weights_of
 from cortex.search.evidence import Candidate
@@ -103,7 +104,8 @@ def _candidates(
 ) -> list[Candidate]:
     found = {} if mode is Mode.MEANING else find_by_words(store, words, narrow, parsed, masses)
     if near is not None:
-        weight = 1.0 if mode is Mode.MEANING else weights_of(parsed.classes).meaning
+        held = max((one.covers for one in found.values()), default=1.0)
+        weight = 1.0 if mode is Mode.MEANING else evidence.turn_to_meaning(weights_of(parsed.classes).meaning, held)
         add_by_meaning(store, narrow, *near, found, weight)
     return list(found.values())
 

@@ -16,6 +16,7 @@ from cortex.store import Place
 from cortex.text import split_identifier, words_of
 
 HEAD = 4  # characters that two words must share to count as forms of one
+UNSAID = 6.0  # what nearness weighs more for a query of which nothing stands anywhere
 FILE_SHARE = 0.5  # of a chunk's nearness that is its file's
 SPOKEN = 0.5  # what being spoken of counts for a name that was only begun
 ENTRY_STEMS = frozenset("__init__ __main__ app application cli core index init lib main mod program server".split())
@@ -141,6 +142,14 @@ def nearness(chunk: float, file: float) -> float:
     Worth .008 with the file, .002 without it (mean of the sets).
     """
     return max(0.0, (1 - FILE_SHARE) * chunk + FILE_SHARE * file)
+
+
+def turn_to_meaning(weight: float, held: float) -> float:
+    """What nearness weighs where no chunk holds more than this share of the query: the less its words say, the more.
+
+    Worth 0 / .001 / .001 / .005, and .007 on conversations; a question in other words than the code's depends on it.
+    """
+    return weight + UNSAID * (1 - held) ** 2
 
 
 def role(name: str, asked: frozenset[str]) -> float:

@@ -31,6 +31,7 @@ from cortex.text import hash_bytes
 from cortex.types import Stamp
 
 EMBED_BATCH = 256
+WITHIN = 7  # narrowed searches whose chunks are remembered, beside the newest
 LEAST_SHARE = 0.5  # of the chunks: vectors of fewer would hide more than they find
 CHECK_TRIES, CHECK_SECONDS = 4, 0.25  # a batch may be under way between SQLite and its index
 
@@ -46,6 +47,7 @@ class VectorSets:
         self._lock = threading.RLock()  # of what is open: held for moments
         self._writing = threading.RLock()  # who holds it may take the other one, never the other way round
         self._open: dict[Stamp, Vectors] = {}
+        self._within: dict[tuple[int, Narrow], Ids] = {}
         self._copied: dict[Stamp, int] = {}  # up to which `seq` paid vectors are known to be copied
 
     def of(self, stamp: Stamp) -> Vectors:
@@ -115,7 +117,14 @@ class VectorSets:
         return len(np.intersect1d(vectors.ids(), self._live(), assume_unique=True))
 
     def chunks_within(self, narrow: Narrow) -> Ids:
-        """The chunks of the docs that may be candidates at all."""
+        """The chunks of the docs that may be candidates at all; remembered, since who narrows a search does so again."""
+        key, remembered = (self._truth.seq(), narrow), self._within
+        if key not in remembered:
+            kept = {one: ids for one, ids in list(remembered.items())[-WITHIN:] if one[0] == key[0]}
+            remembered = self._within = {**kept, key: self._find_within(narrow)}
+        return remembered[key]
+
+    def _find_within(self, narrow: Narrow) -> Ids:
         marks = ",".join("?" * len(narrow.languages))
         spoken = f" AND blobs.language IN ({marks})" if narrow.languages else ""
         with self._connections.read() as connection:
