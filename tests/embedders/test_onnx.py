@@ -8,6 +8,7 @@ import math
 import sys
 import threading
 import types
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import pytest
 from cortex.embedders import onnx, open_embedder
 from cortex.embedders.minilm import HEADS, LAYERS, WIDTH, make_model, read_safetensors
 from cortex.embedders.onnx import STAMP, OnnxEmbedder
-from cortex.errors import CortexError
+from cortex.errors import CortexError, NetworkError
 from cortex.settings import load
 
 WORDS = 50
@@ -210,22 +211,65 @@ def test_any_text_gets_a_vector(embedder):
     assert np.all(np.isfinite(rows)) and embedder.embed([], "passage").shape == (0, WIDTH)
 
 
+class Many(list[str]):
+    """Texts that take a minute, and tell when all of them are waiting."""
+
+    def __init__(self) -> None:
+        super().__init__(["word " * 300] * 2_000)
+        self.taken = threading.Event()
+
+    def __iter__(self) -> Iterator[str]:
+        yield from super().__iter__()
+        self.taken.set()
+
+
+class Working:
+    """An embedder with a minute of passages under way, and what its caller is told."""
+
+    def __init__(self) -> None:
+        self.embedder, self.told, texts = OnnxEmbedder(), [], Many()
+        self.embedder.connect()
+        self._thread = threading.Thread(target=self._work, args=(texts,))
+        self._thread.start()
+        assert texts.taken.wait(20)
+
+    def _work(self, texts: Many) -> None:
+        try:
+            self.embedder.embed(texts, "passage")
+        except BaseException as error:
+            self.told.append(error)
+
+    def close(self) -> None:
+        self.embedder.close()
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+        assert [(type(error), error.code) for error in self.told] == [(NetworkError, "EMBEDDER_UNAVAILABLE")]
+
+
 @published
 def test_closing_ends_what_is_under_way():
-    opened, told = OnnxEmbedder(), []
-    opened.connect()
+    Working().close()
 
-    def work() -> None:
-        try:
-            opened.embed(["word " * 300] * 2_000, "passage")
-        except CortexError as error:
-            told.append(error.code)
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    opened.close()
-    thread.join(20)
-    assert told == ["EMBEDDER_UNAVAILABLE"] and not thread.is_alive()
+@published
+def test_a_query_does_not_wait_for_passages(embedder):
+    working = Working()
+    try:
+        row = working.embedder.embed(["a cat"], "query")
+        assert np.array_equal(row, embedder.embed(["a cat"], "passage"))
+        assert working.told == []
+    finally:
+        working.close()
+
+
+@published
+def test_a_query_that_takes_too_long_is_given_up(embedder, monkeypatch):
+    monkeypatch.setattr(onnx, "QUERY_SECONDS", 0.0)
+    with pytest.raises(NetworkError) as caught:
+        embedder.embed(["word " * 300] * 9, "query")
+    assert (caught.value.code, caught.value.message) == ("EMBEDDER_UNAVAILABLE", "onnx did not answer within 0 s")
+    with embedder._loading, pytest.raises(NetworkError, match="is being loaded"):
+        embedder.embed(["a"], "query")
 
 
 @published

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # without an embedder nobody needs numpy, and loading it is a
     from cortex.settings import Settings
 
 EmbedMode = Literal["query", "passage"]
+QUERY_SECONDS = 5.0  # what a query may take of an embedder: then words answer
 
 
 class Embedder(Protocol):

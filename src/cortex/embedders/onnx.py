@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from cortex.embedders import EmbedMode
+from cortex.embedders import QUERY_SECONDS, EmbedMode
 from cortex.embedders.minilm import MAX_TOKENS, WIDTH, make_model, read_safetensors
 from cortex.errors import NetworkError
 from cortex.types import Stamp
@@ -53,6 +53,7 @@ class _Model:
 class _Loaded:
     model: _Model
     threads: ThreadPoolExecutor
+    queries: ThreadPoolExecutor  # a thread of their own: hundreds of passages may wait for the others
 
 
 _sharing = threading.Lock()
@@ -79,16 +80,25 @@ class OnnxEmbedder:
         return STAMP
 
     def embed(self, texts: Sequence[str], mode: EmbedMode) -> NDArray[np.float32]:
-        """One row for each text; queries and passages are treated alike."""
-        loaded = self._load()
+        """One row for each text; queries and passages are treated alike, but no query waits for passages."""
+        seconds = QUERY_SECONDS if mode == "query" else None
+        loaded = self._load(seconds)
+        threads = loaded.queries if mode == "query" else loaded.threads
         rows = np.empty((len(texts), WIDTH), dtype=np.float32)
+        futures: list[Future[NDArray[np.float32]]] = []
         try:
-            for place, row in enumerate(loaded.threads.map(lambda text: self._embed_one(loaded, text), texts)):
-                rows[place] = row
-        except RuntimeError:
+            futures.extend(threads.submit(self._embed_one, loaded, text) for text in texts)
+            for place, future in enumerate(futures):
+                rows[place] = future.result(seconds)
+        except TimeoutError:
+            raise _unavailable(f"did not answer within {seconds:g} s") from None
+        except (RuntimeError, CancelledError):
             if not self._closed:
                 raise
-            raise _was_closed() from None
+            raise _unavailable("was closed") from None
+        finally:
+            for future in futures:
+                future.cancel()
         return rows
 
     def close(self) -> None:
@@ -97,11 +107,12 @@ class OnnxEmbedder:
         with self._loading:
             if self._loaded is not None:
                 self._loaded.threads.shutdown(wait=False, cancel_futures=True)
+                self._loaded.queries.shutdown(wait=False, cancel_futures=True)
             self._loaded = None
 
     def _embed_one(self, loaded: _Loaded, text: str) -> NDArray[np.float32]:
         if self._closed:
-            raise _was_closed()
+            raise _unavailable("was closed")
         encoded = text[:MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")  # no lone surrogates
         ids = np.asarray([loaded.model.tokenizer.encode(encoded).ids], dtype=np.int64)
         places = np.arange(ids.shape[1], dtype=np.int64)[None]
@@ -109,13 +120,17 @@ class OnnxEmbedder:
         mean = np.asarray(hidden, dtype=np.float32)[0].mean(axis=0)
         return mean / np.linalg.norm(mean)
 
-    def _load(self) -> _Loaded:
-        with self._loading:
+    def _load(self, seconds: float | None = None) -> _Loaded:
+        if not self._loading.acquire(timeout=-1 if seconds is None else seconds):
+            raise _unavailable("is being loaded")
+        try:
             if self._closed:
-                raise _was_closed()
+                raise _unavailable("was closed")
             if self._loaded is None:
                 self._loaded = _load()
             return self._loaded
+        finally:
+            self._loading.release()
 
 
 def _load() -> _Loaded:
@@ -123,7 +138,8 @@ def _load() -> _Loaded:
         model = _shared.get(PACKAGE)
         if model is None:
             model = _shared[PACKAGE] = _read_model()
-    return _Loaded(model, ThreadPoolExecutor(_workers(), thread_name_prefix="cortex-onnx"))
+    passages = ThreadPoolExecutor(_workers(), thread_name_prefix="cortex-onnx")
+    return _Loaded(model, passages, ThreadPoolExecutor(1, thread_name_prefix="cortex-onnx-query"))
 
 
 def _workers() -> int:
@@ -171,5 +187,5 @@ def _missing(message: str, suggestion: str) -> NetworkError:
     return NetworkError("EMBEDDER_MISSING", message, context={"provider": "onnx"}, suggestions=(suggestion,))
 
 
-def _was_closed() -> NetworkError:
-    return NetworkError("EMBEDDER_UNAVAILABLE", "onnx was closed", context={"provider": "onnx"})
+def _unavailable(what: str) -> NetworkError:
+    return NetworkError("EMBEDDER_UNAVAILABLE", f"onnx {what}", context={"provider": "onnx"})

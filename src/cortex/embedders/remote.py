@@ -19,7 +19,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cortex.embedders import EmbedMode
+from cortex.embedders import QUERY_SECONDS, EmbedMode
 from cortex.embedders.client import Client, Server, TooMuch
 from cortex.embedders.dialects import DIALECTS, PREFIXES, Told, Wish, read_greeting, scheme_of
 from cortex.errors import CortexError
@@ -27,7 +27,6 @@ from cortex.types import Stamp
 
 PASSAGE_TRIES = 5  # some 8 seconds of waiting, more where the server asks for it
 SLOW_TRIES = 2  # where it did not answer in time
-QUERY_SECONDS = 5.0  # for all that a query takes: connecting, waiting for a lane, the answer
 GREETING_SECONDS = 30.0
 MAX_CHARACTERS = 8_000  # of one text; a chunk has some 1,000
 MIN_CHARACTERS = 32  # that are still sent where a server finds everything too long
