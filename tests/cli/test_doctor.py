@@ -14,6 +14,7 @@ from cortex.daemon import control
 from cortex.daemon.rendezvous import Rendezvous, meet_at
 from cortex.engine import Engine
 from cortex.settings import environment, load
+from embedders.stub import Stub
 from protocol.code_server import CORTEX, make_repository
 
 posix = pytest.mark.skipif(os.name == "nt", reason="modes and signals of POSIX")
@@ -234,6 +235,8 @@ def test_vectors_of_another_model_are_told_and_made_anew(doctor, root, monkeypat
     assert doctor()[1] == {}
     monkeypatch.setenv("CORTEX_INDEXING_EMBEDDING_PROVIDER", "none")
     assert "nothing embeds now" in doctor()[1]["vectors"]["text"]
+    assert "removed" in doctor("--fix")[1]["vectors"]["done"]
+    assert doctor()[1] == {}
 
 
 def test_an_embedder_that_can_not_be_asked_is_told(doctor, root, monkeypatch):
@@ -255,6 +258,32 @@ def test_vectors_with_lost_rows_are_told_and_built_anew(doctor, root):
     assert (code, found["store"]["text"]) == (1, "vectors: 1 rows missing, 0 too many")
     assert doctor("--fix")[0] == 0
     assert doctor()[1] == {}
+
+
+def test_vectors_that_the_writing_process_does_not_make_are_not_promised(doctor, root, isolated, until, monkeypatch):
+    server = subprocess.Popen(
+        [*CORTEX, "mcp", "--no-sidecar", "--workspace", str(root)],
+        env=isolated.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+    other = Stub()
+    try:
+        until(lambda: doctor()[2]["leaseHolder"] == server.pid)
+        monkeypatch.setenv("CODEINDEX_EMBEDDING_PROVIDER", "openai")
+        monkeypatch.setenv("CODEINDEX_OPENAI_API_KEY", "sk-test")
+        monkeypatch.setenv("CORTEX_PROVIDERS_OPENAI_BASE_URL", f"{other.url}/v1")
+        found = doctor("--fix")[1]["vectors"]
+        for text in (found["text"], found["failed"]):
+            assert f"process {server.pid} alone writes to this store, and there are vectors of local" in text
+            assert "none of openai" in text
+        assert "cortex restart" in found["fix"]
+        monkeypatch.setenv("CODEINDEX_EMBEDDING_PROVIDER", "none")
+        found = doctor("--fix")[1]["vectors"]
+        assert (f"process {server.pid} keeps them" in found["text"], found["done"]) == (True, "")
+    finally:
+        server.communicate(timeout=30)
+        other.close()
 
 
 def test_the_process_that_writes_is_named(doctor, root, isolated, until):

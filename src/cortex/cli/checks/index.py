@@ -15,6 +15,7 @@ from cortex.sources import git
 from cortex.types import Cancel
 
 SHOWN = 3
+SAME = "Give all the same indexing.embeddingProvider, then `cortex restart`, or end that process."
 
 
 def check_index(engine: Engine) -> Iterator[Finding]:
@@ -70,11 +71,10 @@ def _freshness(engine: Engine) -> Iterator[Finding]:
 def _vectors(engine: Engine) -> Iterator[Finding]:
     """Whose vectors there are, whether they are the wanted ones, and how far those are."""
     state = engine.embedding.status()
-    made = {name_of(one.stamp) for one in engine.store.indexes.sets.on_disk() if one is not None}
+    made = _made(engine)
     if state is None:
         if made:
-            text = f"there are vectors of {', '.join(sorted(made))}, and nothing embeds now: search goes by words"
-            yield warning("vectors", text, "Choose an embedder with `cortex models use`.")
+            yield _unwanted(engine, made)
         return
     name = f"{state.provider} {state.model}".strip()
     if state.problem:
@@ -84,7 +84,38 @@ def _vectors(engine: Engine) -> Iterator[Finding]:
     else:
         others = "".join(f", and there are vectors of {other}" for other in sorted(made - {name}))
         text = f"{state.share:.0%} is embedded by {name}; now {state.answering or 'words'} answer{others}"
-        yield warning("vectors", text, "cortex index", lambda: _embed(engine))
+        clash = _clash(engine, name)
+        fix = SAME if clash else "cortex index"
+        yield warning("vectors", f"{text}; {clash}" if clash else text, fix, lambda: _embed(engine))
+
+
+def _made(engine: Engine) -> set[str]:
+    """Whose vectors there are."""
+    return {name_of(one.stamp) for one in engine.store.indexes.sets.on_disk() if one is not None}
+
+
+def _unwanted(engine: Engine, made: set[str]) -> Finding:
+    """What to say of vectors where no embedder is wanted."""
+    text = f"there are vectors of {', '.join(sorted(made))}, and nothing embeds now: search goes by words"
+    if writer := _other_writer(engine):
+        return warning("vectors", f"{text}; {writer} keeps them", SAME)
+    fix = "Choose an embedder with `cortex models use`, or remove them with `cortex doctor --fix`."
+    return warning("vectors", text, fix, lambda: _remove_vectors(engine))
+
+
+def _other_writer(engine: Engine) -> str:
+    """The other process that alone writes to the store, "" where there is none."""
+    pid = engine.store.lease.holder()
+    return "" if pid in (0, os.getpid()) else f"process {pid}" if pid > 0 else "another process"
+
+
+def _clash(engine: Engine, name: str) -> str:
+    """Why an embedder's vectors aren't made: another process writes, and makes none of these."""
+    writer, made = _other_writer(engine), sorted(_made(engine))
+    if not writer or any(f"{one} ".startswith(f"{name} ") for one in made):
+        return ""
+    others = f"vectors of {', '.join(made)}" if made else "no vectors"
+    return f"{writer} alone writes to this store, and there are {others}, none of {name}"
 
 
 def _writer(engine: Engine) -> Finding:
@@ -116,8 +147,21 @@ def _update(engine: Engine) -> str:
 
 def _embed(engine: Engine) -> str:
     engine.index()
-    done = engine.holds() and engine.embedding.embed(cancel=Cancel())
-    return "everything is embedded" if done else "another process embeds in the background"
+    if engine.holds():
+        return "everything is embedded" if engine.embedding.embed(cancel=Cancel()) else "not everything is embedded yet"
+    state = engine.embedding.status()
+    if state is None or state.share == 1.0:
+        return "everything is embedded"
+    if clash := _clash(engine, f"{state.provider} {state.model}".strip()):
+        raise StoreError("STORE_LOCKED", clash)
+    return f"{_other_writer(engine) or 'another process'} embeds in the background: {state.share:.0%} is done"
+
+
+def _remove_vectors(engine: Engine) -> str:
+    if not engine.holds():
+        raise StoreError("STORE_LOCKED", f"{_other_writer(engine) or 'another process'} writes to this store")
+    engine.store.indexes.sets.keep_only(())
+    return "they are removed; what was paid for is kept for a while, should you choose its embedder again"
 
 
 def _replace(found: Workspace) -> str:
