@@ -230,9 +230,9 @@ def test_a_change_is_a_line_in_the_operations_log(tmp_path, monkeypatch):
 
     monkeypatch.setenv("CORTEX_HOME", str(tmp_path / "own"))
     (tmp_path / "project" / ".git").mkdir(parents=True)
-    change("workspace.maxFiles", "500", project=True, path=tmp_path / "project")
-    change("providers.openai.apiKey", "sk-very-secret", project=False, path=tmp_path / "project")
-    change("providers.openai.apiKey", "sk-very-secret", project=False, path=tmp_path / "project")
+    change({"workspace.maxFiles": "500"}, project=True, path=tmp_path / "project")
+    change({"providers.openai.apiKey": "sk-very-secret"}, project=False, path=tmp_path / "project")
+    change({"providers.openai.apiKey": "sk-very-secret"}, project=False, path=tmp_path / "project")
     for folder, key in (
         (tmp_path / "project" / ".cortex", "workspace.maxFiles"),
         (tmp_path / "own", "providers.openai.apiKey"),

@@ -105,9 +105,9 @@ def test_a_server_that_refuses_costs_the_vectors_and_nothing_else(cortex, stub):
 
 def test_what_is_no_embedder_is_refused_with_those_that_there_are(cortex):
     code, _, err = cortex("models", "use", "word2vec")
-    assert (code, "cortex-embed" in err) == (1, True)
+    assert (code, "cortex-embed" in err) == (2, True)
     code, _, err = cortex("models", "use", "onnx", "--model", "large")
-    assert (code, "--model" in err) == (1, True)
+    assert (code, "--model" in err) == (2, True)
 
 
 def test_words_only_is_a_choice_too(cortex):
@@ -121,3 +121,21 @@ def test_a_project_without_an_index_is_told_without_an_estimate(cortex, here):
     body, by_name = models(cortex)
     assert (body["embedding"], by_name["openai"]["estimate"]) == (None, None)
     assert not (here / ".cortex").exists()
+
+
+def test_what_is_embedded_already_takes_nothing(cortex):
+    cortex("index")
+    _, by_name = models(cortex)
+    assert (by_name["local"]["estimate"]["kept"], by_name["local"]["estimate"]["seconds"]) == (2, 0)
+    assert "nothing: the vectors of all 2 chunks are there" in cortex("models", "list")[1]
+
+
+def test_where_the_model_would_not_count_the_embedder_is_not_chosen_either(cortex, here):
+    code, _, err = cortex("models", "use", "openai", "--model", "large", "--project")
+    assert (code, "providers.openai.model" in err) == (1, True)
+    assert not (here / ".cortex" / "config.yml").exists()
+
+
+def test_a_variable_that_still_counts_is_told(cortex, monkeypatch):
+    monkeypatch.setenv("CODEINDEX_EMBEDDING_PROVIDER", "none")
+    assert "environment CODEINDEX_EMBEDDING_PROVIDER still counts" in cortex("models", "use", "local")[2]

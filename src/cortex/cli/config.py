@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -98,7 +99,7 @@ def set_value(
     as_json: JsonFlag = False,
 ) -> None:
     """Set one setting in your own file, or in the project's."""
-    done = change(key, value, project=project, path=path)
+    (done,) = change({key: value}, project=project, path=path)
     known = done.key
     if as_json:
         print_json(
@@ -112,33 +113,45 @@ def set_value(
             }
         )
         return
-    say(f"{known.name} = {known.show(done.new)} in {done.file}")
+    say_change(done)
+
+
+def say_change(done: Change) -> None:
+    """Say what was written, and what counts all the same."""
+    say(f"{done.key.name} = {done.key.show(done.new)} in {done.file}")
     if done.origin != str(done.file):
         say(f"note: {done.origin} still counts before this file", error=True)
 
 
-def change(name: str, value: object, *, project: bool, path: Path | None) -> Change:
-    """Check and write one setting.
+def change(values: Mapping[str, object], *, project: bool, path: Path | None) -> list[Change]:
+    """Check settings, then write them: all or none.
 
-    Raises: ConfigError, if the key is unknown, the value isn't allowed, or it would not count where it is written.
+    Raises: ConfigError, if a key is unknown, a value isn't allowed, or it would not count where it is written.
     """
-    key = known_key(name)
     settings = load_settings(path)
-    if not isinstance(key, Key):
-        raise ConfigError(
-            "CONFIG_INVALID", f"{key.name} can't be set by this command; write it into {settings.home / 'config.yml'}"
-        )
     if project and settings.root is None:
         raise ConfigError("WORKSPACE_MISSING", "there is no project here; name one with --path")
-    file = settings.root / ".cortex" / "config.yml" if project and settings.root else settings.home / "config.yml"
+    root = settings.root if project else None
+    file = root / ".cortex" / "config.yml" if root else settings.home / "config.yml"
     own = load(None, environment=environment())
-    new = own.check(key, value, project=settings.root if project else None)
-    old = read_setting(file, key)
-    write_setting(file, key, new, private=not project, within=settings.root if project else None)
-    done = Change(key, file, old, new, load_settings(path).origin(key.name))
-    if done.changed_keys:
-        _record(done, settings.home, settings.root if project else None)
-    return done
+    keys = [(_settable(name, settings.home), value) for name, value in values.items()]
+    checked = [(key, own.check(key, value, project=root)) for key, value in keys]
+    changes = []
+    for key, new in checked:
+        old = read_setting(file, key)
+        write_setting(file, key, new, private=not project, within=root)
+        changes.append(done := Change(key, file, old, new, load_settings(path).origin(key.name)))
+        if done.changed_keys:
+            _record(done, settings.home, root)
+    return changes
+
+
+def _settable(name: str, home: Path) -> Key:
+    key = known_key(name)
+    if not isinstance(key, Key):
+        file = home / "config.yml"
+        raise ConfigError("CONFIG_INVALID", f"{key.name} can't be set by this command; write it into {file}")
+    return key
 
 
 def _record(done: Change, home: Path, root: Path | None) -> None:

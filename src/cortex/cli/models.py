@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from cortex.cli.config import PathOption, change, load_settings
+from cortex.cli.config import PathOption, change, load_settings, say_change
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
 from cortex.cli.status import in_time
@@ -40,7 +40,7 @@ class Estimate:
     """What embedding a project takes; seconds of what runs here, requests and tokens of what is sent."""
 
     chunks: int
-    kept: int  # of these, vectors that were paid for before
+    kept: int  # of these, those whose vectors are there already
     seconds: float | None = None
     requests: int | None = None
     tokens: int | None = None
@@ -100,9 +100,8 @@ def use_model(
         )
     if model is not None and name not in MODEL_KEYS:
         raise InputError("ARGUMENT_INVALID", f"{name} has one model, so --model says nothing there")
-    done = [change("indexing.embeddingProvider", name, project=project, path=path)]
-    if model is not None:
-        done.append(change(MODEL_KEYS[name], model, project=project, path=path))
+    wanted = {"indexing.embeddingProvider": name} | ({MODEL_KEYS[name]: model} if model is not None else {})
+    done = change(wanted, project=project, path=path)
     settings = load_settings(path)
     with _project(settings) as engine:
         choice = _look(name, settings, engine, check=False) if name != "none" else None
@@ -113,11 +112,9 @@ def use_model(
         print_json({**body, "model": asdict(choice) if choice else None})
         return
     for one in done:
-        say(f"{one.key.name} = {one.key.show(one.new)} in {one.file}")
+        say_change(one)
     for note in notes:
         say(note)
-    if settings.indexing.embedding_provider != name:
-        say(f"note: {done[0].origin} still counts before this file", error=True)
 
 
 @contextmanager
@@ -196,11 +193,12 @@ def _sample(engine: Engine, count: int) -> Iterator[str]:
 
 
 def _estimate(engine: Engine, provider: str, stamp: Stamp | None, model: str, seconds: float | None) -> Estimate:
-    counts = engine.store.counts(engine.source.id)
-    kept = 0
+    counts, sets = engine.store.counts(engine.source.id), engine.store.indexes.sets
+    made = stamp is not None and any(one.stamp == stamp for one in sets.on_disk() if one is not None)
+    kept = min(counts.chunks, sets.embedded(stamp)) if stamp and made else 0
     for known, _, vectors in engine.store.paid.models():
         if known == stamp or (stamp is None and (known.provider, known.model) == (provider, model)):
-            kept = min(counts.chunks, vectors)
+            kept = max(kept, min(counts.chunks, vectors))
     waiting = counts.chunks - kept
     if provider in HERE:
         return Estimate(counts.chunks, kept, None if seconds is None else round(waiting * seconds, 1))
@@ -226,14 +224,14 @@ def _describe(choice: Choice) -> list[str]:
 def _takes(estimate: Estimate) -> str:
     """What embedding will take, for people."""
     if estimate.kept >= estimate.chunks > 0:
-        return f"nothing: the vectors of all {estimate.chunks:,} chunks are kept from before"
+        return f"nothing: the vectors of all {estimate.chunks:,} chunks are there"
     if estimate.requests is not None:
         what = f"{estimate.requests:,} requests with about {estimate.tokens:,} tokens"
     elif estimate.seconds is not None:
         what = f"about {in_time(max(1, estimate.seconds))}"
     else:
         what = "not measured"
-    kept = f", {estimate.kept:,} are kept from before" if estimate.kept else ""
+    kept = f", of which {estimate.kept:,} have theirs" if estimate.kept else ""
     return f"{what} for {estimate.chunks:,} chunks{kept}"
 
 
