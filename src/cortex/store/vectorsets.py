@@ -48,6 +48,7 @@ class VectorSets:
         self._writing = threading.RLock()  # who holds it may take the other one, never the other way round
         self._open: dict[Stamp, Vectors] = {}
         self._within: dict[tuple[int, Narrow], Ids] = {}
+        self._counted = (FRESH, 0)  # how many chunks were in use at which `seq`
         self._copied: dict[Stamp, int] = {}  # up to which `seq` paid vectors are known to be copied
 
     def of(self, stamp: Stamp) -> Vectors:
@@ -102,12 +103,16 @@ class VectorSets:
         return self.of(stamp).memory_of(self.count()) <= room
 
     def count(self) -> int:
-        """How many chunks are in use."""
-        with self._connections.read() as connection:
-            return connection.execute(
-                "SELECT coalesce(sum(last_chunk - first_chunk + 1), 0) FROM blobs "
-                "WHERE EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
-            ).fetchone()[0]
+        """How many chunks are in use; counted once for each `seq`, since every search asks while something is embedded."""
+        seq, counted = self._truth.seq(), self._counted
+        if counted[0] != seq:
+            with self._connections.read() as connection:
+                row = connection.execute(
+                    "SELECT coalesce(sum(last_chunk - first_chunk + 1), 0) FROM blobs "
+                    "WHERE EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
+                ).fetchone()
+            self._counted = counted = (seq, row[0])
+        return counted[1]
 
     def embedded(self, stamp: Stamp) -> int:
         """How many of these have a vector."""
