@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +16,7 @@ from cortex.embedders import EmbedMode
 from cortex.embedders.hashing import HashingEmbedder
 from cortex.engine import Engine
 from cortex.errors import NetworkError
-from cortex.guarded import Embedders
+from cortex.guarded import Embedders, Guarded
 from cortex.keeper import Keeper
 from cortex.settings import load
 from cortex.types import Cancel, Draft, Mode, Query, Stamp
@@ -350,6 +351,95 @@ def test_closing_does_not_wait_for_a_batch_under_way(open_engine, keep, until):
     keeper.close()
     engine.close()
     assert not engine._opened.embedding._thread.is_alive()
+
+
+def test_nothing_is_said_of_an_embedder_that_was_closed_on_purpose(open_engine, keep, until, caplog):
+    class Waited(Costly):
+        def close(self) -> None:
+            super().close()
+            until(lambda: not engine.embedding.working)
+
+    first, second = Waited("first"), Waited("second")
+    engine = open_engine(first)
+    first.gate.clear()
+    second.gate.clear()
+    keeper = keep(engine)
+    assert first.waiting.wait(DEADLINE)
+    engine._embedders = Embedders(second)
+    engine.embedding.use(engine._embedders)  # as after a change of settings
+    first.close()
+    assert second.waiting.wait(DEADLINE)
+    keeper.close()
+    engine.close()
+    assert "embedding stopped" not in caplog.text
+
+
+def test_an_embedder_that_failed_a_question_gets_no_more_passages_until_it_has_rested(open_engine, root):
+    write(root, {f"src/f{number}.py": f"def function_{number}():\n    return {number}\n" for number in range(60)})
+    costly = Costly()
+    engine = open_engine(costly)
+    engine.index()
+    wanted = engine.embedding._embedders.wanted
+
+    def fail(step: object) -> None:
+        costly.fails = True
+        with pytest.raises(NetworkError):
+            wanted.query("?")
+        costly.fails = False
+
+    assert not engine.embedding.embed(progress=fail, cancel=Cancel())
+    assert (wanted.rests, len(costly.paid)) == (True, 16)
+
+
+def test_what_began_before_a_failure_does_not_end_the_rest_after_it():
+    costly = Costly()
+    guarded = Guarded(costly)
+    costly.gate.clear()
+    passages = threading.Thread(target=lambda: guarded.passages(["a"]))
+    passages.start()
+    assert costly.waiting.wait(DEADLINE)
+    costly.fails = True
+    with pytest.raises(NetworkError):
+        guarded.query("?")
+    costly.fails = False
+    costly.gate.set()
+    passages.join(DEADLINE)
+    assert (len(costly.paid), guarded.rests, guarded.problem) == (1, True, "no answer from the test")
+    guarded.query("?")
+    assert (guarded.rests, guarded.problem) == (False, "")
+
+
+def test_an_embedder_rests_longer_each_time_although_it_can_be_connected():
+    costly = Costly()
+    guarded, rests = Guarded(costly), []
+    for _ in range(3):
+        costly.fails = False
+        guarded.connect()  # it is connected already
+        costly.fails = True
+        with pytest.raises(NetworkError):
+            guarded.passages(["a"])
+        rests.append(round(guarded._rests_until - time.monotonic()))
+    assert rests == [5, 10, 20]
+
+
+def test_while_something_is_embedded_a_search_neither_counts_chunks_nor_loads_the_new_vectors(open_engine, root):
+    write(root, {f"src/f{number}.py": f"def function_{number}():\n    return {number}\n" for number in range(60)})
+    engine = open_engine(Costly(), HashingEmbedder())
+    engine.index()
+    cancel = Cancel()
+    engine.embedding.embed(progress=lambda step: cancel.cancel(), cancel=cancel)
+    costly = Costly()
+    reader = open_engine(costly, HashingEmbedder())
+    reader.search(Query("desk"))
+    said: list[str] = []
+    with reader.store.indexes.sets._connections.read() as connection:  # the only one that is open
+        connection.set_trace_callback(said.append)
+    page = reader.search(Query("switch lamp"))
+    assert (page.mode, len(page.notes), len(said) > 3) == (Mode.HYBRID, 1, True)
+    assert "not everything is embedded by test costly yet" in page.notes[0]
+    assert [line for line in said if "FROM blobs WHERE EXISTS" in line] == []
+    assert reader.store.indexes.vectors(costly.stamp)._view.folded == 0
+    assert 0 < state_of(reader).share < 1
 
 
 def test_a_reader_searches_what_the_holder_embedded(open_engine):

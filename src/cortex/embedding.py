@@ -104,11 +104,10 @@ class Embedding:
             return f"nothing is embedded by {one.name} yet"
         if self._is_ready(stamp):
             return ""
-        vectors, sets = self._store.indexes.vectors(stamp), self._store.indexes.sets
-        if vectors.memory > self._room or not sets.fits(stamp, self._room):
+        vectors = self._store.indexes.vectors(stamp)
+        if vectors.memory > self._room or not self._store.indexes.sets.fits(stamp, self._room):
             return f"limits.memory.embeddings leaves no room for all vectors of {one.name}"
-        if one.costly and vectors.memory:
-            return f"{sets.embedded(stamp) / max(1, sets.count()):.0%} is embedded by {one.name} yet"
+        # How much it is, `status` counts: every search would pay for that.
         return f"{'not everything' if vectors.memory else 'nothing'} is embedded by {one.name} yet"
 
     def _is_ready(self, stamp: Stamp) -> bool:
@@ -202,12 +201,13 @@ class Embedding:
         self._thread.start()
 
     def _work(self) -> None:
+        embedders = self._embedders
         try:
             self.embed(cancel=self._cancel)
         except Exception as error:  # a background thread's last line of defence: the next round starts afresh
-            if self._cancel:
+            if self._cancel or self._embedders is not embedders:  # it was closed because nobody wants it any more
                 return
-            wanted = self._embedders.wanted
+            wanted = embedders.wanted
             if wanted is None or not wanted.rests:  # else it is known when to ask it again
                 self._resume = time.monotonic() + REST_SECONDS
             known = isinstance(error, CortexError)
@@ -228,7 +228,7 @@ class Embedding:
 
     def _embed_all(self, wanted: Guarded, stamp: Stamp, progress: ProgressCallback, cancel: Cancel) -> bool:
         sets, paid, truth = self._store.indexes.sets, self._store.paid, self._store.truth
-        while not cancel and self._store.lease.held:
+        while not cancel and self._store.lease.held and not wanted.rests:
             seq = truth.seq()
             if not sets.fits(stamp, self._room):  # it is not paid for what can't be searched
                 self._settled = (stamp, seq)
@@ -286,7 +286,8 @@ class Embedding:
                 batch[one.hash] = one.text
             if len(batch) >= self._batch or len(known) >= KNOWN_BATCH:
                 flush()
-                if cancel or not self._store.lease.held or self._store.truth.seq() != seq:
+                # It rests where a question found out that it fails, or has another model now.
+                if cancel or wanted.rests or not self._store.lease.held or self._store.truth.seq() != seq:
                     return
         flush()
 
@@ -319,8 +320,12 @@ class Embedding:
         self._embedders = embedders
         self._settled, self._resume, self._batch, self._earlier_stamps = None, 0.0, FIRST_BATCH, None
 
-    def close(self) -> None:
-        """End the work in the background after its batch; whoever closes the embedder first doesn't wait for that."""
+    def stop(self) -> None:
+        """Let the work in the background end; whoever closes the embedder then ends its batch, too, and `close` needn't wait for it."""
         self._cancel.cancel()
+
+    def close(self) -> None:
+        """End the work in the background, after its batch."""
+        self.stop()
         if self._thread is not None:
             self._thread.join(CLOSE_SECONDS)

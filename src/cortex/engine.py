@@ -441,6 +441,7 @@ class Engine:
         self._closed = True
         self._scratch.close()
         self._single.close()
+        self._opened.embedding.stop()  # before its embedder fails because it is closed
         self._embedders.close()
         self._opened.close()
 

@@ -29,6 +29,7 @@ class Guarded:
         self.problem = ""  # what the last failure said, "" where there was none since
         self._embedder = embedder
         self._failures = 0
+        self._failed_at = 0.0
         self._rests_until = 0.0
 
     @property
@@ -48,8 +49,11 @@ class Guarded:
 
     def connect(self) -> Stamp:
         """Load the model or ask the server. Raises: CortexError."""
+        failures = self._failures
         with self._guard():
-            return self._embedder.connect()
+            stamp = self._embedder.connect()
+        self._failures = failures  # until a vector has come: who is connected needn't ask
+        return stamp
 
     def passages(self, texts: list[str]) -> np.ndarray:
         """The vectors of texts to be found. Raises: CortexError."""
@@ -67,15 +71,18 @@ class Guarded:
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
+        started = time.monotonic()
         try:
             yield
         except CortexError as error:
             self.problem = error.message
             rest = REST_SECONDS * 2**self._failures if error.retryable else LONGEST_REST
             self._failures = min(self._failures + 1, 10)
-            self._rests_until = time.monotonic() + min(rest, LONGEST_REST)
+            self._failed_at = time.monotonic()
+            self._rests_until = self._failed_at + min(rest, LONGEST_REST)
             raise
-        self.problem, self._failures, self._rests_until = "", 0, 0.0
+        if self._failed_at <= started:  # what began before it failed says nothing about now
+            self.problem, self._failures, self._rests_until = "", 0, 0.0
 
 
 class Embedders:
