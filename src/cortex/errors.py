@@ -35,7 +35,7 @@ CODES: Mapping[str, Code] = {
         "configuration", False, "Run `cortex config show` to see every value and where it came from."
     ),
     "WORKSPACE_UNKNOWN": Code(
-        "configuration", False, "Leave `workspace` out to search all, or name one of the known ones."
+        "configuration", False, "Name a folder that is there or a workspace that is known, or leave it out."
     ),
     "WORKSPACE_MISSING": Code(
         "configuration", False, "Start the server with --workspace PATH, or in a project folder."
@@ -105,9 +105,7 @@ CODES: Mapping[str, Code] = {
     "EMBEDDER_MISSING": Code(
         "network", False, "Install what is missing, or choose another indexing.embeddingProvider."
     ),
-    "ADDRESS_REFUSED": Code(
-        "network", False, "Use a loopback address, or set CORTEX_HTTP_TOKEN to serve beyond this machine."
-    ),
+    "ADDRESS_REFUSED": Code("network", False, "Choose another address or port."),
     "REQUEST_REFUSED": Code(
         "network", False, "Send it to the server's own address and path, as JSON, with the token where there is one."
     ),

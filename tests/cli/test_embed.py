@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
 import subprocess
 import sys
 
@@ -66,3 +68,18 @@ def test_a_key_in_a_file_that_others_can_read_is_told(isolated):
     )
     assert "others can read this file" in shown.stdout + shown.stderr
     assert "sk-hush" not in shown.stdout + shown.stderr
+
+
+def test_a_port_that_is_taken_is_told_without_advice_for_other_troubles(isolated):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        error = refused(isolated, "--port", str(taken.getsockname()[1]))
+    assert "Choose another address or port" in error
+    assert "token" not in error.lower() and "loopback" not in error
+
+
+def test_it_says_whose_vectors_it_serves_and_where(isolated):
+    with subprocess.Popen(SERVE, env=isolated.environment(), stderr=subprocess.PIPE, text=True) as serving:
+        assert serving.stderr is not None
+        line = serving.stderr.readline()
+        serving.terminate()
+    assert re.match(r"serving local \S+ at http://127\.0\.0\.1:\d+; ", line)

@@ -66,14 +66,14 @@ def test_the_clients_that_are_there_are_connected_and_disconnected(cortex, perso
 def test_nothing_is_changed_where_nobody_can_be_asked(cortex, person):
     before = files_in(person.user)
     code, _, err = cortex("install")
-    assert code == 1
+    assert code == 2
     assert "--yes" in err and "Cursor" in err
     assert files_in(person.user) == before
     cortex("install", "--yes")
     code, _, err = cortex("uninstall")
-    assert code == 1 and "--yes" in err
+    assert code == 2 and "--yes" in err
     code, _, err = cortex("uninstall", "--all")
-    assert code == 1 and "--yes" in err
+    assert code == 2 and "--yes" in err
     assert (person.user / ".cursor" / "mcp.json").exists()
 
 
@@ -121,7 +121,7 @@ def test_programs_get_json(cortex, person):
     body = json.loads(cortex("uninstall", "cursor", "--json", "--yes")[1])
     assert body["changes"][0]["action"] == "removed"
     code, out, _ = cortex("install", "cursor", "--json")
-    assert code == 1 and json.loads(out)["error"]["code"] == "ARGUMENT_INVALID"
+    assert code == 2 and json.loads(out)["error"]["code"] == "ARGUMENT_INVALID"
 
 
 def test_a_projects_file_has_no_path_of_a_person(cortex, person, tmp_path):
@@ -144,7 +144,7 @@ def test_folders_to_serve_can_be_named_for_a_client_without_projects(cortex, per
         content for name, content in files_in(person.user).items() if name.endswith("desktop_config.json")
     )
     assert json.loads(written)["mcpServers"]["cortex"]["args"] == ["mcp", "--workspace", str(tmp_path / "shop")]
-    assert cortex("install", "cursor", "--scope", "project", "--workspace", tmp_path, "--yes")[0] == 1
+    assert cortex("install", "cursor", "--scope", "project", "--workspace", tmp_path, "--yes")[0] == 2
     assert cortex("install", "cursor", "--workspace", tmp_path / "no", "--yes")[0] == 1
 
 
@@ -176,7 +176,7 @@ def test_a_broken_file_stops_an_installation_and_no_removal(cortex, person):
 )
 def test_what_cant_be_done_is_told(cortex, arguments, said):
     code, _, err = cortex(*arguments)
-    assert code == 1 and said in err
+    assert code == 2 and said in err
 
 
 def test_a_server_of_somebody_else_needs_more_than_yes(cortex, person):
@@ -196,7 +196,7 @@ def test_where_no_client_is_found_the_names_are_told(cortex, person):
     for name in (".cursor", ".gemini"):
         (person.user / name).rmdir()
     code, _, err = cortex("install", "--yes")
-    assert code == 1
+    assert code == 2
     assert all(client.name in err for client in CLIENTS)
 
 

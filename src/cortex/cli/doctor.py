@@ -7,6 +7,7 @@ nowhere.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,10 +140,12 @@ def _explain(path: Path, as_json: bool) -> int:
     with Engine(found.root, found.settings, in_memory=indexed_root is None) as engine:  # no store only to say so
         relative = target.relative_to(found.root).as_posix()
         verdict, indexed = engine.explain(relative), engine.knows(relative)
+    if not indexed and not os.path.lexists(target):
+        raise FileError("FILE_NOT_FOUND", f"{str(path)!r} is not there, and not in the index either")
     if as_json:
         print_json({"file": relative, "workspace": str(found.root), "indexed": indexed, "reason": verdict})
     else:
-        say(f"{relative}: {'in the index' if indexed else 'not in the index'} ({verdict})")
+        say(f"{path}: {'in the index' if indexed else 'not in the index'} ({verdict})")
     return 0
 
 

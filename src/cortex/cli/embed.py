@@ -44,7 +44,9 @@ def serve(
         )
     from cortex.surfaces.http_embed import serve_embedding
 
-    name = f"{embedder.name} embedder"
-    return serve_embedding(
-        embedder, site, ready=lambda port: say(f"serving the {name} at port {port}; press Ctrl-C to stop", error=True)
-    )
+    def ready(port: int) -> None:
+        stamp = embedder.connect()  # which it has done
+        address = f"http://{f'[{site.host}]' if ':' in site.host else site.host}:{port}"
+        say(f"serving {stamp.provider} {stamp.model} at {address}; press Ctrl-C to stop", error=True)
+
+    return serve_embedding(embedder, site, ready=ready)

@@ -34,7 +34,9 @@ def find_for(
             raise ConfigError(
                 "WORKSPACE_UNKNOWN",
                 f"{str(path)!r} is not a folder",
-                suggestions=("Give a folder, or no path to use the project around the working directory.",),
+                suggestions=(
+                    "Correct the path on the command line; without one it is the project around the working directory.",
+                ),
             )
     given: dict[str, object] = {**flags}
     if roots:

@@ -6,6 +6,7 @@ Knows no path and no protocol above HTTP; who may ask is `http_door.py`'s. Witho
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -94,14 +95,19 @@ class Guest(uvicorn.Server):
 def listen(site: Site) -> socket.socket:
     """A listening socket. Raises: NetworkError ADDRESS_REFUSED, where others could reach it without a token, or it is taken."""
     if not site.token and not site.local:
-        raise NetworkError("ADDRESS_REFUSED", f"{site.host} is reachable from other machines and no token is set")
+        raise NetworkError(
+            "ADDRESS_REFUSED",
+            f"{site.host} is reachable from other machines and no token is set",
+            suggestions=("Use a loopback address, or set CORTEX_HTTP_TOKEN to serve beyond this machine.",),
+        )
     name = site.host.strip("[]")
     try:
         family = socket.getaddrinfo(name, site.port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((name, site.port), family=family, backlog=128)
     except (OSError, OverflowError) as error:
+        taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
         raise NetworkError(
             "ADDRESS_REFUSED",
             f"can't listen on {site.host}:{site.port}: {error}",
-            suggestions=("Choose another port, or stop what uses this one.",),
+            suggestions=("Stop what uses this one.",) if taken else (),
         ) from error
