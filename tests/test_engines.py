@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from cortex.embedders.hashing import HashingEmbedder
 from cortex.engine import Engine
 from cortex.engines import CLOSED, Engines
 from cortex.errors import ConfigError, CortexError
 from cortex.families.code.workspaces import Workspaces
+from cortex.guarded import Embedders
 from cortex.settings import Settings, Workspace, load
 from cortex.types import Cancel, Mode, Query
-from embedders.stub import Asked, Reply, Stub, embeddings
 
 
 @pytest.fixture
@@ -261,34 +262,26 @@ def test_what_was_given_back_meanwhile_is_not_opened_again(make, project):
 def test_embedding_under_way_keeps_an_engine_with_a_window_open(make, project):
     begun, go_on = threading.Event(), threading.Event()
 
-    def hold(asked: Asked) -> Reply:
-        begun.set()
-        assert go_on.wait(10)
-        return embeddings(asked)
+    class Slow(HashingEmbedder):
+        costly = True
 
-    server = Stub()
-    server.answer = hold
+        def embed(self, texts, kind):
+            begun.set()
+            assert go_on.wait(10)
+            return super().embed(texts, kind)
+
+    engines = make(keep=False)
+    one = engines.borrow(*project("lamp"))
+    with engines.use(one) as engine:
+        engine.index()
+        assert engine.holds()
+        engine.embedding.use(Embedders(Slow()))
+        engine.embedding.work()
     try:
-        root, settings = project(
-            "lamp",
-            **{
-                "indexing.embeddingProvider": "openai",
-                "providers.openai.apiKey": "sk-test",
-                "providers.openai.baseUrl": f"{server.url}/v1",
-            },
-        )
-        engines = make(keep=False)
-        one = engines.borrow(root, settings)
-        with engines.use(one) as engine:
-            engine.index()
-            assert engine.holds()
-            engine.embedding.work()
         assert begun.wait(10)
         engines.close_idle(1)
         assert one.engine is engine
         assert engine.embedding.working
-        go_on.set()
-        assert engine.embedding.embed(cancel=Cancel())
     finally:
         go_on.set()
-        server.close()
+    assert engine.embedding.embed(cancel=Cancel())
