@@ -263,19 +263,19 @@ def test_embedding_under_way_keeps_an_engine_with_a_window_open(make, project):
     begun, go_on = threading.Event(), threading.Event()
 
     class Slow(HashingEmbedder):
-        costly = True
-
-        def embed(self, texts, kind):
+        def embed(self, texts, mode):
             begun.set()
             assert go_on.wait(10)
-            return super().embed(texts, kind)
+            return super().embed(texts, mode)
 
     engines = make(keep=False)
     one = engines.borrow(*project("lamp"))
     with engines.use(one) as engine:
         engine.index()
         assert engine.holds()
-        engine.embedding.use(Embedders(Slow()))
+        slow = Slow()
+        slow.costly = True
+        engine.embedding.use(Embedders(slow))
         engine.embedding.work()
     try:
         assert begun.wait(10)
