@@ -121,6 +121,15 @@ class Embedding:
             with suppress(CortexError):  # it rests then, and is asked again later
                 one.query("?")  # connects, and gives up sooner than `connect`: somebody waits for an answer
 
+    def try_out(self) -> None:
+        """Ask the wanted embedder even where nothing is embedded yet: for somebody who asks once, and wants to know why it isn't."""
+        wanted = self._embedders.wanted
+        if wanted is None or wanted.rests or not wanted.costly:
+            return
+        if wanted.stamp is None or not self._store.indexes.vectors(wanted.stamp).memory:
+            with suppress(CortexError):
+                wanted.query("?")
+
     @property
     def _room(self) -> int:
         return self._settings().limits.memory.embeddings

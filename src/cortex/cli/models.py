@@ -58,6 +58,7 @@ class Choice:
     leaves: bool  # whether texts go beyond this machine
     key: bool | None  # whether there is one; None where none is needed
     problem: str  # why it can't be used, as far as that was looked at
+    fix: tuple[str, ...]  # what helps against it
     estimate: Estimate | None
 
 
@@ -71,6 +72,7 @@ def list_models(
     settings = load_settings(path)
     with _project(settings) as engine:
         choices = [_look(provider, settings, engine, check) for provider in PROVIDERS]
+        choices.append(_words_only(settings))
         state = engine.embedding.status() if engine else None
     if as_json:
         rows = [asdict(choice) for choice in choices]
@@ -79,6 +81,8 @@ def list_models(
     _print_state(settings, state)
     for choice in choices:
         say(f"{'*' if choice.used else ' '} {choice.provider:<13}{'; '.join(_describe(choice))}")
+        for fix in choice.fix:
+            say(f"{'':15}{fix}")
 
 
 @app.command("use")
@@ -132,15 +136,18 @@ def _look(provider: str, settings: Settings, engine: Engine | None, check: bool)
     """What there is to know of an embedder; one that runs here is loaded and tried, a server is asked only where that is wanted."""
     away = leaves(provider, settings)
     embedder = None if away and settings.server.local_only else open_embedder(_choosing(provider, settings))
-    stamp, problem, seconds = None, "", None
-    if embedder is None:
-        problem = "server.localOnly is on" if away else "indexing.strategies leaves embeddings out"
+    stamp, problem, fix, seconds = None, "", (), None
+    if embedder is None and away and settings.server.local_only:
+        problem = "server.localOnly is on, so `local` takes its place"
+        fix = (f"Choose a server on this machine, or turn it off in: {settings.origin('server.localOnly')}.",)
+    elif embedder is None:
+        problem = "indexing.strategies leaves embeddings out"
     elif provider in HERE or check:
         try:
             stamp = embedder.connect()
             seconds = _measure(embedder, provider, engine)
         except CortexError as error:
-            problem = error.message
+            problem, fix = error.message, error.suggestions[:-1]  # the last one is that of every such error
     stamp = stamp or (embedder.stamp if embedder else None)
     if embedder is not None:
         embedder.close()
@@ -158,10 +165,17 @@ def _look(provider: str, settings: Settings, engine: Engine | None, check: bool)
         dimensions=stamp.dimensions if stamp else 0,
         address=address,
         leaves=away,
-        key=None if key is None else bool(key),
+        key=None if key is None or not (key or away) else bool(key),  # a server on this machine seldom wants one
         problem=problem,
+        fix=fix,
         estimate=None if engine is None else _estimate(engine, provider, stamp, named.get(provider, ""), seconds),
     )
+
+
+def _words_only(settings: Settings) -> Choice:
+    """The choice to have no embedder."""
+    used = settings.indexing.embedding_provider == "none"
+    return Choice("none", used, "", 0, "", leaves=False, key=None, problem="", fix=(), estimate=None)
 
 
 def _choosing(provider: str, settings: Settings) -> Settings:
@@ -195,20 +209,24 @@ def _sample(engine: Engine, count: int) -> Iterator[str]:
 def _estimate(engine: Engine, provider: str, stamp: Stamp | None, model: str, seconds: float | None) -> Estimate:
     counts, sets = engine.store.counts(engine.source.id), engine.store.indexes.sets
     made = stamp is not None and any(one.stamp == stamp for one in sets.on_disk() if one is not None)
-    kept = min(counts.chunks, sets.embedded(stamp)) if stamp and made else 0
-    for known, _, vectors in engine.store.paid.models():
-        if known == stamp or (stamp is None and (known.provider, known.model) == (provider, model)):
-            kept = max(kept, min(counts.chunks, vectors))
-    waiting = counts.chunks - kept
+    chunks, kept = sets.count(), sets.embedded(stamp) if stamp and made else 0
+    for known, _, _ in engine.store.paid.models():
+        # A server that hasn't been asked will have the model that it had.
+        alike = known.provider == provider and (not model or known.model == model)
+        if known == stamp or (stamp is None and alike):
+            kept = max(kept, len(engine.store.paid.embedded(known)))
+    waiting = max(0, chunks - kept)
     if provider in HERE:
-        return Estimate(counts.chunks, kept, None if seconds is None else round(waiting * seconds, 1))
+        return Estimate(chunks, kept, None if seconds is None else round(waiting * seconds, 1))
     network, batch = engine.settings.limits.network, engine.settings.providers.openai.batch_size
     size = min(network.batch_size, batch) if provider == "openai" else network.batch_size
     tokens = math.ceil(counts.characters / TOKEN_CHARACTERS * waiting / max(1, counts.chunks))
-    return Estimate(counts.chunks, kept, requests=math.ceil(waiting / size), tokens=tokens)
+    return Estimate(chunks, kept, requests=math.ceil(waiting / size), tokens=tokens)
 
 
 def _describe(choice: Choice) -> list[str]:
+    if choice.provider == "none":
+        return ["words only"]
     parts = [f"{choice.model} ({choice.dimensions} dimensions)" if choice.dimensions else choice.model or "one model"]
     if choice.address:
         parts.append(f"at {choice.address}{', beyond this machine' if choice.leaves else ''}")
@@ -241,23 +259,23 @@ def _notes(name: str, choice: Choice | None, settings: Settings, engine: Engine 
         return ["search goes by words from now on"]
     notes = []
     if choice.problem:
-        notes.append(f"it can't be used yet: {choice.problem}")
+        return [f"it can't be used yet: {choice.problem}", *choice.fix]
     if choice.key is False:
         notes.append(
             "there is no key for it: set CODEINDEX_OPENAI_API_KEY, or providers.openai.apiKey in your own file"
         )
-    if choice.leaves and not choice.problem:
+    if choice.leaves:
         notes.append(f"the text of every chunk is sent to {choice.address}")
     if engine is None or choice.estimate is None:
         return [*notes, "a project is embedded when it is indexed"]
     notes.append(f"embedding takes {_takes(choice.estimate)}")
-    if name == "local":
-        return [*notes, "that is done by the next `cortex index`, or as soon as a client connects"]
-    how = "in the background while a client is connected, or at once by `cortex index`"
-    notes.append(f"that is done {how}; until then the vectors that are there, or words, answer")
     if engine.store.lease.holder() and not engine.holds():
-        notes.append("a server has this project open with its earlier settings: `cortex restart` lets it begin now")
-    return notes
+        how = "after `cortex restart`: a server has this project open with its earlier settings"
+    elif name == "local":
+        how = "by the next `cortex index`, or as soon as a client connects"
+    else:
+        how = "in the background while a client is connected, or at once by `cortex index`"
+    return [*notes, f"that is done {how}; until then the vectors that are there, or words, answer"]
 
 
 def _root(settings: Settings) -> str | None:

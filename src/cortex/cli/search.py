@@ -91,6 +91,9 @@ def _answer(workspaces: Workspaces, wanted: Query, as_json: bool, *, asked: bool
             say(f"warning: {problem}", error=True)
         reads_files = wanted.mode in (Mode.EXACT, Mode.FULL)  # as they are now: the index need not follow them first
         late = [] if reads_files else [name for name, engine in engines if not _freshen(engine, as_json)]
+        if wanted.mode in (Mode.HYBRID, Mode.MEANING):
+            for _, engine in engines:
+                engine.embedding.try_out()
         started = time.perf_counter()
         located, page = search_all(engines, wanted, Cancel())
         milliseconds = 1000 * (time.perf_counter() - started)

@@ -151,7 +151,9 @@ def _read_model() -> _Model:
         import onnxruntime  # pyright: ignore[reportMissingImports]
         from tokenizers import Tokenizer  # pyright: ignore[reportMissingImports]
     except ImportError as error:
-        raise _missing(f"the embedder onnx needs a package that isn't installed: {error.name}", EXTRA) from None
+        raise _missing(
+            f"the embedder onnx needs a package that isn't installed: {error.name}", EXTRA, *_lacking()
+        ) from None
     folder = find_weights()
     weights, vocabulary = _checked(folder / MODEL), _checked(folder / TOKENIZER)
     tokenizer = Tokenizer.from_str(vocabulary.decode("utf-8"))
@@ -183,8 +185,13 @@ def _checked(file: Path) -> bytes:
     return content
 
 
-def _missing(message: str, suggestion: str) -> NetworkError:
-    return NetworkError("EMBEDDER_MISSING", message, context={"provider": "onnx"}, suggestions=(suggestion,))
+def _lacking() -> tuple[str, ...]:
+    """What to do about the weights where they are missing, too: both are told at once."""
+    return () if importlib.util.find_spec(PACKAGE) else (WEIGHTS,)
+
+
+def _missing(message: str, *suggestions: str) -> NetworkError:
+    return NetworkError("EMBEDDER_MISSING", message, context={"provider": "onnx"}, suggestions=suggestions)
 
 
 def _unavailable(what: str) -> NetworkError:
