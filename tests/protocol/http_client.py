@@ -14,7 +14,7 @@ from protocol.client import FAMILY, MODERN, envelope
 
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 TOKEN = "sesame-🦀"
-PORT = re.compile(rb"(?:ready|port) (\d+)")
+PORT = re.compile(rb"(?:ready |port |://\S+:)(\d+)")
 
 
 class Server:
