@@ -108,9 +108,10 @@ def _not_embedded(engine: Engine) -> str:
         )
     for project in rows(cortexd.status.get("projects")):
         told = project.get("embedding")
-        same = isinstance(told, Mapping) and told.get("provider") == state.provider
-        if same and project.get("root") == str(engine.root):  # it is at it, and `cortex status` says how far
-            return ""
+        if project.get("root") != str(engine.root) or not isinstance(told, Mapping):
+            continue
+        if told.get("provider") == state.provider:  # it is at it, and `cortex status` says how far
+            return f"{start}: {told['problem']}" if told.get("problem") else ""
     return f"{start}, with earlier settings: run `cortex restart`"
 
 
