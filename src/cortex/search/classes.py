@@ -2,7 +2,7 @@
 
 A query may be of several classes: "why does `Store.apply` raise LockBusy in the tests" is a question, names a symbol and asks for
 tests. Its weights are then the mean of theirs. Weights are shares of the best word match, which is 1. They were chosen on the
-development sets of `bench/`; chosen without a repository, they score .023 less on it. Where a class repeats the number of PHRASE, no
+development sets of `bench/`; chosen without a repository, they score .009 less on it. Where a class repeats the number of PHRASE, no
 other one was better.
 """
 
@@ -36,7 +36,7 @@ class Weights:
     """How much each kind of evidence counts; `repeat` is a factor, all others are added."""
 
     coverage: float = (
-        0.3  # the whole query stands in the chunk; worth .008 / .008 / .016 / .007 (evidence.py says of what)
+        0.3  # the whole query stands in the chunk; worth .002 / .007 / .016 / .006 (evidence.py says of what)
     )
     meaning: float = 0.75  # the chunk's vector is near the query's
     definition: float = 0.8  # the chunk defines a name that the query says
@@ -46,9 +46,9 @@ class Weights:
     path: float = 0.7  # all keywords stand in the file's name or folder
     stem: float = 0.3  # the file's name says nothing but keywords
     coherence: float = 0.4  # the file's other candidates support its best one
-    repeat: float = 0.65  # each further chunk of a file that is already shown; worth .007 / .016 / 0 / 0
+    repeat: float = 0.65  # each further chunk of a file that is already shown; worth .008 / .015 / 0 / 0
     phrase: float = 0.0  # the words stand there in this order
-    place: float = 2.0  # the file, and the line, that the query names; worth .422 of MRR@10 for such queries
+    place: float = 2.0  # the file, and the line, that the query names; worth .517 of MRR@10 for such queries
     entry: float = 0.0  # where a program or a package begins
 
 

@@ -57,7 +57,7 @@ class Candidate:
 def definition(name: str, qualified: str, names: Sequence[str], wanted: Sequence[str]) -> float:
     """How well a definition answers to the names of a query: less where the case or the qualification differs.
 
-    Worth .023 / .020 / .028 / -.007.
+    Worth .018 / .021 / .028 / -.007.
     """
     strength = 1.0 if name in names else 0.6
     return strength if not wanted or any(_ends(qualified, one) for one in wanted) else 0.5 * strength
@@ -66,7 +66,7 @@ def definition(name: str, qualified: str, names: Sequence[str], wanted: Sequence
 def beginning(name: str, prefix: str, references: int, most: int) -> float:
     """A definition whose name only begins with the query's: better the less is missing, and the more others speak of it.
 
-    Worth .453 for begun names, of which how often others say them .028. As evidence for every chunk that was worth nothing.
+    Worth .426 for begun names, of which how often others say them some .02. As evidence for every chunk that was worth nothing.
     """
     spoken = math.log(1 + references) / math.log(2 + most)
     return 0.5 * ((1 - SPOKEN) * len(prefix) / max(1, len(name)) + SPOKEN * spoken)
@@ -75,7 +75,7 @@ def beginning(name: str, prefix: str, references: int, most: int) -> float:
 def reexport(candidate: Candidate) -> float:
     """The list of names in a package's first file that passes a name on, where a query is nothing but that name.
 
-    Worth .166 for such names where that list is what was looked for; 0 / 0 / 0 / 0.
+    Worth .097 for such names where that list is what was looked for; 0 / 0 / 0 / 0.
     """
     chunk = candidate.place.chunk
     return 0.3 if chunk.kind == "block" and candidate.covers > 0.99 and entry(candidate.place.doc.path) else 0.0
@@ -84,7 +84,7 @@ def reexport(candidate: Candidate) -> float:
 def path_share(path: str, keywords: Sequence[str]) -> float:
     """The share of the keywords that stand in the file's name or folder, other forms of a word included.
 
-    Worth .007 / .015 / 0 / 0.
+    Worth .008 / .022 / 0 / 0.
     """
     if not keywords:
         return 0.0
@@ -96,7 +96,7 @@ def path_share(path: str, keywords: Sequence[str]) -> float:
 def stem_share(path: str, keywords: Sequence[str]) -> float:
     """1 where every word of the file's own name is a keyword: the file says that it is about that.
 
-    Worth .011 / .016 / 0 / 0, most of it in one repository.
+    Worth .008 / .019 / 0 / 0, most of it in one repository.
     """
     words = stem_words(path)
     return float(bool(words) and all(word in keywords or _shares_beginning(word, keywords) for word in words))
@@ -113,7 +113,7 @@ def entry(path: str) -> float:
 def phrase_share(words: Sequence[str], phrases: Iterable[Sequence[str]]) -> float:
     """The longest run of words that a text has in common with a phrase, as share of the phrase; for several phrases their mean.
 
-    Worth .172 for messages and quotes; for every class it was worth nothing.
+    Worth .171 for messages and quotes; for every class it was worth nothing.
     """
     spaced = f" {' '.join(words)} "
     shares = [_longest_run(spaced, phrase) / len(phrase) for phrase in phrases]
@@ -123,7 +123,7 @@ def phrase_share(words: Sequence[str], phrases: Iterable[Sequence[str]]) -> floa
 def coherence(candidates: Sequence[Candidate]) -> list[tuple[Candidate, float]]:
     """Each file's best candidate, the first of equal ones, with the file's share of the most that any file's candidates have.
 
-    Worth .035 / .032 / -.006 / .004; direct questions lean on it half as much.
+    Worth .031 / .032 / -.006 / .004; direct questions lean on it half as much.
     """
     best: dict[int, Candidate] = {}
     sums: dict[int, float] = {}
@@ -139,7 +139,7 @@ def coherence(candidates: Sequence[Candidate]) -> list[tuple[Candidate, float]]:
 def nearness(chunk: float, file: float) -> float:
     """How near a chunk is to the query by meaning: half its own cosine, half that of its file as a whole.
 
-    Worth .008 with the file, .002 without it (mean of the sets).
+    Worth .009 with the file, .002 without it (mean of the sets).
     """
     return max(0.0, (1 - FILE_SHARE) * chunk + FILE_SHARE * file)
 
@@ -155,7 +155,7 @@ def turn_to_meaning(weight: float, held: float) -> float:
 def role(name: str, asked: frozenset[str]) -> float:
     """Tests, examples, vendored, generated and translated files stand behind, unless the query asks for them.
 
-    Worth .007 / .052 / -.010 / -.003.
+    Worth .007 / .050 / -.010 / -.003.
     """
     return 1.0 if not name or name in asked else ROLES.get(name, 1.0)
 
