@@ -142,6 +142,11 @@ class CortexError(Exception):
         self.context: dict[str, object] = dict(context or {})
         self.suggestions = (*suggestions, fixed.suggestion)
 
+    @property
+    def exit_code(self) -> int:
+        """What a command ends with: 2 for wrong usage, as where the parser of the command line refuses it."""
+        return 2 if self.code == "ARGUMENT_INVALID" else 1
+
 
 class ConfigError(CortexError):
     """A setting, file or flag that can't be used."""

@@ -84,7 +84,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except CortexError as error:
         print_error(error, as_json="--json" in arguments)
-        return 2 if error.code == "ARGUMENT_INVALID" else 1  # as click does where it is the one that refuses
+        return error.exit_code
     except typer.Exit as leaving:
         return leaving.exit_code
     except (KeyboardInterrupt, typer.Abort):

@@ -241,7 +241,7 @@ class Daemon:
                 f"error: {error.message} [{error.code}]",
                 *(f"  - {one}" for one in dict.fromkeys(error.suggestions)),
             ]
-            await _say(writer, {"messages": lines, "exit": 1})
+            await _say(writer, {"messages": lines, "exit": error.exit_code})
         finally:
             self._clients.discard(client)
             self._alone_since = time.monotonic()
