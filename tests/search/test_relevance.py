@@ -4,7 +4,16 @@ from hypothesis import strategies as st
 
 from cortex.search.evidence import Candidate
 from cortex.search.parse import parse
-from cortex.search.relevance import CUT, relate
+from cortex.search.relevance import (
+    _VERY_NEAR,
+    CUT,
+    FITS,
+    _curve,
+    known_features,
+    probability,
+    relate,
+    right_features,
+)
 from cortex.store import Place
 from cortex.types import Chunk, Doc, Mode
 
@@ -100,3 +109,14 @@ def test_each_kind_of_evidence_makes_a_hit_more_relevant(evidence: str):
 def test_by_meaning_alone_what_is_near_is_above_the_cut_and_what_is_far_below():
     near, far = (relevances([make_candidate(near=cosine)], mode=Mode.MEANING)[0] for cosine in (0.5, 0.1))
     assert far < CUT < near
+
+
+@given(st.lists(candidates, min_size=1, max_size=6), modes)
+def test_a_hit_is_judged_by_the_features_that_were_fitted(found: list[Candidate], mode: Mode):
+    found.sort(key=lambda one: -one.score)
+    best, last = max(found[0].score, 1e-9), found[-1]
+    known, right = FITS[mode].known, FITS[mode].right
+    relate(found, PARSED, mode)
+    sure = max(probability(one, known_features(found[:3], PARSED)) for one in (known, _VERY_NEAR))
+    likely = probability(right, right_features(last, last.score / best))
+    assert last.relevance == pytest.approx(_curve(sure * likely**0.5), abs=1e-4)

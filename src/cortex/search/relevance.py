@@ -22,7 +22,6 @@ CUT = 0.65  # of relevance: what is below is left out unless somebody asks for i
 _CUT_AT = (
     0.05  # of the product of both probabilities: 98.5 % of the right hits are above, nine in ten absent things below
 )
-_ROOT = 0.5
 PROSE = frozenset({"markdown", "text", "restructuredtext", "asciidoc", "latex", "html"})
 
 
@@ -55,9 +54,14 @@ def relate(ranked: Sequence[Candidate], parsed: Parsed, mode: Mode) -> None:
     known = max(probability(fit.known, features), probability(_VERY_NEAR, features))
     best = max(ranked[0].score, 1e-9)
     least = 0.0
+    covers, defines, joins, stem, near, share, constant = fit.right
     for one in reversed(ranked):  # what stands before another is at least as relevant
-        right = probability(fit.right, right_features(one, one.score / best))
-        one.relevance = least = max(least, round(_curve(known * right**_ROOT), 4))
+        # `right_features` written out: for two hundred candidates in each answer that is half of the time.
+        total = covers * (one.covers if one.covers > one.phrase else one.phrase) + joins * one.joins + stem * one.stem
+        total += defines * (one.defines if one.defines > one.located else one.located) + near * one.near
+        right = 1 / (1 + math.exp(-(total + share * one.score / best + constant)))
+        value = round(_curve(known * math.sqrt(right)), 4)
+        one.relevance = least = value if value > least else least
 
 
 def known_features(top: Sequence[Candidate], parsed: Parsed) -> tuple[float, ...]:

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
@@ -162,7 +163,7 @@ class Words:
 
     def frequency(self, word: str, field: str = "body") -> int:
         """In how many rows a word stands in a field."""
-        return self._index.searcher().doc_freq(field, _STEMS.of(word))
+        return self._index.searcher().doc_freq(field, stem_of(word))
 
     def identities(self) -> set[tuple[int, int]]:
         """Every (doc, chunk) that the index holds, to compare with SQLite."""
@@ -189,7 +190,7 @@ class Words:
                 writer.wait_merging_threads()
 
     def _term(self, field: str, word: str) -> tantivy.Query:
-        return tantivy.Query.term_query(self._index.schema, field, _STEMS.of(word), index_option="freq")
+        return tantivy.Query.term_query(self._index.schema, field, stem_of(word), index_option="freq")
 
     def _best(self, parts: Sequence[tantivy.Query], narrow: Narrow, limit: int) -> list[tuple[int, int, float]]:
         """The rows that match most of the parts, best first, ties by doc and chunk."""
@@ -251,8 +252,9 @@ class _Stems(dict[str, str]):
 _STEMS = _Stems()
 
 
+@lru_cache(maxsize=10_000)
 def stem_of(word: str) -> str:
-    """The stem of one word, as the index has it."""
+    """The stem of one word, as the index has it; a query asks for each of its words ten times."""
     return _STEMS.of(word)
 
 
