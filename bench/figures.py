@@ -100,8 +100,8 @@ class Setup:
             self.text_bytes[files] = corpus.make_repository(folder, files, self.seed)
         return folder
 
-    def environment(self, provider: str = "local", **more: str) -> dict[str, str]:
-        """Variables for a Cortex as it is installed, that has a home of its own and gives no answer from its cache."""
+    def environment(self, provider: str = "none", **more: str) -> dict[str, str]:
+        """Variables for a Cortex that has a home of its own, gives no answer from its cache, and has no vectors unless a provider is named."""
         home = str(self.work / "home")
         more["CODEINDEX_EMBEDDING_PROVIDER"] = provider
         return clean_environment(CORTEX_HOME=home, CORTEX_SEARCH_ENABLE_CACHING="false", **more)

@@ -122,7 +122,8 @@ def save_and_index(engine: Engine, path: str) -> float:
 def main() -> None:
     task, given = sys.argv[1], json.loads(sys.argv[2])
     root = Path(given.pop("root"))
-    settings = load(root, environment={"CORTEX_HOME": given.pop("home"), "CORTEX_SEARCH_ENABLE_CACHING": "false"})
+    environment = {"CORTEX_HOME": given.pop("home"), "CORTEX_SEARCH_ENABLE_CACHING": "false"}
+    settings = load(root, environment=environment | {"CODEINDEX_EMBEDDING_PROVIDER": "none"})
     watch = Watch(os.getpid(), steady=given.pop("steady", False))
     with Engine(root, settings) as engine:
         out = {"search": search, "update": update, "ranking": ranking}[task](engine, watch, **given)

@@ -70,7 +70,7 @@ def _first_answer(setup: Setup, python: Path) -> float:
     start = time.perf_counter()
     done = subprocess.run(
         [python, "-m", "cortex", "search", "parse command line arguments", "--path", folder, "--json"],
-        env=setup.environment(),
+        env=setup.environment(provider="local"),
         check=True,
         capture_output=True,
         text=True,

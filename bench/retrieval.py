@@ -38,7 +38,7 @@ def measure(setup: Setup, kit: Path, built: Path, sets: Sequence[str] = ()) -> S
     command = [sys.executable, "run.py", "--built", str(copy), "--bench", ",".join(names), "--name", "cortex"]
     command += ["--adapter", f"mcp:{adapter}", "--out", str(out)]
     done = subprocess.run(
-        command, cwd=kit, capture_output=True, text=True, timeout=KIT_SECONDS, env=setup.environment()
+        command, cwd=kit, capture_output=True, text=True, timeout=KIT_SECONDS, env=setup.environment(provider="local")
     )
     if done.returncode:
         raise SystemExit(f"the kit failed:\n{done.stderr[-2000:]}")
@@ -57,7 +57,7 @@ def measure(setup: Setup, kit: Path, built: Path, sets: Sequence[str] = ()) -> S
 
 def _adapter(setup: Setup) -> dict[str, object]:
     """How the kit starts and asks Cortex."""
-    home = setup.environment()["CORTEX_HOME"]
+    home = setup.environment(provider="local")["CORTEX_HOME"]
     index = shlex.join(setup.cortex)
     return {
         "command": [*setup.cortex, "mcp", "code", "--workspace", "{folder}"],
