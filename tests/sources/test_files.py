@@ -466,6 +466,16 @@ def test_git_tells_which_files_changed_lately_newest_first(tmp_path: Path) -> No
     assert len(git_module.head(tmp_path)) == 40
 
 
+def test_of_a_very_long_history_only_the_beginning_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(tmp_path, "init", "-q")
+    for name in ("older.py", "newer.py"):
+        write(tmp_path, name, text=f"# {name}\n")
+        git(tmp_path, "add", "-A")
+        git(tmp_path, "commit", "-qm", name)
+    monkeypatch.setattr(git_module, "RECENT_BYTES", len("newer.py\0old"))
+    assert git_module.recent_files(tmp_path) == ["newer.py"]
+
+
 def test_without_a_commit_git_tells_of_no_change(tmp_path: Path) -> None:
     assert (git_module.head(tmp_path), git_module.recent_files(tmp_path)) == ("", [])
     git(tmp_path, "init", "-q")

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Iterable
 from functools import lru_cache
@@ -21,10 +22,12 @@ from cortex.text import is_text
 
 TIMEOUT_SECONDS = 20  # a listing of 100,000 files takes about one
 RECENT_COMMITS = 1_000  # a quarter of a second; what no later one touched is old
+RECENT_BYTES = 4_000_000  # of the names in them
 RETRY_SECONDS = 3600  # before what took too long is asked again
 MAX_ARGUMENT_CHARACTERS = 20_000  # Windows allows 32,767 for a whole command line
 
 _OPTIONS = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.quotepath=off")
+_NO_WINDOW = getattr(subprocess, "CREATE_NO_WINDOW", 0)
 _ADVICE = re.compile(r"git config --global --add safe\.directory .+")
 _not_before: dict[tuple[str, tuple[str, ...]], float] = {}  # questions that took too long
 _said: set[str] = set()  # warnings that one time is enough for
@@ -49,15 +52,31 @@ def head(folder: Path) -> str:
 
 
 def recent_files(folder: Path) -> list[str]:
-    """The paths below `folder` that the last commits changed, those of the newest commit first."""
-    answer = _run(
-        folder,
-        *("log", f"--max-count={RECENT_COMMITS}", "--format=", "--name-only", "-z", "--relative"),
-        *("--no-renames", "--no-show-signature", "--no-ext-diff"),
-    )
-    if answer is None or answer.returncode != 0 or not _is_its_worktree(folder):
+    """The paths below `folder` that the last commits changed, those of the newest commit first; of a very long list the beginning."""
+    program = _program()
+    if program is None or not _is_its_worktree(folder):
         return []
-    names = dict.fromkeys(os.fsdecode(name) for name in answer.stdout.split(b"\0") if name)
+    asked = ("log", f"--max-count={RECENT_COMMITS}", "--format=", "--name-only", "-z", "--relative")
+    command = _command(program, folder, *asked, "--no-renames", "--no-show-signature", "--no-ext-diff")
+    try:
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_environment(),
+            creationflags=_NO_WINDOW,
+        ) as process:
+            late = threading.Timer(TIMEOUT_SECONDS, process.kill)
+            late.start()
+            try:
+                said = process.stdout.read(RECENT_BYTES) if process.stdout else b""
+            finally:
+                late.cancel()
+                process.kill()  # a thousand commits of a hundred thousand files each would fill the memory
+    except OSError:
+        return []
+    names = dict.fromkeys(os.fsdecode(name) for name in said.split(b"\0")[:-1] if name)  # the last may be cut off
     return [name for name in names if is_text(name)]
 
 
@@ -111,12 +130,12 @@ def _run(
         return None
     try:
         answer = subprocess.run(
-            [program, *_OPTIONS, "-C", str(folder), *arguments, *(["--", *paths] if paths else [])],
+            [*_command(program, folder, *arguments), *(["--", *paths] if paths else [])],
             input=given,
             capture_output=True,
             timeout=TIMEOUT_SECONDS,
             env=_environment(),
-            creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+            creationflags=_NO_WINDOW,
         )
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         late = isinstance(error, subprocess.TimeoutExpired)
@@ -133,6 +152,10 @@ def _run(
             _said.add(refused)
             _log.warning("%s", refused)
     return answer
+
+
+def _command(program: str, folder: Path, *arguments: str) -> list[str]:
+    return [program, *_OPTIONS, "-C", str(folder), *arguments]
 
 
 def _refusal(complaint: bytes) -> str:
