@@ -1,10 +1,11 @@
-"""Bytes to text: one reader for each form of document; so far plain text.
+"""Bytes to text: `read` for files whose text is their own, `read_document` for documents of any form.
 
-Runs in the worker process, where start-up counts: standard library only.
+Runs in the worker process, where start-up counts: the reader of a form loads with the first file of that form.
 """
 
 from __future__ import annotations
 
+from cortex.readers.documents import Document, read_document
 from cortex.readers.plain import read
 
-__all__ = ["read"]
+__all__ = ["Document", "read", "read_document"]

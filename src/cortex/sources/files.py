@@ -34,6 +34,7 @@ class Rules:
     exclude: tuple[str, ...] = ()
     max_file_size: int = 1_500_000  # bytes
     max_files: int = 25_000
+    documents: bool = False  # PDF, office files and books are wanted too
 
 
 def scan(root: Path, rules: Rules, cancel: Cancel | None = None) -> Scan:
@@ -177,7 +178,8 @@ class _Judge:
             return "symlink"  # its target is found under its own name, or isn't ours to read
         if not stat.S_ISREG(seen.st_mode):
             return "not a regular file"
-        return reason_by_name(path) or ("too large" if seen.st_size > self._rules.max_file_size else "")
+        by_name = reason_by_name(path, self._rules.documents)
+        return by_name or ("too large" if seen.st_size > self._rules.max_file_size else "")
 
 
 def _judge_all(judge: _Judge, entries: Iterable[Entry | Skipped]) -> Scan:

@@ -19,11 +19,12 @@ _BINARY_EXTENSIONS = (
     "ttf otf woff woff2 eot "  # fonts
     "o a so dylib dll exe lib obj pdb ko class pyc pyo pyd beam wasm elc bc rlib rmeta node nib hi dex suo "  # compiled
     "db sqlite sqlite3 db3 mdb accdb frm ibd dbf rdb ldb "  # databases
-    "pdf doc docx xls xlsx ppt pptx odt ods odp epub mobi "  # documents
+    "pdf doc docx xls xlsx ppt pptx odt ods odp epub mobi "  # documents; some have a reader
     "npy npz pkl pickle joblib h5 hdf5 parquet feather arrow avro orc pt pth ckpt onnx pb tflite safetensors gguf mat rds rdata "
     "bin dat img swf blend fbx glb stl 3ds mo gmo pack idx rev ds_store lockb pcap wmf cur ani tga dds mmdb shp shx"
 )
 _BINARY = frozenset(_BINARY_EXTENSIONS.split())
+_READABLE = frozenset({"pdf", "docx", "pptx", "xlsx", "epub"})  # binary, but a reader makes text of it
 _LOCKS = frozenset({
     "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock", "deno.lock", "poetry.lock", "pipfile.lock", "uv.lock",
     "pdm.lock", "pixi.lock", "cargo.lock", "composer.lock", "gemfile.lock", "go.sum", "go.work.sum", "mix.lock", "pubspec.lock",
@@ -44,10 +45,11 @@ _MINIFIED = (
 )
 
 
-def reason_by_name(path: str) -> str:
-    """Why a file of this name isn't read ("binary", "lock file", "minified"), or ""."""
+def reason_by_name(path: str, documents: bool = False) -> str:
+    """Why a file of this name isn't read ("binary", "lock file", "minified"), or ""; `documents` lets PDF and the like through."""
     name = path.rpartition("/")[2].lower()
-    if name.rpartition(".")[2] in _BINARY and "." in name:
+    extension = name.rpartition(".")[2] if "." in name else ""
+    if extension in _BINARY and not (documents and extension in _READABLE):
         return "binary"
     if name in _LOCKS:
         return "lock file"

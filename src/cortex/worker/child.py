@@ -16,14 +16,14 @@ from collections.abc import Callable
 from typing import BinaryIO, cast
 
 from cortex.chunkers import HEAD_CHARACTERS, cut, language_of
-from cortex.readers import read
+from cortex.readers import read, read_document
 from cortex.types import Cut, Refused
 from cortex.worker.frames import READY, Answer, Request, pack_answer, read_frame, write_frame
 
 NICENESS = 5  # a little behind what the user is doing
 GRACE_SECONDS = 5.0  # the parent kills first
 MAX_REASON_CHARACTERS = 200
-Cutter = Callable[[str, bytes, int, int], Cut | Refused]
+Cutter = Callable[[str, bytes, int, int, bool], Cut | Refused]
 
 
 def main(arguments: list[str]) -> int:
@@ -39,25 +39,31 @@ def serve(requests: BinaryIO, answers: BinaryIO, cutter: Cutter) -> None:
     with open(os.devnull, "wb") as nowhere, contextlib.suppress(BrokenPipeError, EOFError):
         write_frame(answers, READY)
         while (message := read_frame(requests)) is not None:
-            target, overlap, seconds, files = cast(Request, message)
+            target, overlap, seconds, documents, files = cast(Request, message)
             # A C thread, so it also works when native code hangs while the parent is gone.
             faulthandler.dump_traceback_later(seconds + GRACE_SECONDS, exit=True, file=nowhere)
-            reply = [_answer(path, raw, target, overlap, cutter) for path, raw in files]
+            reply = [_answer(path, raw, target, overlap, documents, cutter) for path, raw in files]
             faulthandler.cancel_dump_traceback_later()
             write_frame(answers, reply)
 
 
-def cut_file(path: str, raw: bytes, target_tokens: int, overlap_tokens: int) -> Cut | Refused:
-    """Read and cut one file."""
+def cut_file(path: str, raw: bytes, target_tokens: int, overlap_tokens: int, documents: bool = False) -> Cut | Refused:
+    """Read and cut one file, as a document or as it is."""
+    if documents:
+        document = read_document(raw, path)
+        if isinstance(document, Refused):
+            return document
+        language = document.language or language_of(path, document.text[:HEAD_CHARACTERS])
+        return cut(document.text, path, language, target_tokens, overlap_tokens)
     text = read(raw, path)
     if isinstance(text, Refused):
         return text
     return cut(text, path, language_of(path, text[:HEAD_CHARACTERS]), target_tokens, overlap_tokens)
 
 
-def _answer(path: str, raw: bytes, target_tokens: int, overlap_tokens: int, cutter: Cutter) -> Answer:
+def _answer(path: str, raw: bytes, target: int, overlap: int, documents: bool, cutter: Cutter) -> Answer:
     try:
-        return pack_answer(cutter(path, raw, target_tokens, overlap_tokens), raw)
+        return pack_answer(cutter(path, raw, target, overlap, documents), raw)
     except MemoryError:
         gc.collect()
         return "memory"

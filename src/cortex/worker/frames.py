@@ -14,7 +14,7 @@ _LENGTH_BYTES = 8
 MAX_FRAME_BYTES = 1 << 30  # far above any batch; a length beyond it is no length
 READY = "ready"  # what a child says first
 Work = tuple[str, bytes]  # path, content
-Request = tuple[int, int, float, list[Work]]  # target tokens, overlap tokens, seconds, files
+Request = tuple[int, int, float, bool, list[Work]]  # target tokens, overlap tokens, seconds, whether documents, files
 Answer = tuple[str, str | None, list[tuple[object, ...]], list[tuple[object, ...]]] | str  # a refusal is its reason
 
 

@@ -63,7 +63,7 @@ class _Worker:
             late = "timed out"
             self._allow(seconds)
             write_frame(cast(BinaryIO, process.stdin), request)
-            answers = unpack_reply(read_frame(cast(BinaryIO, process.stdout)), request[3])
+            answers = unpack_reply(read_frame(cast(BinaryIO, process.stdout)), request[-1])
         except Exception as error:  # a process whose memory is broken may send anything
             log.debug("a worker did not answer: %r", error)
         with self._guard:
@@ -138,9 +138,10 @@ class _Worker:
 class _Run(Generic[Key]):
     """One call of `cut_all`: what waits for a worker, and what came back."""
 
-    def __init__(self, target_tokens: int, overlap_tokens: int) -> None:
+    def __init__(self, target_tokens: int, overlap_tokens: int, documents: bool) -> None:
         self.target_tokens = target_tokens
         self.overlap_tokens = overlap_tokens
+        self.documents = documents
         self.waiting: queue.SimpleQueue[Batch[Key] | None] = queue.SimpleQueue()
         self.done: queue.SimpleQueue[tuple[Batch[Key], Sequence[Cut | Refused]]] = queue.SimpleQueue()
         self.stopped = threading.Event()
@@ -166,13 +167,15 @@ class Pool:
         target_tokens: int = 250,
         overlap_tokens: int = 0,
         cancel: Cancel | None = None,
+        documents: bool = False,
     ) -> Generator[tuple[Key, Cut | Refused], None, None]:
         """Exactly one answer for each (key, path, content), in any order; fewer only after `cancel` or `close`.
 
+        `documents` reads PDF, office files and the like, and makes text of HTML and notebooks; else a file's text is its own.
         The next call waits until this one is exhausted or closed: who may stop in the middle closes it.
         """
         with self._lock:
-            run: _Run[Key] = _Run(target_tokens, overlap_tokens)
+            run: _Run[Key] = _Run(target_tokens, overlap_tokens, documents)
             self._stopped = run.stopped
             threads = [threading.Thread(target=self._work, args=(worker, run), daemon=True) for worker in self._workers]
             for thread in threads:
@@ -278,7 +281,8 @@ class Pool:
         """The answers for a batch, file by file when it fails as a whole."""
         # A batch is small files: it gets half the time, so that one that hangs costs 1.5 times the timeout, not twice.
         seconds = self._timeout_seconds if len(batch) == 1 else self._timeout_seconds / 2
-        request: Request = (run.target_tokens, run.overlap_tokens, seconds, [(path, raw) for _, path, raw in batch])
+        files = [(path, raw) for _, path, raw in batch]
+        request: Request = (run.target_tokens, run.overlap_tokens, seconds, run.documents, files)
         if run.stopped.is_set():
             return [Refused("cancelled") for _ in batch]  # nobody takes it
         try:
