@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cortex.errors import ConfigError
-from cortex.settings import KEYS, Settings, environment, load
+from cortex.settings import KEYS, Settings, environment, find_conduit, load
 from cortex.settings import load as load_settings
 
 
@@ -74,25 +74,50 @@ def test_each_origin_counts_before_the_ones_below_it(place: Place) -> None:
     assert len(set(seen)) == 5
 
 
-def test_the_document_keys_of_conduit_lie_between_the_home_file_and_the_project(place: Place) -> None:
-    place.write(place.home_file, {"kb": {"rag": {"min_score": 1}}})
+def test_the_document_keys_of_conduit_lie_below_the_home_file(place: Place) -> None:
     conduit = place.write(
         place.user / ".conduit" / "conduit.yaml",
-        "kb:\n  rag: {min_score: 2, mmr_lambda: 0.7}\nai: {provider: x}\nworkspace: {maxFiles: 3}\n",
+        "kb:\n  rag: {min_score: 0.2, mmr_lambda: 0.6, reranker: x}\nai: {provider: x}\nworkspace: {maxFiles: 3}\n",
     )
     settings = place.load()
-    assert settings.families["kb.rag.min_score"] == 2
+    assert (settings.kb.rag.min_score, settings.kb.rag.mmr_lambda) == (0.2, 0.6)
     assert settings.origin("kb.rag.min_score") == str(conduit)
     assert settings.workspace.max_files == 25_000
     assert settings.warnings == ()
-    place.write(".cortex/config.yml", {"kb": {"rag": {"min_score": 3}}})
-    assert place.load().families["kb.rag.min_score"] == 3
+    own = place.write(place.home_file, {"kb": {"rag": {"min_score": 0.3}}})
+    settings = place.load()
+    assert (settings.kb.rag.min_score, settings.kb.rag.mmr_lambda) == (0.3, 0.6)
+    assert settings.origin("kb.rag.min_score") == str(own)
+    place.variables["CORTEX_KB_RAG_MIN_SCORE"] = "0.4"
+    assert place.load().kb.rag.min_score == 0.4
 
 
 def test_conduit_home_says_where_its_file_is(place: Place) -> None:
     place.write(place.user / "elsewhere" / "conduit.yaml", "mcp: {kb: {search: {max_limit: 9}}}")
     place.variables["CONDUIT_HOME"] = "~/elsewhere"
-    assert place.load().value("mcp.kb.search.max_limit") == 9
+    settings = place.load()
+    assert settings.mcp.kb.search.max_limit == 9
+    assert settings.mcp.kb.search.default_limit == 9
+    assert find_conduit(place.variables, place.user) == place.user / "elsewhere"
+    assert find_conduit({}, place.user) == place.user / ".conduit"
+
+
+def test_the_variables_of_conduit_count_over_every_file(place: Place) -> None:
+    place.write(place.home_file, {"mcp": {"kb": {"search": {"max_limit": 9}, "logging": {"level": "error"}}}})
+    place.variables |= {"CONDUIT_MCP_MAX_LIMIT": "20", "CONDUIT_MCP_LOG_LEVEL": "WARNING"}
+    settings = place.load()
+    assert (settings.mcp.kb.search.max_limit, settings.mcp.kb.logging.level) == (20, "warn")
+    assert settings.origin("mcp.kb.search.max_limit") == "environment CONDUIT_MCP_MAX_LIMIT"
+    place.variables["CONDUIT_MCP_MAX_LIMIT"] = "many"
+    with pytest.raises(ConfigError, match="CONDUIT_MCP_MAX_LIMIT"):
+        place.load()
+
+
+def test_a_wrong_value_in_the_file_of_conduit_is_a_warning_and_the_default_counts(place: Place) -> None:
+    place.write(place.user / ".conduit" / "conduit.yaml", "mcp: {kb: {search: {default_mode: magic}}}\nkb: 3\n")
+    settings = place.load()
+    assert settings.mcp.kb.search.default_mode == "hybrid"
+    assert len(settings.warnings) == 2
 
 
 def test_a_flag_that_was_not_given_leaves_the_value_alone(place: Place) -> None:

@@ -63,6 +63,10 @@ UNTRUSTED = [
     ("agent_tier", "T2"),
     ("plugins", {"coldstart": {"enabled": True}}),
     ("server.chunks_dir", "/etc"),
+    ("kb.rag.min_score", 0.9),
+    ("kb.max_file_size", 9_000_000_000),
+    ("mcp.kb.search.max_limit", 200),
+    ("mcp.kb.logging.to_stderr", True),
 ]
 
 

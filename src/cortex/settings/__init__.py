@@ -5,7 +5,7 @@ groups (what there is) -> keys (as a table) -> layers (checking and trust) -> mo
 
 from cortex.settings.files import read_setting, write_setting
 from cortex.settings.keys import FAMILY_KEYS, KEYS, FamilyKey, Key
-from cortex.settings.load import environment, find_home, load
+from cortex.settings.load import environment, find_conduit, find_home, load
 from cortex.settings.model import Settings, known_key
 from cortex.settings.roots import Workspace, find_workspaces
 from cortex.settings.values import stays_here
@@ -18,6 +18,7 @@ __all__ = [
     "Settings",
     "Workspace",
     "environment",
+    "find_conduit",
     "find_home",
     "find_workspaces",
     "known_key",

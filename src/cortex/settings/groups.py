@@ -342,6 +342,68 @@ class Storage(Group):
     cache_max_size_mb: Whole = Field(500, ge=0, description="Chunk files: most that caches may take, in MB.")
 
 
+class Rag(Group):
+    fusion: Annotated[Literal["auto", "rrf"], Mark(Trust.NEVER)] = Field(
+        "auto",
+        description="Documents: how words and meaning become one ranking: auto adds up evidence, rrf adds up ranks (k = 60).",
+    )
+    min_score: Annotated[Number, Mark(Trust.NEVER)] = Field(
+        0.0, ge=0, le=1, description="Documents: results below this score are left out."
+    )
+    semantic_weight: Annotated[Number, Mark(Trust.NEVER)] = Field(
+        0.5, ge=0, le=1, description="Documents: weight of meaning; 0.5 as measured, 1 twice that, 0 words only."
+    )
+    enable_mmr: Annotated[bool, Mark(Trust.NEVER)] = Field(True, description="Documents: prefer results that differ.")
+    mmr_lambda: Annotated[Number, Mark(Trust.NEVER)] = Field(
+        0.7, ge=0, le=1, description="Documents: relevance against difference; 1: relevance alone."
+    )
+
+
+class Kb(Group):
+    rag: Rag = Rag.model_construct()
+    max_file_size: Annotated[Size, Mark(Trust.NEVER)] = Field(
+        50_000_000, ge=1, description="Documents: larger files are skipped, and listed as such."
+    )
+    read_timeout: Annotated[Duration, Mark(Trust.NEVER)] = Field(
+        60.0, gt=0, description="Documents: time for one file; then it is skipped, and listed as such."
+    )
+
+
+class KbSearch(Group):
+    default_mode: Annotated[Literal["hybrid", "semantic", "fts5"], Mark(Trust.NEVER)] = Field(
+        "hybrid", description="Documents: mode of a search that names none; fts5: words."
+    )
+    default_limit: Annotated[Whole, Mark(Trust.NEVER)] = Field(
+        10, ge=1, le=200, description="Documents: results of a search that doesn't say how many; at most max_limit."
+    )
+    max_limit: Annotated[Whole, Mark(Trust.NEVER, ("CONDUIT_MCP_MAX_LIMIT",))] = Field(
+        50, ge=1, le=200, description="Documents: most results of a search."
+    )
+    semantic_fallback: Annotated[bool, Mark(Trust.NEVER)] = Field(
+        True, description="Documents: answer by words where meaning is unavailable; false: that is an error."
+    )
+
+
+class KbLogging(Group):
+    level: Annotated[
+        Literal["debug", "info", "warn", "error"],
+        BeforeValidator(_level),
+        Mark(Trust.NEVER, ("CONDUIT_MCP_LOG_LEVEL",)),
+    ] = Field("info", description="Documents: what `cortex mcp kb` logs.")
+    to_stderr: Annotated[bool, Mark(Trust.NEVER)] = Field(
+        False, description="Documents: whether `cortex mcp kb` logs more than errors to stderr."
+    )
+
+
+class McpKb(Group):
+    search: KbSearch = KbSearch.model_construct()
+    logging: KbLogging = KbLogging.model_construct()
+
+
+class Mcp(Group):
+    kb: McpKb = McpKb.model_construct()
+
+
 class Groups(Group):
     """All groups at their defaults."""
 
@@ -356,3 +418,5 @@ class Groups(Group):
     chunking: Chunking = Chunking.model_construct()
     embedding: Embedding = Embedding.model_construct()
     storage: Storage = Storage.model_construct()
+    kb: Kb = Kb.model_construct()
+    mcp: Mcp = Mcp.model_construct()

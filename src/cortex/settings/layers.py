@@ -100,8 +100,12 @@ def settle(values: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:
         "workspace.maxFiles": _whole(values["limits.processing.max_files"]),
         "workspace.maxFileSize": _whole(values["limits.processing.max_file_size"]),
         "indexing.chunkOverlap": _whole(values["indexing.chunkSize"]) // 2,
+        "mcp.kb.search.default_limit": _whole(values["mcp.kb.search.max_limit"]),
     }
-    reasons = {"indexing.chunkOverlap": "half of indexing.chunkSize"}
+    reasons = {
+        "indexing.chunkOverlap": "half of indexing.chunkSize",
+        "mcp.kb.search.default_limit": "mcp.kb.search.max_limit",
+    }
     for key in KEYS:
         ceiling = ceilings.get(key.name)
         if ceiling is not None and _whole(values[key.name]) > ceiling:

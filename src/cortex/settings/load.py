@@ -1,6 +1,6 @@
 """Where settings come from, in order: defaults, files, environment, flags; the later one counts.
 
-    defaults < $CORTEX_HOME/config.yml < conduit.yaml < <root>/.cortex/config.yml < <root>/codeindex.config.json
+    defaults < conduit.yaml < $CORTEX_HOME/config.yml < <root>/.cortex/config.yml < <root>/codeindex.config.json
              < <root>/.cortex/config.json < environment < flags (< runtime, see Settings.changed)
 
 `environment()` is the only place in Cortex that reads the process's own variables; `load` takes them as an argument, because one
@@ -19,7 +19,7 @@ from cortex import home
 from cortex.errors import ConfigError
 from cortex.settings.files import read_file
 from cortex.settings.groups import Groups
-from cortex.settings.keys import KEYS, FamilyKey, Key
+from cortex.settings.keys import KEYS, Key
 from cortex.settings.layers import Entry, Layers, Speaker
 from cortex.settings.model import Settings, known_key
 from cortex.types import ENVIRONMENT
@@ -74,15 +74,16 @@ def find_home(environment: Mapping[str, str], user_home: Path) -> Path:
 
 def _read_own(home: Path, environment: Mapping[str, str], user_home: Path) -> tuple[list[Entry], list[str]]:
     """The person's own files. Of conduit.yaml only the keys of documents are ours; the rest belongs to that product."""
+    conduit, more = read_file(find_conduit(environment, user_home) / "conduit.yaml", quiet=True)
     entries, warnings = read_file(home / "config.yml")
+    documents = [entry for entry in conduit if entry.key.name.startswith(("kb.", "mcp.kb."))]
+    return documents + entries, more + warnings
+
+
+def find_conduit(environment: Mapping[str, str], user_home: Path) -> Path:
+    """Where Conduit keeps its files: conduit.yaml, and a base to import."""
     given = environment.get("CONDUIT_HOME", "")
-    conduit, more = read_file(
-        (expand(given, user_home) if given else user_home / ".conduit") / "conduit.yaml", quiet=True
-    )
-    entries += [
-        entry for entry in conduit if isinstance(entry.key, FamilyKey) and entry.key.name.startswith(("kb.", "mcp.kb."))
-    ]
-    return entries, warnings + more
+    return expand(given, user_home) if given else user_home / ".conduit"
 
 
 def _read_project(root: Path | None, home: Path) -> tuple[list[Entry], list[str]]:
