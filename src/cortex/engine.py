@@ -272,7 +272,7 @@ class Engine:
             why = now.why or NO_EMBEDDER
             try:
                 page = search(
-                    self.store, source, query, meaning=meaning, cancel=cancel, deadline=deadline, why_words=why
+                    self.store, (source,), query, meaning=meaning, cancel=cancel, deadline=deadline, why_words=why
                 )
             except CortexError as error:
                 if now.embedder is None or not now.embedder.rests:

@@ -47,7 +47,7 @@ def find(store: tuple[Store, int]) -> Find:
 
     def ask(text: str, **more: object) -> list[Candidate]:
         parsed, words = parse(text), opened.indexes.words()
-        narrow = Narrow(source, **more)  # type: ignore[arg-type]
+        narrow = Narrow((source,), **more)  # type: ignore[arg-type]
         with opened.reading():
             return list(find_by_words(opened, words, narrow, parsed, masses_of(words, parsed)).values())
 
@@ -158,7 +158,7 @@ def test_without_a_word_index_nothing_is_found(store: tuple[Store, int]):
     opened, source = store
     parsed = parse("first")
     assert masses_of(None, parsed) == {}
-    assert find_by_words(opened, None, Narrow(source), parsed, {}) == {}
+    assert find_by_words(opened, None, Narrow((source,)), parsed, {}) == {}
 
 
 def test_a_rare_word_is_worth_more_than_a_common_one(store: tuple[Store, int]):

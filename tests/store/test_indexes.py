@@ -22,7 +22,7 @@ def find(store: Store, word: str) -> list[str]:
     """The paths of what is found, as a search would see it: hits that SQLite doesn't know are left out."""
     words = store.indexes.words()
     assert words is not None
-    rows = words.search([Term(word, TERM)], Narrow(1), 1000)
+    rows = words.search([Term(word, TERM)], Narrow((1,)), 1000)
     places = store.lookup.places([(doc, chunk) for doc, chunk, _ in rows])
     return sorted({place.doc.path for place in places.values()})
 
@@ -177,7 +177,7 @@ store = Store(Path(sys.argv[1]))
 term = Term("lamp", tuple((field, 1.0) for field in FIELDS))
 for _ in sys.stdin:
     for _ in range(20):
-        rows = store.indexes.words().search([term], Narrow(1), 1000)
+        rows = store.indexes.words().search([term], Narrow((1,)), 1000)
         count = len(store.lookup.places([(doc, chunk) for doc, chunk, _ in rows]))
     print(count, store.indexes.state()[0], flush=True)
 store.close()
@@ -269,7 +269,7 @@ def test_rebuilt_words_do_not_depend_on_the_order_of_changes(tmp_path, open_stor
         folder.catch_up()
         folder.store.indexes.rebuild()
         words = folder.store.indexes.words()
-        rows = words.search([Term("lamp", TERM)], Narrow(1), 10)
+        rows = words.search([Term("lamp", TERM)], Narrow((1,)), 10)
         places = folder.store.lookup.places([(doc, chunk) for doc, chunk, _ in rows])
         orders.append(sorted((score, places[doc, chunk].doc.path) for doc, chunk, score in rows))
     assert orders[0] == orders[1]

@@ -21,7 +21,7 @@ def test_ids_that_the_truth_does_not_know_are_left_out(folder):
 
 def test_definitions_are_found_in_any_case_those_written_exactly_so_first(folder):
     folder.write(a_py=CODE)
-    found = folder.store.lookup.definitions(folder.source.id, ["lamp", "switch"])
+    found = folder.store.lookup.definitions([folder.source.id], ["lamp", "switch"])
     assert [one.qualified for one in found] == ["Lamp.switch", "lamp", "Lamp"]
     chunks = dict(folder.store.lookup.chunks(folder.blob("a.py")))
     assert [chunks[one.chunk].start_line <= line for one, line in zip(found, (4, 8, 1), strict=True)] == [True] * 3
@@ -76,7 +76,7 @@ def test_counts_are_of_docs_not_of_content(folder):
 def test_sources_do_not_see_each_other(folder):
     other = folder.store.truth.source("files", "other", "/other")
     folder.write(a_py=CODE)
-    assert folder.store.lookup.definitions(other.id, ["Lamp"]) == []
+    assert folder.store.lookup.definitions([other.id], ["Lamp"]) == []
     assert folder.store.lookup.counts(other.id).docs == 0
     assert folder.store.truth.source("files", "other", "/other") == other
 

@@ -9,7 +9,7 @@ from cortex.errors import StoreError
 from cortex.store.words import FIELDS, NO_WATERMARK, Narrow, Row, Term, Words, extension_of
 from cortex.types import Chunk, Doc
 
-EVERYWHERE = Narrow(1)
+EVERYWHERE = Narrow((1,))
 ANYWHERE = tuple((field, 1.0) for field in FIELDS)
 
 
@@ -73,11 +73,11 @@ def test_narrowing_is_by_source_extension_language_and_doc(tmp_path):
         row(4, 4, "lamp", path="Makefile", language="make"),
     ]
     words.apply(rows, (), 1)
-    assert find(words, "lamp", Narrow(2)) == [(3, 3)]
-    assert find(words, "lamp", Narrow(1, extensions=("go", "makefile"))) == [(2, 2), (4, 4)]
-    assert find(words, "lamp", Narrow(1, languages=("python",))) == [(1, 1)]
-    assert find(words, "lamp", Narrow(1, docs=frozenset({2, 3}))) == [(2, 2)]
-    assert find(words, "lamp", Narrow(1, docs=frozenset())) == []
+    assert find(words, "lamp", Narrow((2,))) == [(3, 3)]
+    assert find(words, "lamp", Narrow((1,), extensions=("go", "makefile"))) == [(2, 2), (4, 4)]
+    assert find(words, "lamp", Narrow((1,), languages=("python",))) == [(1, 1)]
+    assert find(words, "lamp", Narrow((1,), docs=frozenset({2, 3}))) == [(2, 2)]
+    assert find(words, "lamp", Narrow((1,), docs=frozenset())) == []
 
 
 def test_an_extension_is_lower_case_and_a_name_without_one_is_its_own():

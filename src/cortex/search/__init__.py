@@ -35,15 +35,16 @@ FITTED = "local"  # whose nearness `relevance` was fitted by
 
 def search(
     store: Store,
-    source: Source,
+    sources: Sequence[Source],
     query: Query,
     *,
     meaning: Meaning | None,
     cancel: Cancel,
     deadline: float,
     why_words: str = NO_EMBEDDER,
+    docs: frozenset[int] | None = None,
 ) -> Page:
-    """Answer a query in mode hybrid, meaning or words; without `meaning` by words, and `why_words` is told.
+    """Answer a query in mode hybrid, meaning or words; without `meaning` by words, and `why_words` is told; `docs` are all that may answer.
 
     Raises: InputError QUERY_EMPTY or QUERY_INVALID, LimitError SEARCH_TIMEOUT, Cancelled.
     """
@@ -56,13 +57,16 @@ def search(
     notes = [] if query.mode is mode else [f"answered by words: {why_words}"]
     words = store.indexes.words()  # before the view: which words count must not be read from a state that is over
     with store.reading():
-        docs = frozenset(doc.id for doc in store.lookup.docs(source.id, query.path)) if query.path else None
-        narrow = Narrow(source.id, query.extensions, query.languages, docs, store.lookup.is_alone(source.id))
+        numbers = tuple(source.id for source in sources)
+        if query.path:
+            below = frozenset(doc.id for number in numbers for doc in store.lookup.docs(number, query.path))
+            docs = below if docs is None else docs & below
+        narrow = Narrow(numbers, query.extensions, query.languages, docs, store.lookup.are_all(numbers))
         masses = masses_of(words, parsed)
         candidates = _candidates(store, words, narrow, parsed, masses, mode, near)
         _check_time(cancel, deadline)
         texts = _Texts(store.lookup)
-        ranked = rank(candidates, parsed, lambda place: words_of(texts.of(place)), store.lookup.recency(source.id))
+        ranked = rank(candidates, parsed, lambda place: words_of(texts.of(place)), _recency(store.lookup, numbers))
         _check_time(cancel, deadline)
         relate(ranked, parsed, _fit_of(mode, near))
         above = [one for one in ranked if one.relevance >= query.threshold]
@@ -71,8 +75,14 @@ def search(
         groups, total = merge(above, query.offset + query.limit)
         stems = {stem_of(word): mass for word, mass in masses.items()}
         hits = _show(groups[query.offset :], parsed, query, texts, stems)
-        counts = store.counts(source.id)
-    return Page(tuple(hits), total, mode, tuple(notes), docs=counts.docs, chunks=counts.chunks)
+        counts = [store.counts(number) for number in numbers]
+    searched, pieces = sum(one.docs for one in counts), sum(one.chunks for one in counts)
+    return Page(tuple(hits), total, mode, tuple(notes), docs=searched, chunks=pieces)
+
+
+def _recency(lookup: Lookup, sources: Sequence[int]) -> Mapping[str, int]:
+    """What the history of a lone source changed lately; those of several can't be compared."""
+    return lookup.recency(sources[0]) if len(sources) == 1 else {}
 
 
 def _all_below(ranked: Sequence[Candidate], query: Query, words: Words | None, parsed: Parsed) -> str:

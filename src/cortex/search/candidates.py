@@ -86,7 +86,7 @@ def add_by_meaning(
     vectors, narrowed = store.indexes.vectors(stamp), narrow.extensions or narrow.languages or narrow.docs is not None
     chosen = store.indexes.sets.chunks_within(narrow) if narrowed else None
     near = dict(vectors.search(query, NEAR_DEPTH if found else DEPTH, chosen))
-    pairs = [pair for pair in store.lookup.places_of_chunks(narrow.source, list(near)) if pair not in found]
+    pairs = [pair for pair in store.lookup.places_of_chunks(narrow.sources, list(near)) if pair not in found]
     others = np.array([chunk for _, chunk in found if chunk not in near], dtype=np.int64)
     near |= vectors.cosines(query, others)
     found |= {pair: Candidate(place, words=0.0) for pair, place in store.lookup.places(pairs).items()}
@@ -128,7 +128,7 @@ def _by_coverage(words: Words, narrow: Narrow, masses: Mapping[str, float]) -> t
 
 def _by_definition(lookup: Lookup, words: Words, narrow: Narrow, parsed: Parsed) -> Strengths:
     """Chunks that define a name of the query; for a query that is one unknown name, those whose name begins so."""
-    found = lookup.definitions(narrow.source, parsed.names)
+    found = lookup.definitions(narrow.sources, parsed.names)
     if found or not parsed.is_name:
         return _strongest(
             (
@@ -139,7 +139,7 @@ def _by_definition(lookup: Lookup, words: Words, narrow: Narrow, parsed: Parsed)
             for one in found
         )
     prefix = parsed.names[0]
-    longer = lookup.definitions_beginning(narrow.source, prefix) if len(prefix) >= MIN_PREFIX else []
+    longer = lookup.definitions_beginning(narrow.sources, prefix) if len(prefix) >= MIN_PREFIX else []
     references = {one.name: words.frequency("".join(split_identifier(one.name)[:1])) for one in longer}
     most = max(references.values(), default=0)
     return _strongest(
@@ -149,14 +149,16 @@ def _by_definition(lookup: Lookup, words: Words, narrow: Narrow, parsed: Parsed)
 
 
 def _by_joined_words(lookup: Lookup, narrow: Narrow, parsed: Parsed) -> Strengths:
-    return _strongest(((one.doc, one.chunk), 1.0, one.name) for one in lookup.definitions(narrow.source, parsed.joined))
+    return _strongest(
+        ((one.doc, one.chunk), 1.0, one.name) for one in lookup.definitions(narrow.sources, parsed.joined)
+    )
 
 
 def _by_place(lookup: Lookup, narrow: Narrow, parsed: Parsed) -> Strengths:
     """The chunks at the files and lines that the query names; the first chunk where it names no line."""
     found: list[tuple[Pair, float, str]] = []
     for path, line in parsed.places:
-        for doc in lookup.docs_called(narrow.source, path):
+        for doc in lookup.docs_called(narrow.sources, path):
             chunks = lookup.chunks(doc.blob)
             here = [number for number, chunk in chunks if chunk.start_line <= line <= chunk.end_line]
             found.extend(((doc.id, number), 1.0, path) for number in here)

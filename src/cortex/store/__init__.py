@@ -86,7 +86,8 @@ class Store:
         key = (source, self.truth.seq())
         counted = self._counts
         if key not in counted:
-            counted = self._counts = {key: self.lookup.counts(source)}
+            same = {one: counts for one, counts in counted.items() if one[1] == key[1]}
+            counted = self._counts = {**same, key: self.lookup.counts(source)}
         return counted[key]
 
     def disk_bytes(self) -> int:

@@ -104,8 +104,8 @@ class Lookup:
                     recent.keep(row[0], docs[row[0]], 1)
         return docs
 
-    def places_of_chunks(self, source: int, chunks: Sequence[int]) -> list[tuple[int, int]]:
-        """Every (doc, chunk) of the source for chunk ids, in the order given."""
+    def places_of_chunks(self, sources: Sequence[int], chunks: Sequence[int]) -> list[tuple[int, int]]:
+        """Every (doc, chunk) of the sources for chunk ids, in the order given."""
         docs: dict[int, list[int]] = {}
         with self._connections.read() as connection:
             for part in _parts(list(chunks)):
@@ -113,8 +113,8 @@ class Lookup:
                 # In this order, and sorted here: to have the rows sorted, SQLite goes through all docs of the source.
                 for chunk, doc in connection.execute(
                     f"SELECT chunks.id, docs.id FROM chunks CROSS JOIN docs ON docs.blob = chunks.blob "
-                    f"WHERE chunks.id IN ({marks}) AND docs.source = ?",
-                    [*part, source],
+                    f"WHERE chunks.id IN ({marks}) AND docs.source IN ({_marks(sources)})",
+                    [*part, *sources],
                 ):
                     docs.setdefault(chunk, []).append(doc)
         return [(doc, chunk) for chunk in chunks for doc in sorted(docs.get(chunk, ()))]
@@ -133,38 +133,44 @@ class Lookup:
                     recent.keep(number, (first, last), 1)
         return found
 
-    def definitions(self, source: int, names: Sequence[str], limit: int = 200) -> list[Definition]:
-        """Where these names (any case) are defined in the source, those written exactly so first."""
+    def definitions(self, sources: Sequence[int], names: Sequence[str], limit: int = 200) -> list[Definition]:
+        """Where these names (any case) are defined in the sources, those written exactly so first."""
         if not names:
             return []
         marks = ",".join("?" * len(names))
         return self._definitions(
             f"symbols.name IN ({marks})",
             names,
-            source,
+            sources,
             f"symbols.name COLLATE BINARY IN ({marks}) DESC, ",
             names,
             limit,
         )
 
-    def definitions_beginning(self, source: int, prefix: str, limit: int = 50) -> list[Definition]:
+    def definitions_beginning(self, sources: Sequence[int], prefix: str, limit: int = 50) -> list[Definition]:
         """Where names that begin with this (any case) are defined, shorter names first."""
         after = f"{prefix}\U0010ffff"  # comes after whatever begins with the prefix
         return self._definitions(
-            "symbols.name >= ? AND symbols.name < ?", (prefix, after), source, "length(symbols.name), ", (), limit
+            "symbols.name >= ? AND symbols.name < ?", (prefix, after), sources, "length(symbols.name), ", (), limit
         )
 
     def _definitions(
-        self, where: str, values: Sequence[str], source: int, order: str, ordered: Sequence[str], limit: int
+        self,
+        where: str,
+        values: Sequence[str],
+        sources: Sequence[int],
+        order: str,
+        ordered: Sequence[str],
+        limit: int,
     ) -> list[Definition]:
         with self._connections.read() as connection:
             rows = connection.execute(
                 # CROSS JOIN keeps the order: with two names SQLite would begin with every doc (38 ms instead of 0.3 ms on 10,000).
                 f"SELECT docs.id, chunks.id, symbols.name, symbols.qualified FROM symbols CROSS JOIN docs ON docs.blob = symbols.blob "
                 f"CROSS JOIN chunks ON chunks.blob = symbols.blob AND symbols.start_line BETWEEN chunks.start_line AND chunks.end_line "
-                f"WHERE {where} AND source = ? "
+                f"WHERE {where} AND source IN ({_marks(sources)}) "
                 f"ORDER BY {order}docs.role <> '', docs.path, chunks.ordinal, symbols.start_line LIMIT ?",
-                [*values, source, *ordered, limit],
+                [*values, *sources, *ordered, limit],
             )
             return [Definition(*row) for row in rows]
 
@@ -177,20 +183,20 @@ class Lookup:
             ).fetchone()
             return None if row is None else Doc(*row)
 
-    def docs_called(self, source: int, name: str, limit: int = 20) -> list[Doc]:
+    def docs_called(self, sources: Sequence[int], name: str, limit: int = 20) -> list[Doc]:
         """Docs whose path is `name` or ends with it; where there are none, those whose path `name` ends with (an absolute one does)."""
-        select = f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob WHERE source = ?"
+        select = f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob WHERE source IN ({_marks(sources)})"
         parts = name.strip("/").split("/")
         endings = ["/".join(parts[start:]) for start in range(len(parts))]
         with self._connections.read() as connection:
             rows = connection.execute(
                 f"{select} AND (path = ? OR substr(path, -length(?)) = ?) ORDER BY length(path), path LIMIT ?",
-                (source, endings[0], f"/{endings[0]}", f"/{endings[0]}", limit),
+                (*sources, endings[0], f"/{endings[0]}", f"/{endings[0]}", limit),
             ).fetchall()
             if not rows:
                 marks = ",".join("?" * len(endings))
                 rows = connection.execute(
-                    f"{select} AND path IN ({marks}) ORDER BY length(path) DESC LIMIT ?", (source, *endings, limit)
+                    f"{select} AND path IN ({marks}) ORDER BY length(path) DESC LIMIT ?", (*sources, *endings, limit)
                 ).fetchall()
         return [Doc(*row) for row in rows]
 
@@ -255,10 +261,11 @@ class Lookup:
                 self._changes[source] = (state, places)
             return places
 
-    def is_alone(self, source: int) -> bool:
-        """Whether the store has no other source."""
+    def are_all(self, sources: Sequence[int]) -> bool:
+        """Whether the store has no other sources."""
         with self._connections.read() as connection:
-            return connection.execute("SELECT 1 FROM sources WHERE id <> ? LIMIT 1", (source,)).fetchone() is None
+            others = f"SELECT 1 FROM sources WHERE id NOT IN ({_marks(sources)}) LIMIT 1"
+            return connection.execute(others, sources).fetchone() is None
 
     def counts(self, source: int) -> Counts:
         """How many docs and chunks a source has."""
@@ -345,6 +352,10 @@ def rows_below(
         yield from connection.execute(
             f"{select} WHERE source = ? AND path > ? AND path < ?", (source, f"{path}/", f"{path}0")
         )
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ",".join("?" * len(values))
 
 
 def _parts(values: Sequence[int], size: int = 900) -> Iterator[Sequence[int]]:

@@ -66,6 +66,17 @@ CREATE TABLE vectors (
 CREATE INDEX vectors_hash ON vectors (hash);
 """
 
+# Folders of documents that a person added, with what each may leave out; what a chunk file says of a chunk besides its text.
+_FOLDERS = """
+CREATE TABLE folders (
+  source INTEGER PRIMARY KEY REFERENCES sources ON DELETE CASCADE, key TEXT NOT NULL UNIQUE, include TEXT NOT NULL,
+  exclude TEXT NOT NULL, watch INTEGER NOT NULL, added_at INTEGER NOT NULL);
+CREATE TABLE entries (doc INTEGER PRIMARY KEY REFERENCES docs ON DELETE CASCADE, fields TEXT NOT NULL);
+CREATE TABLE tags (
+  tag TEXT NOT NULL, doc INTEGER NOT NULL REFERENCES docs ON DELETE CASCADE, PRIMARY KEY (tag, doc)) WITHOUT ROWID;
+CREATE INDEX tags_doc ON tags (doc);
+"""
+
 
 def _execute(statements: str) -> Callable[[sqlite3.Connection], None]:
     def migrate_one(connection: sqlite3.Connection) -> None:
@@ -76,7 +87,9 @@ def _execute(statements: str) -> Callable[[sqlite3.Connection], None]:
     return migrate_one
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_execute(_FIRST), _execute(_PAID_VECTORS))
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = tuple(
+    _execute(statements) for statements in (_FIRST, _PAID_VECTORS, _FOLDERS)
+)
 
 
 def migrate(connection: sqlite3.Connection) -> None:

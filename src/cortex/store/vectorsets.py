@@ -131,12 +131,13 @@ class VectorSets:
 
     def _find_within(self, narrow: Narrow) -> Ids:
         marks = ",".join("?" * len(narrow.languages))
+        places = ",".join("?" * len(narrow.sources))
         spoken = f" AND blobs.language IN ({marks})" if narrow.languages else ""
         with self._connections.read() as connection:
             rows = connection.execute(
                 "SELECT docs.id, docs.path, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = docs.blob "
-                f"WHERE docs.source = ?{spoken}",
-                (narrow.source, *narrow.languages),
+                f"WHERE docs.source IN ({places}){spoken}",
+                (*narrow.sources, *narrow.languages),
             ).fetchall()
         ranges = {
             (first, last)

@@ -53,11 +53,11 @@ class Row:
 class Narrow:
     """Which rows may be candidates at all; empty parts don't narrow."""
 
-    source: int
+    sources: tuple[int, ...]
     extensions: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
-    docs: frozenset[int] | None = None  # only these, where a path was asked for
-    alone: bool = False  # there is no other source: asking each row for its own would be a fifth of a search
+    docs: frozenset[int] | None = None  # only these, where a path or a tag was asked for
+    alone: bool = False  # there are no other sources: asking each row for its own would be a fifth of a search
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class Words:
 
     def _narrowed(self, query: tantivy.Query, narrow: Narrow) -> tantivy.Query:
         schema = self._index.schema
-        filters = [] if narrow.alone else [tantivy.Query.term_query(schema, "source", narrow.source)]
+        filters = [] if narrow.alone else [tantivy.Query.term_set_query(schema, "source", list(narrow.sources))]
         if narrow.extensions:
             filters.append(tantivy.Query.term_set_query(schema, "extension", list(narrow.extensions)))
         if narrow.languages:
