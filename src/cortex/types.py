@@ -49,10 +49,10 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A place that text comes from: a workspace folder, later a document folder or a record space."""
+    """A place that text comes from: a workspace, a folder of documents, chunk files, or a record space."""
 
     id: int
-    kind: str  # "files" or "records"
+    kind: str  # "files", "documents", "chunks" or "records"
     name: str
     root: str  # absolute path; "" for records
 
@@ -149,6 +149,20 @@ class Draft:
     path: str  # unique in the source: the record's id
     text: str
     language: str = "markdown"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A chunk as a chunk file has it, but for its vector; None is what the file says nothing about."""
+
+    id: str
+    chunk_type: str | None
+    title: str | None
+    text: str
+    tags: tuple[str, ...] | None
+    metadata: Mapping[str, object] | None
+    created_at: str | None
+    updated_at: str | None
 
 
 @dataclass(frozen=True, slots=True)
