@@ -1,22 +1,117 @@
-"""Which reader a document gets, by its content and then its name."""
+"""Which reader a document gets: by what its content is, then by its name.
+
+Text that is text already (Markdown, reStructuredText, plain text, source code) stays as it is, so that its lines are the file's;
+everything else becomes Markdown with "#" for headings. A reader loads when its first file comes.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from cortex.readers.plain import read
+from cortex.readers.archive import Archive, Unreadable
+from cortex.readers.marks import PAGE_END
+from cortex.readers.plain import decoded, holds_key, read
 from cortex.types import Refused
+
+_PROSE = frozenset(
+    "md markdown mdown mkd mdx qmd rmd rst txt text log adoc asciidoc org tex wiki textile srt vtt readme license copying changelog".split()
+)
+_PAGES = frozenset({"html", "htm", "xhtml"})
+_TABLES = frozenset({"csv", "tsv"})
+_ZIP = b"PK\x03\x04"
+_OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # also what protected office files are wrapped in
+_PROTECTED = "EncryptedPackage".encode("utf-16-le")
+_PDF_WITHIN = 1024  # bytes before the mark of a PDF that its readers forgive
+_INNER_PAGE = re.compile(r"(?<=[^\s])[^\S\n]*\f")
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a reader made of a file: its text, with "\\f" between pages; `language` is "" where the name tells it."""
+    """What a reader made of a file. Every page of a paged document ends with "\\f"; `language` is "" where the name tells it."""
 
     text: str
     language: str
 
 
 def read_document(raw: bytes, path: str) -> Document | Refused:
-    """The text of a document, or why there is none."""
-    text = read(raw, path)
-    return text if isinstance(text, Refused) else Document(text, "")
+    """The text of a document, always encodable as UTF-8, or why there is none."""
+    name = path.rpartition("/")[2].lower()
+    extension = name.rpartition(".")[2]
+    try:
+        if raw.startswith(_OLD_OFFICE):
+            raise Unreadable(
+                "encrypted" if _PROTECTED in raw else "an old Office format: save it as docx, xlsx or pptx"
+            )
+        if raw.startswith(_ZIP):
+            return _converted(_read_archive(raw))
+        if extension == "pdf" or b"%PDF-" in raw[:_PDF_WITHIN]:
+            return _converted(_read_pdf(raw))
+        if extension in ("docx", "pptx", "xlsx", "epub"):
+            raise Unreadable("empty" if not raw else f"damaged: no {extension}")
+        return _read_text(raw, path, extension)
+    except Unreadable as reason:
+        return Refused(str(reason))
+
+
+def _read_text(raw: bytes, path: str, extension: str) -> Document | Refused:
+    if extension == "ipynb" or extension in _PAGES | _TABLES:
+        text = decoded(raw)
+        if isinstance(text, Refused):
+            return text
+        return _converted(_by_extension(extension)(text), "text" if extension in _TABLES else "markdown")
+    if extension not in _PROSE:
+        text = read(raw, path)
+        return text if isinstance(text, Refused) else Document(text, "")
+    text = decoded(raw)
+    # A form feed within a line is no end of a page.
+    return text if isinstance(text, Refused) else Document(_INNER_PAGE.sub(" ", text), "")
+
+
+def _by_extension(extension: str) -> Callable[[str], str]:
+    if extension == "ipynb":
+        from cortex.readers.notebook import read_notebook
+
+        return read_notebook
+    if extension in _TABLES:
+        from cortex.readers.sheets import read_csv
+
+        return read_csv
+    from cortex.readers.html import read_html
+
+    return read_html
+
+
+def _read_archive(raw: bytes) -> str:
+    archive = Archive(raw)
+    if "word/document.xml" in archive:
+        from cortex.readers.docx import read_docx
+
+        return read_docx(archive)
+    if "ppt/presentation.xml" in archive:
+        from cortex.readers.pptx import read_pptx
+
+        return read_pptx(archive)
+    if "xl/workbook.xml" in archive:
+        from cortex.readers.sheets import read_xlsx
+
+        return read_xlsx(archive)
+    if "META-INF/container.xml" in archive:
+        from cortex.readers.epub import read_epub
+
+        return read_epub(archive)
+    raise Unreadable("an archive without a document in it")
+
+
+def _read_pdf(raw: bytes) -> str:
+    from cortex.readers.pdf import read_pdf
+
+    return read_pdf(raw)
+
+
+def _converted(text: str, language: str = "markdown") -> Document | Refused:
+    if not text.replace(PAGE_END, "").strip():
+        return Refused("no text in it")
+    text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
+    return Refused("secret") if holds_key(text) else Document(text, language)

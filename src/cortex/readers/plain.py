@@ -43,6 +43,18 @@ _PROSE = frozenset({"md", "mdx", "markdown", "txt", "rst", "adoc", "tex", "org",
 
 def read(raw: bytes, path: str) -> str | Refused:
     """The text of a file's bytes, always encodable as UTF-8, or why it isn't worth indexing."""
+    text = decoded(raw)
+    if isinstance(text, Refused):
+        return text
+    if _is_minified(text, path):
+        return Refused("minified")
+    if _is_generated(text):
+        return Refused("generated")
+    return text
+
+
+def decoded(raw: bytes) -> str | Refused:
+    """The text of a file's bytes, always encodable as UTF-8, or why it must not be indexed."""
     if raw.startswith(_LFS) and len(raw) < 1024:
         return Refused("git lfs pointer")
     if raw.startswith(_MAGIC):
@@ -52,16 +64,11 @@ def read(raw: bytes, path: str) -> str | Refused:
         return Refused("binary")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if _holds_key(text):
-        return Refused("secret")
-    if _is_minified(text, path):
-        return Refused("minified")
-    if _is_generated(text):
-        return Refused("generated")
-    return text
+    return Refused("secret") if holds_key(text) else text
 
 
-def _holds_key(text: str) -> bool:
+def holds_key(text: str) -> bool:
+    """Whether a private key is in the text."""
     return (
         ("PRIVATE KEY" in text and _PRIVATE_KEY.search(text) is not None)
         or ("AGE-SECRET-KEY-1" in text and _AGE_KEY.search(text) is not None)

@@ -1,0 +1,151 @@
+"""Zip archives with XML in them, as office files and books are, opened with suspicion.
+
+A small file can unpack to terabytes, and a few lines of XML to gigabytes, so what is unpacked is bounded by what the archive says and
+again by what really comes out; an XML part that declares a document type is refused, since no office program writes one and entities
+need one. Not taken: defusedxml, for thirty lines; lxml, whose tree would be faster but is a large native library.
+"""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import zipfile
+from collections.abc import Iterator
+from urllib.parse import unquote
+from xml.etree.ElementTree import Element, TreeBuilder
+from xml.parsers import expat
+
+MAX_UNPACKED_BYTES = 200_000_000
+MAX_RATIO = 200  # real office files and books are below 50 as a whole
+SMALL_BYTES = 10_000_000  # below that any ratio is harmless
+MAX_PARTS = 20_000
+MAX_DEPTH = 256
+MAX_ELEMENTS = 3_000_000
+_PIECE = 1 << 16
+_RELATION = "relationships"  # how the namespace of references ends
+
+
+class Unreadable(Exception):
+    """A document that can't be read; the message is the reason, as a person understands it."""
+
+
+class Archive:
+    """The parts of a zip archive, read within bounds that count over all of them."""
+
+    def __init__(self, raw: bytes) -> None:
+        try:
+            self._zip = zipfile.ZipFile(io.BytesIO(raw))
+            parts = self._zip.infolist()
+        except Exception as error:  # broken archives raise whatever their fields lead to
+            raise Unreadable("damaged: not a whole archive") from error
+        if len(parts) > MAX_PARTS:
+            raise Unreadable(f"too many parts: {len(parts)}")
+        declared = sum(part.file_size for part in parts)
+        if declared > MAX_UNPACKED_BYTES or (declared > SMALL_BYTES and declared > MAX_RATIO * len(raw)):
+            raise Unreadable(f"unpacks to {declared / 1e6:,.0f} MB")
+        self._parts = {part.filename.lstrip("/"): part for part in parts}
+        self._folded = {name.casefold(): name for name in self._parts}
+        self._left = MAX_UNPACKED_BYTES
+
+    def __contains__(self, name: str) -> bool:
+        return self._name_of(name) in self._parts
+
+    def _name_of(self, name: str) -> str:
+        return name if name in self._parts else self._folded.get(name.casefold(), "")
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a part. Raises: Unreadable."""
+        part = self._parts.get(self._name_of(name))
+        if part is None:
+            raise Unreadable(f"damaged: {name} is missing")
+        if part.flag_bits & 1:
+            raise Unreadable("encrypted")
+        out = bytearray()
+        try:
+            with self._zip.open(part) as stream:
+                while piece := stream.read(_PIECE):  # a header can lie about the size
+                    self._left -= len(piece)
+                    if self._left < 0:
+                        raise Unreadable(f"unpacks to more than {MAX_UNPACKED_BYTES // 1_000_000} MB")
+                    out += piece
+        except Unreadable:
+            raise
+        except Exception as error:
+            raise Unreadable(f"damaged: {name} can't be unpacked") from error
+        return bytes(out)
+
+    def xml(self, name: str) -> Element:
+        """A part as a tree, see `parse_xml`. Raises: Unreadable."""
+        return parse_xml(self.read(name), name)
+
+    def relations(self, part: str) -> dict[str, tuple[str, str]]:
+        """What a part refers to: by id, the kind (the last word of its type) and the other part's name."""
+        folder, _, name = part.rpartition("/")
+        path = f"{folder}/_rels/{name}.rels" if folder else f"_rels/{name}.rels"
+        if path not in self:
+            return {}
+        out: dict[str, tuple[str, str]] = {}
+        for relation in self.xml(path):
+            if relation.get("TargetMode") != "External":
+                kind = relation.get("Type", "").rpartition("/")[2]
+                out[relation.get("Id", "")] = kind, resolve(folder, relation.get("Target", ""))
+        return out
+
+
+def resolve(folder: str, target: str) -> str:
+    """The name of the part that `target` means, seen from `folder`."""
+    target = unquote(target.partition("#")[0])
+    return posixpath.normpath(posixpath.join("/" + folder, target)).lstrip("/")
+
+
+def parse_xml(raw: bytes, name: str = "the XML") -> Element:
+    """A tree of elements by their local names; attributes too, but references to other parts are "r:id" and the like.
+
+    Raises: Unreadable.
+    """
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.buffer_text = True
+    builder = TreeBuilder()
+    depth = count = 0
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal depth, count
+        depth += 1
+        count += 1
+        if depth > MAX_DEPTH or count > MAX_ELEMENTS:
+            raise Unreadable("nested too deeply" if depth > MAX_DEPTH else "too many elements")
+        builder.start(tag.rpartition(" ")[2], {_local(key): value for key, value in attributes.items()})
+
+    def end(tag: str) -> None:
+        nonlocal depth
+        depth -= 1
+        builder.end(tag.rpartition(" ")[2])
+
+    def refuse(*_: object) -> None:
+        raise Unreadable("declares XML entities")
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.CharacterDataHandler = builder.data
+    parser.StartDoctypeDeclHandler = refuse
+    parser.EntityDeclHandler = refuse
+    try:
+        parser.Parse(raw, True)
+        return builder.close()
+    except (expat.ExpatError, AssertionError, ValueError, LookupError) as error:
+        raise Unreadable(f"damaged: {name} is no whole XML") from error
+
+
+def _local(name: str) -> str:
+    space, _, local = name.rpartition(" ")
+    return f"r:{local}" if space.endswith(_RELATION) else local
+
+
+def descendants(element: Element, tag: str, skip: frozenset[str] = frozenset()) -> Iterator[Element]:
+    """The elements of that name below `element`, in order, without looking into those named in `skip`."""
+    for child in element:
+        if child.tag in skip:
+            continue
+        if child.tag == tag:
+            yield child
+        yield from descendants(child, tag, skip)
