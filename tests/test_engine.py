@@ -447,14 +447,14 @@ def test_what_is_put_is_found_at_once_and_forgotten_for_good(open_engine):
     engine = open_engine(indexing__embeddingProvider="none")
     first, second = engine.put([Draft("notes", "one", "# Lamp\n\nbright\n"), Draft("notes", "two", "# Desk\n\nwide\n")])
     notes = engine.store.truth.source("records", "notes", "")
-    assert [hit.doc for hit in engine.search(Query("bright"), source=notes).hits] == [first]
+    assert [hit.doc for hit in engine.search(Query("bright"), sources=[notes]).hits] == [first]
     assert engine.search(Query("bright")).hits == ()  # another source
     (changed,) = engine.put([Draft("notes", "one", "# Lamp\n\ndark\n")])
     assert changed not in (first, second)
-    assert engine.search(Query("bright"), source=notes).hits == ()
+    assert engine.search(Query("bright"), sources=[notes]).hits == ()
     engine.forget([changed])
-    assert engine.search(Query("dark"), source=notes).hits == ()
-    assert [hit.doc for hit in engine.search(Query("wide"), source=notes).hits] == [second]
+    assert engine.search(Query("dark"), sources=[notes]).hits == ()
+    assert [hit.doc for hit in engine.search(Query("wide"), sources=[notes]).hits] == [second]
     assert engine.store.check() == []
 
 

@@ -31,13 +31,13 @@ class Counting:
         self._pool = Pool(1)
         self.cut = 0
 
-    def cut_all(self, files, *rest):
+    def cut_all(self, files, *rest, **more):
         def counted():
             for file in files:
                 self.cut += 1
                 yield file
 
-        yield from self._pool.cut_all(counted(), *rest)
+        yield from self._pool.cut_all(counted(), *rest, **more)
 
     def close(self) -> None:
         self._pool.close()

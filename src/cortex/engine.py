@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -73,6 +73,14 @@ class _Opened:
         self.store.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A source that is kept fresh, by watching its folder or by comparing it from time to time."""
+
+    source: Source
+    watch: bool
+
+
 class Engine:
     """One open store and the folder it indexes."""
 
@@ -84,15 +92,18 @@ class Engine:
         in_memory: bool = False,
         embedder: Embedder | None = None,
         embedders: Embedders | None = None,
+        read_only: bool = False,
     ) -> None:
         """`embedder`, or `embedders`, take the place of those that the settings choose."""
+        self.read_only = read_only
         self.root = root.resolve()
         self.settings = settings
+        self._lent_embedders = embedders is not None  # whoever lends them closes them
         self._embedders = embedders or (Embedders(embedder) if embedder is not None else _open_embedders(settings))
-        self._pool = _make_pool(settings, settings.indexing.workers or default_workers())
-        self._single = _make_pool(settings, 1)  # for one file between the runs; a process only when it is used
+        self._pool = self._make_pool(settings.indexing.workers or default_workers())
+        self._single = self._make_pool(1)  # for one file between the runs; a process only when it is used
         self._cache = _make_cache(settings)
-        self._opened = self._open(None if in_memory else find_store(self.root, settings.home))
+        self._opened = self._open(None if in_memory else self._find_directory())
         self._reopening = threading.Lock()
         self._closed = False
         self._searches = (0, 0.0)  # count, seconds
@@ -122,15 +133,38 @@ class Engine:
 
     def _open(self, directory: Path | None) -> _Opened:
         root = root_text(self.root)
-        if directory is not None:
+        if directory is not None and not self.read_only:
             ensure_store_dir(directory)
             if directory.parent == self.root:
                 remember_project(self.settings.home, self.root)
-        store = Store(directory, root)
-        source = store.truth.source("files", self.root.name or root, root)
+        store = Store(directory, root, read_only=self.read_only)
+        source = self._main_source(store)
         embedding = Embedding(store, self._embedders, lambda: self.settings)
-        runs = Runs(store, source, self._pool, lambda: self.settings, embedding.makings)
+        runs = Runs(store, source, self._pool, self.settings_of, embedding.makings)
         return _Opened(store, source, embedding, runs)
+
+    def _find_directory(self) -> Path:
+        return find_store(self.root, self.settings.home)
+
+    def _main_source(self, store: Store) -> Source:
+        root = root_text(self.root)
+        return store.truth.source("files", self.root.name or root, root)
+
+    def _make_pool(self, size: int) -> Pool:
+        limits = self.settings.limits
+        return Pool(size, timeout_seconds=self._file_seconds(), memory_bytes=limits.memory.heap)
+
+    def _file_seconds(self) -> float:
+        """The time for one file."""
+        return self.settings.limits.processing.chunk_timeout
+
+    def settings_of(self, source: Source) -> Settings:
+        """What holds for a source of this store; here the same for each."""
+        return self.settings
+
+    def followed(self) -> list[Followed]:
+        """What a keeper follows."""
+        return [Followed(self.source, self.settings.workspace.watch_files)]
 
     def _current(self) -> _Opened:
         """What is open, opened anew where somebody removed the store's files: nobody else could see what is written to them."""
@@ -153,13 +187,14 @@ class Engine:
     def index(
         self,
         *,
+        source: Source | None = None,
         force: bool = False,
         paths: Iterable[str] | None = None,
         progress: ProgressCallback = lambda progress: None,
         cancel: Cancel | None = None,
         limited: bool = False,
     ) -> IndexReport:
-        """Bring the folder, or only these files and folders of it, up to date; without the lease, by asking its holder.
+        """Bring the folder (or another source), or only these files and folders of it, up to date; without the lease, by asking its holder.
 
         A forced run is refused with INDEX_BUSY while another run is under way; `limited` also refuses a second one within a
         minute. Raises: LimitError, Cancelled, FileError DISK_FULL, StoreError.
@@ -167,12 +202,14 @@ class Engine:
         wanted = None if paths is None else tuple(sorted({path.strip("/") for path in paths}))
         now = self._current()
         return now.runs.index(
-            Wish(now.source, force, wanted, limited, progress, Cancel() if cancel is None else cancel)
+            Wish(source or now.source, force, wanted, limited, progress, Cancel() if cancel is None else cancel)
         )
 
     def serve_requests(self) -> None:
-        """As the lease holder, do what other processes asked for."""
+        """As the lease holder, do what other processes asked for, and let the indexes follow what they wrote themselves."""
         self._runs.serve_requests()
+        if self._words_state()[1] < self.store.truth.seq() and not self.running:
+            self.embedding.catch_up()
 
     # -- put and forget ------------------------------------------------------------------------------------------------
 
@@ -209,26 +246,26 @@ class Engine:
 
     # -- search --------------------------------------------------------------------------------------------------------
 
-    def search(self, query: Query, *, cancel: Cancel | None = None, source: Source | None = None) -> Page:
-        """Answer a query from the folder, or from a records source.
+    def search(self, query: Query, *, cancel: Cancel | None = None, sources: Sequence[Source] | None = None) -> Page:
+        """Answer a query from the folder, or from other sources of the store.
 
         Raises: InputError, LimitError SEARCH_TIMEOUT or REGEX_TIMEOUT, Cancelled, StoreError.
         """
         started = time.monotonic()
         check_query(query)
-        indexed = source is None and query.mode not in (Mode.EXACT, Mode.FULL)
+        indexed = sources is None and query.mode not in (Mode.EXACT, Mode.FULL)
         if indexed:
             self._await_first_index(cancel)
         cancel = Cancel() if cancel is None else cancel  # an unraised flag is false
         deadline = started + self.settings.search.timeout
-        where = source or self.source
+        where = (self.source,) if sources is None else tuple(sources)
         state = self._state()
         caching = self.settings.search.enable_caching and query.mode not in (Mode.EXACT, Mode.FULL)
-        page = self._cache.get((where.id, query, state)) if caching else None
+        page = self._cache.get((where, query, state)) if caching else None
         if page is None:
             page = self._answer(query, where, cancel, deadline)
             if caching and self._state() == state:  # else an embedder failed on the way, or something was written
-                self._cache.put((where.id, query, state), page)
+                self._cache.put((where, query, state), page)
         else:
             page = replace(page, cached=True)
         count, seconds = self._searches
@@ -256,23 +293,23 @@ class Engine:
             return (f"indexing is under way: {step.done} of {step.total} files",)
         return ("this folder is not fully indexed yet: answered from what is there",) if first else ()
 
-    def _answer(self, query: Query, source: Source, cancel: Cancel, deadline: float) -> Page:
+    def _answer(self, query: Query, sources: Sequence[Source], cancel: Cancel, deadline: float) -> Page:
         match query.mode:
             case Mode.EXACT:
-                return self._search_exact(query, source, cancel, deadline)
+                return self._search_exact(query, cancel, deadline)
             case Mode.FULL:
                 return self._search_full(query, cancel, deadline)
             case _:
-                return self._search_index(query, source, cancel, deadline)
+                return self._search_index(query, sources, cancel, deadline)
 
-    def _search_index(self, query: Query, source: Source, cancel: Cancel, deadline: float) -> Page:
+    def _search_index(self, query: Query, sources: Sequence[Source], cancel: Cancel, deadline: float) -> Page:
         while True:
             now = self.embedding.answering()
             meaning = (now.stamp, now.embedder.query) if now.embedder and now.stamp else None
             why = now.why or NO_EMBEDDER
             try:
                 page = search(
-                    self.store, (source,), query, meaning=meaning, cancel=cancel, deadline=deadline, why_words=why
+                    self.store, sources, query, meaning=meaning, cancel=cancel, deadline=deadline, why_words=why
                 )
             except CortexError as error:
                 if now.embedder is None or not now.embedder.rests:
@@ -282,11 +319,11 @@ class Engine:
             stands_in = meaning is not None and now.why and page.mode is not Mode.WORDS
             return replace(page, notes=(*page.notes, now.why)) if stands_in else page
 
-    def _search_exact(self, query: Query, source: Source, cancel: Cancel, deadline: float) -> Page:
+    def _search_exact(self, query: Query, cancel: Cancel, deadline: float) -> Page:
         files = [file for file in self.files(cancel) if _wanted(file.path, query)]
         found = search_exact(
             query,
-            source,
+            self.source,
             files,
             deadline=deadline,
             max_file_size=self.settings.workspace.max_file_size,
@@ -300,7 +337,7 @@ class Engine:
         """Read the files as they are, cut and rank every chunk, without the index."""
         count = len(self.files(cancel))
         if count > FULL_MODE_FILES:
-            page = self._answer(replace(query, mode=Mode.HYBRID), self.source, cancel, deadline)
+            page = self._answer(replace(query, mode=Mode.HYBRID), (self.source,), cancel, deadline)
             note = f"fullworkspace reads at most {FULL_MODE_FILES} files, this workspace has {count}: answered from the index"
             return replace(page, notes=(note, *page.notes, *self._unfinished()))
         page = self._scratch.search(query, cancel, deadline)
@@ -413,7 +450,9 @@ class Engine:
         if _who_embeds(before) != _who_embeds(settings):
             old, self._embedders = self._embedders, _open_embedders(settings)
             self.embedding.use(self._embedders)
-            old.close()
+            if not self._lent_embedders:
+                old.close()
+            self._lent_embedders = False
         self._scratch.reconfigure(settings)
         self.store.log.record("config", {"changed": changed})
 
@@ -442,7 +481,8 @@ class Engine:
         self._scratch.close()
         self._single.close()
         self._opened.embedding.stop()  # before its embedder fails because it is closed
-        self._embedders.close()
+        if not self._lent_embedders:
+            self._embedders.close()
         self._opened.close()
 
     def __enter__(self) -> Engine:
@@ -483,11 +523,6 @@ def _who_embeds(settings: Settings) -> tuple[object, ...]:
     """What decides which embedder is wanted."""
     indexing = settings.indexing
     return indexing.strategies, indexing.embedding_provider, settings.providers, settings.server.local_only
-
-
-def _make_pool(settings: Settings, size: int) -> Pool:
-    limits = settings.limits
-    return Pool(size, timeout_seconds=limits.processing.chunk_timeout, memory_bytes=limits.memory.heap)
 
 
 def default_workers() -> int:

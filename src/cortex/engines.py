@@ -115,7 +115,7 @@ class Engines:
         """The engine, opened where it isn't; not under the lock of all: a slow disk holds up only those who want what is on it."""
         with one.turn:
             if one.engine is None and not self._closed:
-                one.engine = Engine(one.root, one.settings)
+                one.engine = _make(one)
                 one.keeper = Keeper(one.engine) if self._keep else None
                 one.opened = time.monotonic()
                 if self._closed:  # meanwhile, and without this one
@@ -188,6 +188,13 @@ class Engines:
         for one in lent:
             if one.engine is not None:
                 _close(one.root, one.engine, one.keeper)
+
+
+def _make(one: Lent) -> Engine:
+    """The engine of a folder; Cortex's own home is the person's library."""
+    from cortex.library import Library
+
+    return Library(one.settings) if one.root == one.settings.home else Engine(one.root, one.settings)
 
 
 def _close(root: Path, engine: Engine, keeper: Keeper | None) -> None:

@@ -1,10 +1,10 @@
 """The whole error tree. A caller catches by class; a person or an agent reads code, message and suggestions.
 
     CortexError
-    ├── ConfigError        configuration   CONFIG_INVALID, WORKSPACE_UNKNOWN, WORKSPACE_MISSING, CLIENT_FILE_INVALID, ENTRY_FOREIGN
-    ├── InputError         processing      QUERY_EMPTY, QUERY_INVALID, REGEX_INVALID, ARGUMENT_INVALID, CURSOR_INVALID, BUDGET_TOO_SMALL
-    ├── FileError          filesystem      PATH_OUTSIDE, FILE_NOT_FOUND, FILE_UNREADABLE, PERMISSION_DENIED, DISK_FULL
-    ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_NEWER, STORE_UNWRITABLE, STORE_IO
+    ├── ConfigError        configuration   CONFIG_INVALID, WORKSPACE_UNKNOWN, WORKSPACE_MISSING, CLIENT_FILE_INVALID, ENTRY_FOREIGN, CHUNKS_FOREIGN, SOURCE_UNKNOWN, SOURCE_REFUSED
+    ├── InputError         processing      QUERY_EMPTY, QUERY_INVALID, REGEX_INVALID, ARGUMENT_INVALID, CURSOR_INVALID, BUDGET_TOO_SMALL, DOCUMENT_UNKNOWN
+    ├── FileError          filesystem      PATH_OUTSIDE, FILE_NOT_FOUND, FILE_UNREADABLE, IMPORT_UNREADABLE, PERMISSION_DENIED, DISK_FULL
+    ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_NEWER, STORE_UNWRITABLE, STORE_READ_ONLY, STORE_IO
     ├── LimitError         resource        INDEX_TIMEOUT, SEARCH_TIMEOUT, REGEX_TIMEOUT, MEMORY_LIMIT, DISK_LIMIT, EMBEDDINGS_LIMIT, INDEX_BUSY, RATE_LIMITED
     ├── NetworkError       network         SERVER_LOST, CORTEXD_UNAVAILABLE, EMBEDDER_UNAVAILABLE, EMBEDDER_REFUSED, EMBEDDER_ANSWER, EMBEDDER_CHANGED, EMBEDDER_MISSING, ADDRESS_REFUSED, REQUEST_REFUSED
     └── Cancelled          processing      CANCELLED
@@ -46,6 +46,11 @@ CODES: Mapping[str, Code] = {
     "ENTRY_FOREIGN": Code(
         "configuration", False, "Rename that server in the client, or run the command with --replace to overwrite it."
     ),
+    "CHUNKS_FOREIGN": Code(
+        "configuration", False, "Write them elsewhere with --out DIR, or replace them with `cortex chunks export --force`."
+    ),
+    "SOURCE_UNKNOWN": Code("configuration", False, "See the sources with `cortex kb list` or kb_list_sources."),
+    "SOURCE_REFUSED": Code("configuration", False, "Choose another folder; `cortex kb list` shows those that there are."),
     "QUERY_EMPTY": Code("processing", False, "Say what to look for: a question, a name or a piece of code."),
     "QUERY_INVALID": Code("processing", False, "Shorten the query or use plain words."),
     "REGEX_INVALID": Code("processing", False, "Fix the expression, or search for the literal text."),
@@ -55,11 +60,15 @@ CODES: Mapping[str, Code] = {
     "ARGUMENT_INVALID": Code("processing", False, "Compare the arguments with what the tool or command says it takes."),
     "CURSOR_INVALID": Code("processing", False, "Repeat the search without `cursor`."),
     "BUDGET_TOO_SMALL": Code("processing", False, "Ask for a budget of at least 200 tokens."),
+    "DOCUMENT_UNKNOWN": Code("processing", False, "Take the document_id from a search: the document may be gone."),
     "PATH_OUTSIDE": Code("filesystem", False, "Give a path relative to the workspace root, without `..`."),
     "FILE_NOT_FOUND": Code(
         "filesystem", False, "Check the spelling with search_code; the file may have been moved or deleted."
     ),
     "FILE_UNREADABLE": Code("filesystem", False, "Run `cortex doctor PATH` to see why the file is left out."),
+    "IMPORT_UNREADABLE": Code(
+        "filesystem", False, "Close the program that the file belongs to, check the file with it, then try again."
+    ),
     "PERMISSION_DENIED": Code(
         "filesystem", False, "Check who may read and write there, or choose another place with CORTEX_HOME."
     ),
@@ -72,6 +81,7 @@ CODES: Mapping[str, Code] = {
     "STORE_UNWRITABLE": Code(
         "filesystem", False, "Make the store's folder writable, or set CORTEX_HOME to a place that is."
     ),
+    "STORE_READ_ONLY": Code("filesystem", False, "Use a command that writes: `cortex kb` brings the store up to date."),
     "STORE_IO": Code(
         "filesystem",
         True,
@@ -180,10 +190,10 @@ class Cancelled(CortexError):
 
 
 _CLASSES: Mapping[type[CortexError], str] = {
-    ConfigError: "CONFIG_INVALID WORKSPACE_UNKNOWN WORKSPACE_MISSING CLIENT_FILE_INVALID ENTRY_FOREIGN",
-    InputError: "QUERY_EMPTY QUERY_INVALID REGEX_INVALID ARGUMENT_INVALID CURSOR_INVALID BUDGET_TOO_SMALL",
-    FileError: "PATH_OUTSIDE FILE_NOT_FOUND FILE_UNREADABLE PERMISSION_DENIED DISK_FULL",
-    StoreError: "STORE_LOCKED STORE_CORRUPT STORE_NEWER STORE_UNWRITABLE STORE_IO",
+    ConfigError: "CONFIG_INVALID WORKSPACE_UNKNOWN WORKSPACE_MISSING CLIENT_FILE_INVALID ENTRY_FOREIGN CHUNKS_FOREIGN SOURCE_UNKNOWN SOURCE_REFUSED",
+    InputError: "QUERY_EMPTY QUERY_INVALID REGEX_INVALID ARGUMENT_INVALID CURSOR_INVALID BUDGET_TOO_SMALL DOCUMENT_UNKNOWN",
+    FileError: "PATH_OUTSIDE FILE_NOT_FOUND FILE_UNREADABLE IMPORT_UNREADABLE PERMISSION_DENIED DISK_FULL",
+    StoreError: "STORE_LOCKED STORE_CORRUPT STORE_NEWER STORE_UNWRITABLE STORE_READ_ONLY STORE_IO",
     LimitError: "INDEX_TIMEOUT SEARCH_TIMEOUT REGEX_TIMEOUT MEMORY_LIMIT DISK_LIMIT EMBEDDINGS_LIMIT INDEX_BUSY RATE_LIMITED",
     NetworkError: "SERVER_LOST CORTEXD_UNAVAILABLE EMBEDDER_UNAVAILABLE EMBEDDER_REFUSED EMBEDDER_ANSWER EMBEDDER_CHANGED EMBEDDER_MISSING ADDRESS_REFUSED REQUEST_REFUSED",
 }

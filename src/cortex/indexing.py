@@ -20,7 +20,7 @@ from cortex.process import memory_bytes
 from cortex.settings import Settings
 from cortex.sources import git
 from cortex.sources.files import Rules, read_bytes, scan, scan_paths
-from cortex.store import Change, Known, Making, Store
+from cortex.store import DOCUMENTS, Change, Known, Making, Store
 from cortex.text import hash_bytes
 from cortex.types import Cancel, Found, IndexReport, Progress, ProgressCallback, Refused, Scan, Source
 from cortex.worker import Pool
@@ -63,13 +63,14 @@ class Task:
     cancel: Cancel = field(default_factory=Cancel)
 
 
-def rules_of(settings: Settings) -> Rules:
-    """Which files belong in the index, as the settings say it."""
+def rules_of(settings: Settings, *, documents: bool = False) -> Rules:
+    """Which files belong in the index, as the settings say it; `documents` are wanted beside plain text or not."""
     return Rules(
         include=tuple(settings.workspace.include_patterns),
         exclude=tuple(settings.workspace.exclude_patterns),
         max_file_size=settings.workspace.max_file_size,
         max_files=settings.workspace.max_files,
+        documents=documents,
     )
 
 
@@ -89,7 +90,8 @@ class _Run:
         self.started_ns = time.time_ns()
         self.deadline = self.started + task.settings.limits.processing.index_timeout
         self.root = Path(task.source.root)
-        self.rules = rules_of(task.settings)
+        self.documents = task.source.kind == DOCUMENTS
+        self.rules = rules_of(task.settings, documents=self.documents)
         self.stamp = _chunker_stamp(task.settings)
         self.change = Change(self.started_ns)
         self.waiting_characters = 0
@@ -132,7 +134,9 @@ class _Run:
         again = task.force or (whole and truth.get(f"stamp:{task.source.id}") not in ("", self.stamp))
         if task.force:
             truth.set({"epoch": str(int(truth.get("epoch", "0")) + 1)})
-        self.salt = f"{self.stamp}:{truth.get('epoch', '0')}".encode()
+            truth.doubt()
+        kind = f"{DOCUMENTS}:" if self.documents else ""  # the same file is read in another way
+        self.salt = f"{kind}{self.stamp}:{truth.get('epoch', '0')}".encode()
         self.retry = whole and not 0 <= time.time() - int(truth.get(f"retried:{task.source.id}", "0")) < RETRY_SECONDS
         waiting = [
             file
@@ -176,6 +180,7 @@ class _Run:
             task.settings.indexing.chunk_size,
             task.settings.indexing.chunk_overlap,
             task.cancel,
+            documents=self.documents,
         )
         with closing(cutting):  # or the pool would be taken for as long as somebody keeps an exception from here
             for content_hash, outcome in cutting:

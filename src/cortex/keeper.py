@@ -1,6 +1,6 @@
-"""Keeping an engine's folder fresh in the background: take the lease when it is free, index, watch, serve requests.
+"""Keeping an engine's folders fresh in the background: take the lease when it is free, index, watch, serve requests.
 
-One thread per engine. Without the lease it tries to get it, so that the next process takes over within a second when the holder
+One thread per engine, however many folders it follows. Without the lease it tries to get it, so that the next process takes over within a second when the holder
 dies; and where the holder follows another folder of the same store, it watches its own and has the holder index. Where watching is
 off or impossible, a comparing scan runs every `updateInterval`. When the store is opened anew, keeping starts anew with it.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass, field
+from pathlib import Path
 
-from cortex.engine import Engine
+from cortex.engine import Engine, Followed
 from cortex.errors import CortexError
 from cortex.sources.watch import Watcher
 from cortex.types import Cancel
@@ -24,16 +24,64 @@ IDLE_WORKER_SECONDS = 20.0
 CLEAN_UP_SECONDS = 3_600.0
 SCAN_ALL_PATHS = 500  # more changed paths than this: one look at everything is cheaper
 RETRY_SECONDS = 5.0  # after a run that failed
+WATCH_AGAIN_SECONDS = 300.0  # a folder that could not be watched may have been away
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Pending:
-    """What the watcher saw and nobody indexed yet."""
+class _Track:
+    """One source that is followed: its watcher, and what was seen and nobody indexed yet."""
 
-    paths: set[str] = field(default_factory=set)
-    everything: bool = True
+    def __init__(self, followed: Followed, wake: threading.Event) -> None:
+        self.source = followed.source
+        self.watches = followed.watch
+        self.root = Path(followed.source.root)
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._paths: set[str] = set()
+        self._everything = False
+        self._watcher: Watcher | None = None
+        self._next_watch = 0.0  # when to try it, or to try it again
+        self.last_scan = time.monotonic()
+        self.not_before = 0.0  # after a run that failed
+
+    def note(self, paths: set[str]) -> None:
+        """Have these paths indexed soon; "" is everything."""
+        with self._lock:
+            self._paths |= paths
+            self._everything |= "" in paths or len(self._paths) > SCAN_ALL_PATHS
+        self._wake.set()
+
+    def take(self) -> set[str]:
+        """What waits; {""} is everything."""
+        with self._lock:
+            waiting = {""} if self._everything else self._paths
+            self._paths, self._everything = set(), False
+        return waiting
+
+    def watch(self) -> None:
+        """See that the folder is watched, where that is wanted and possible; after a gap everything is to be looked at."""
+        now = time.monotonic()
+        if not self.watches or self.watching or now < self._next_watch:
+            return
+        self.close()  # a name that isn't text ends a watcher; what happened since is found by a look at everything
+        watcher = Watcher(self.root, self.note)
+        if watcher.start():
+            self._watcher, self._next_watch = watcher, now + RETRY_SECONDS
+            self.note({""})
+            return
+        if not self._next_watch:
+            log.warning("%s can't be watched; it is compared every few seconds instead", self.root)
+        self._next_watch = now + WATCH_AGAIN_SECONDS
+
+    @property
+    def watching(self) -> bool:
+        return self._watcher is not None and self._watcher.alive
+
+    def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
 
 
 class Keeper:
@@ -44,8 +92,8 @@ class Keeper:
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._cancel = Cancel()
-        self._lock = threading.Lock()
-        self._pending = _Pending()
+        self._tracks: dict[int, _Track] = {}
+        self._again = False  # everything is to be compared
         self.looked = threading.Event()  # a first look at everything is done, whatever came of it, or is another's work
         engine.kept = True
         self._thread = threading.Thread(target=self._keep, name=f"keeper {engine.root.name}", daemon=True)
@@ -60,8 +108,9 @@ class Keeper:
         self._thread.join(timeout)
 
     def look_again(self) -> None:
-        """Compare the whole folder soon: something that decides which files belong has changed."""
-        self._note({""})
+        """Compare everything soon: something that decides which files belong has changed."""
+        self._again = True
+        self._wake.set()
 
     def _keep(self) -> None:
         while not self._closing.is_set():
@@ -92,24 +141,14 @@ class Keeper:
 
     def _follow(self, *, holder: bool) -> None:
         """Watch and index; without the lease, by asking its holder, until there is somebody better to do it."""
-        watcher = self._watch()
-        self._note({""})  # whatever happened while nobody watched
-        last_scan = last_watch = time.monotonic()
         last_clean = 0.0
         store = self._engine.store
+        self._again = True  # whatever happened while nobody watched
         try:
             while not self._closing.is_set() and self._engine.store is store and self._is_needed(holder):
+                self._keep_tracks()
+                self._work()
                 now = time.monotonic()
-                if watcher is not None and not watcher.alive and now - last_watch > RETRY_SECONDS:
-                    watcher.close()  # a name that isn't text ends a watcher; what happened since is found by a look at everything
-                    watcher, last_watch = self._watch(), now
-                    self._note({""})
-                watching = watcher is not None and watcher.alive
-                interval = SAFETY_SCAN_SECONDS if watching else self._engine.settings.indexing.update_interval
-                if interval and now - last_scan > interval:
-                    self._note({""})
-                if self._work():
-                    last_scan = time.monotonic()
                 if holder and now - last_clean > CLEAN_UP_SECONDS:
                     last_clean = now
                     self._engine.clean_up()
@@ -120,42 +159,49 @@ class Keeper:
                 if self._wake.wait(REQUEST_SECONDS):
                     self._wake.clear()
         finally:
-            if watcher is not None:
-                watcher.close()
+            for track in self._tracks.values():
+                track.close()
+            self._tracks = {}
 
-    def _watch(self) -> Watcher | None:
-        if not self._engine.settings.workspace.watch_files:
-            return None
-        watcher = Watcher(self._engine.root, self._note)
-        if watcher.start():
-            return watcher
-        log.warning("%s can't be watched; it is compared every few seconds instead", self._engine.root)
-        return None
+    def _keep_tracks(self) -> None:
+        """Follow what there is to be followed, and nothing else; say what is due."""
+        wanted = {followed.source.id: followed for followed in self._engine.followed()}
+        for number, track in list(self._tracks.items()):
+            if number not in wanted or wanted[number].watch != track.watches:
+                self._tracks.pop(number).close()
+        for number, followed in wanted.items():
+            if number not in self._tracks:
+                self._tracks[number] = _Track(followed, self._wake)
+                self._tracks[number].note({""})
+        again, self._again = self._again, False
+        now = time.monotonic()
+        for track in self._tracks.values():
+            track.watch()
+            interval = SAFETY_SCAN_SECONDS if track.watching else self._engine.settings.indexing.update_interval
+            if again or (interval and now - track.last_scan > interval):
+                track.note({""})
 
-    def _note(self, paths: set[str]) -> None:
-        with self._lock:
-            self._pending.paths |= paths
-            self._pending.everything |= "" in paths or len(self._pending.paths) > SCAN_ALL_PATHS
-        self._wake.set()
-
-    def _work(self) -> bool:
-        """Index what is pending; true if that was a look at everything."""
-        with self._lock:
-            pending, self._pending = self._pending, _Pending(everything=False)
-        if not pending.everything and not pending.paths:
-            return False
-        failed = self._try_index(None if pending.everything else pending.paths)
+    def _work(self) -> None:
+        """Index what is pending."""
+        for track in list(self._tracks.values()):
+            if self._closing.is_set() or time.monotonic() < track.not_before:
+                continue
+            paths = track.take()
+            if not paths:
+                continue
+            failed = self._try_index(track, None if "" in paths else paths)
+            if "" in paths:
+                track.last_scan = time.monotonic()
+            if failed is not None:
+                log.warning("indexing %s stopped: %s", track.root, failed.message)
+                if failed.code != "EMBEDDINGS_LIMIT":  # there, all is done that can be
+                    track.not_before = time.monotonic() + RETRY_SECONDS
+                    track.note(paths)
         self.looked.set()
-        if failed is not None:
-            log.warning("indexing %s stopped: %s", self._engine.root, failed.message)
-            if failed.code != "EMBEDDINGS_LIMIT":  # there, all is done that can be
-                self._note({""} if pending.everything else pending.paths)
-                self._closing.wait(RETRY_SECONDS)
-        return pending.everything
 
-    def _try_index(self, paths: set[str] | None) -> CortexError | None:
+    def _try_index(self, track: _Track, paths: set[str] | None) -> CortexError | None:
         try:
-            self._engine.index(paths=paths, cancel=self._cancel)
+            self._engine.index(source=track.source, paths=paths, cancel=self._cancel)
         except CortexError as error:
             return error
         return None

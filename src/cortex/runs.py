@@ -56,7 +56,7 @@ class Runs:
         store: Store,
         source: Source,
         pool: Pool,
-        settings: Callable[[], Settings],
+        settings: Callable[[Source], Settings],
         makings: Callable[[], tuple[Making, ...]],
     ) -> None:
         self._store = store
@@ -148,7 +148,7 @@ class Runs:
         return indexing.Task(
             store=self._store,
             source=wish.source,
-            settings=self._settings(),
+            settings=self._settings(wish.source),
             pool=self._pool,
             makings=self._makings(),
             force=wish.force,
@@ -201,7 +201,7 @@ class Runs:
         """Have the lease holder do it; None when it went away, so that this process may try itself."""
         journal, lease = self._store.log, self._store.lease
         request = journal.ask(wish.source.id, wish.force, wish.limited, wish.paths)
-        deadline = time.monotonic() + self._settings().limits.processing.index_timeout
+        deadline = time.monotonic() + self._settings(wish.source).limits.processing.index_timeout
         last: Progress | None = None
         try:
             while (answer := journal.answered(request)) is None:
@@ -228,7 +228,7 @@ class Runs:
         """Do one request; it may be for another source of this store, such as a linked worktree of the same repository."""
         try:
             source = self._store.truth.source_by_id(request.source)
-            if source is None or source.kind != "files":
+            if source is None or not source.root:
                 raise StoreError("STORE_CORRUPT", f"the store has no folder with the number {request.source}")
             report = self._here(Wish(source, request.force, request.paths, request.limited, self._tell(request.id)))
         except Exception as failure:  # who asked must get an answer, or waits for it

@@ -37,7 +37,7 @@ def check(open_engine, said: list[list[str]]) -> None:
         engine.index()
         for kind, what, word in said[-2:]:
             if kind == "put":
-                hits = engine.search(Query(word, mode=Mode.WORDS), source=notes).hits
+                hits = engine.search(Query(word, mode=Mode.WORDS), sources=[notes]).hits
                 assert [hit.doc for hit in hits] == [int(what)]
             else:
                 assert [hit.path for hit in engine.search(Query(word, mode=Mode.WORDS)).hits] == [what]

@@ -12,6 +12,8 @@ from pathlib import Path
 from cortex.errors import StoreError
 from cortex.paths import bytes_on_disk
 from cortex.store.connect import Connections, translated
+from cortex.store.entries import Entries, Held, Update
+from cortex.store.folders import DOCUMENTS, Folder, Folders
 from cortex.store.indexes import Indexes
 from cortex.store.lease import Lease
 from cortex.store.log import Log, Operation, Request
@@ -22,12 +24,16 @@ from cortex.store.truth import Change, Known, Truth
 from cortex.store.words import FIELDS, Narrow, Term, Words, extension_of, stem_of
 
 __all__ = [
+    "DOCUMENTS",
     "FIELDS",
     "STORE_NAME",
     "Change",
     "Counts",
     "Definition",
     "Embed",
+    "Entries",
+    "Folder",
+    "Held",
     "Known",
     "Lookup",
     "Making",
@@ -38,6 +44,7 @@ __all__ = [
     "Request",
     "Store",
     "Term",
+    "Update",
     "Waiting",
     "Words",
     "extension_of",
@@ -49,12 +56,15 @@ STORE_NAME = "cortex.db"
 
 
 class Store:
-    """An open store. `directory` None keeps everything in memory."""
+    """An open store. `directory` None keeps everything in memory.
 
-    def __init__(self, directory: Path | None, folder: str = "") -> None:
+    Read-only, nothing can be written through it, whoever tries: SQLite itself refuses (`mode=ro`, `query_only`).
+    """
+
+    def __init__(self, directory: Path | None, folder: str = "", *, read_only: bool = False) -> None:
         self.directory = directory
         path = None if directory is None else directory / STORE_NAME
-        self._connections = Connections(path)
+        self._connections = Connections(path, read_only=read_only)
         try:
             with self._connections.read() as connection:
                 current = is_current(connection)
@@ -68,7 +78,9 @@ class Store:
             self._connections.close()
             raise
         self.lookup = Lookup(self._connections)
-        self.lease = Lease(directory, folder)
+        self.entries = Entries(self._connections)
+        self.folders = Folders(self._connections)
+        self.lease = Lease(directory, folder, wanted=not read_only)
         self.log = Log(self._connections)
         self._counts: dict[tuple[int, int], Counts] = {}
 

@@ -29,8 +29,9 @@ FULL_ERRORS = (28, 122)  # ENOSPC, EDQUOT
 class Connections:
     """All connections of this process to one store."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, read_only: bool = False) -> None:
         self.path = path
+        self._read_only = read_only
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._local = threading.local()
@@ -39,9 +40,9 @@ class Connections:
         self._returned = threading.Condition()
         self._closed = False
         with translated(path):
-            if path is not None:
+            if path is not None and not read_only:
                 _make_private(path)
-            self._writer = _connect(path)
+            self._writer = _connect(path, read_only)
             self._opened = None if path is None else os.stat(path)
 
     @property
@@ -57,6 +58,8 @@ class Connections:
         """
         with self._lock, translated(self.path):
             self._check_open()
+            if self._read_only:
+                raise StoreError("STORE_READ_ONLY", f"{self.path} is open for reading only")
             self._writer.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._writer.execute("BEGIN IMMEDIATE")
             try:
@@ -95,7 +98,7 @@ class Connections:
             if self._idle:
                 return self._idle.pop()
         try:
-            return _connect(self.path)
+            return _connect(self.path, self._read_only)
         except BaseException:
             with self._returned:
                 self._reading -= 1
@@ -119,7 +122,7 @@ class Connections:
 
     def checkpoint(self) -> None:
         """Move what the WAL holds into the file and cut it, so that a long run doesn't leave a large one behind."""
-        if self.path is None:
+        if self.path is None or self._read_only:
             return
         with self._lock, translated(self.path):
             self._check_open()
@@ -165,16 +168,20 @@ def _make_private(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
 
 
-def _connect(path: Path | None) -> sqlite3.Connection:
+def _connect(path: Path | None, read_only: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        ":memory:" if path is None else str(path),
+        ":memory:" if path is None else f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}",
+        uri=path is not None,
         timeout=BUSY_TIMEOUT_MS / 1000,
         isolation_level=None,
         check_same_thread=False,
         cached_statements=256,
     )
     try:
-        _use_write_ahead_log(connection)
+        if read_only:
+            connection.execute("PRAGMA query_only = ON")
+        else:
+            _use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA trusted_schema = OFF")  # a planted view or trigger may not call anything

@@ -24,7 +24,9 @@ TRY_SECONDS = 0.002
 class Lease:
     """The right to write to the store in `directory`. `None` is a store in memory, which nobody else can want."""
 
-    def __init__(self, directory: Path | None, folder: str = "") -> None:
+    def __init__(self, directory: Path | None, folder: str = "", *, wanted: bool = True) -> None:
+        """Where it isn't `wanted`, this process never becomes the holder."""
+        self._wanted = wanted
         self._folder = folder  # what this process follows when it is the holder
         self._path = None if directory is None else directory / NAME
         self._file: int | None = None
@@ -54,6 +56,8 @@ class Lease:
 
         Raises: StoreError STORE_UNWRITABLE, FileError DISK_FULL.
         """
+        if not self._wanted:
+            return False
         with self._lock, translated(self._path):
             if self.held or self._path is None:
                 return self.held

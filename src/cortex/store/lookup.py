@@ -277,6 +277,12 @@ class Lookup:
             ).fetchone()
             return Counts(*row)
 
+    def size(self, source: int) -> int:
+        """How many bytes the files of a source have."""
+        with self._connections.read() as connection:
+            total = "SELECT coalesce(sum(size), 0) FROM docs WHERE source = ?"
+            return connection.execute(total, (source,)).fetchone()[0]
+
     def languages(self, source: int) -> dict[str, int]:
         """The number of docs per language, most first."""
         with self._connections.read() as connection:

@@ -12,11 +12,13 @@ import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cortex.errors import Cancelled
 from cortex.store.connect import Connections
 from cortex.store.lookup import rows_below
 from cortex.text import role_of
 from cortex.types import Cut, Found, Skipped, Source
 
+REMOVALS = 2_000  # docs that are known to be gone after the words have dropped them: vectors come later
 COMPRESSION = 6  # level 9 saves 1 % more and takes twice the time on source code
 
 
@@ -109,6 +111,7 @@ class Truth:
         """Write the change in one transaction and return `seq`, which is a new one unless only times have changed."""
         now = change.read_ns
         with self._connections.write() as connection:
+            role = role_of if _kind_of(connection, source) == "files" else _no_role
             seq = _next_seq(connection) if change.news else _seq(connection)
             for path in change.removed:
                 _remove_doc(connection, source, path, seq)
@@ -120,10 +123,11 @@ class Truth:
                     (source, file.path, file.size, file.mtime_ns, reason),
                 )
             for file, content_hash, cut in change.cuts:
-                _put_doc(connection, source, file, _put_blob(connection, content_hash, cut), seq, now)
+                blob = _put_blob(connection, content_hash, cut)
+                _put_doc(connection, source, file, blob, role(file.path), seq, now)
             for file, blob in change.links:
                 connection.execute("UPDATE blobs SET orphaned_at = NULL WHERE id = ?", (blob,))
-                _put_doc(connection, source, file, blob, seq, now)
+                _put_doc(connection, source, file, blob, role(file.path), seq, now)
             connection.executemany(
                 "UPDATE docs SET mtime_ns = ?, size = ?, checked_at = ? WHERE id = ?",
                 [(file.mtime_ns, file.size, now, doc) for doc, file in change.touched],
@@ -136,7 +140,7 @@ class Truth:
         with self._connections.write(durable=True) as connection:
             seq = _next_seq(connection)
             return [
-                _put_doc(connection, source, file, _put_blob(connection, content_hash, cut), seq, now)
+                _put_doc(connection, source, file, _put_blob(connection, content_hash, cut), "", seq, now)
                 for source, file, content_hash, cut in texts
             ]
 
@@ -152,13 +156,28 @@ class Truth:
             return seq
 
     def settle(self, seq: int, dead: int) -> None:
-        """The words have everything up to `seq`: forget the removals until then, and count the rows that died of them."""
+        """The words have everything up to `seq`: count the rows that died of it, and forget all but the last removals until then."""
         with self._connections.write() as connection:
-            connection.execute("DELETE FROM gone WHERE seq <= ?", (seq,))
+            connection.execute("INSERT OR IGNORE INTO meta VALUES ('forgotten', ?)", (str(seq),))
+            oldest = connection.execute(
+                "SELECT seq FROM gone WHERE seq <= ? ORDER BY seq DESC LIMIT 1 OFFSET ?", (seq, REMOVALS)
+            ).fetchone()
+            if oldest is not None:
+                connection.execute("DELETE FROM gone WHERE seq <= ?", oldest)
+                _forget_until(connection, oldest[0])
             connection.execute(
                 "INSERT INTO meta VALUES ('dead', ?) ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + ?",
                 (str(dead), dead),
             )
+
+    def remembers(self, seq: int) -> bool:
+        """Whether all that was removed since `seq` is still known."""
+        return seq >= int(self.get("forgotten", str(seq + 1)))
+
+    def doubt(self) -> None:
+        """Have the next catch-up of the vectors compare all of them instead of what has changed."""
+        with self._connections.write() as connection:
+            _forget_until(connection, _seq(connection) + 1)
 
     def sweep(self, orphaned_before: int) -> int:
         """Drop the blobs that nothing has pointed to since before that second; returns their number."""
@@ -168,6 +187,7 @@ class Truth:
     def finish(self, source: int, stamp: str, files: int, seconds: float, skipped: Sequence[tuple[str, str]]) -> None:
         """Remember that a run saw the whole source: when, with which chunker, and what it left out by name."""
         with self._connections.write() as connection:
+            _kind_of(connection, source)
             connection.execute("DELETE FROM left_out WHERE source = ?", (source,))
             connection.executemany(
                 "INSERT OR IGNORE INTO left_out VALUES (?, ?, ?)", [(source, path, reason) for path, reason in skipped]
@@ -213,13 +233,49 @@ def _find_source(connection: sqlite3.Connection, kind: str, name: str, root: str
     ).fetchone()
 
 
+def _kind_of(connection: sqlite3.Connection, source: int) -> str:
+    """The kind of a source, which may be removed while it is being read."""
+    row = connection.execute("SELECT kind FROM sources WHERE id = ?", (source,)).fetchone()
+    if row is None:
+        raise Cancelled("the source was removed")
+    return row[0]
+
+
+def _no_role(path: str) -> str:
+    """Of documents and records each is what it is: no folder's name makes one of them a test or an example."""
+    return ""
+
+
 def _next_seq(connection: sqlite3.Connection) -> int:
     connection.execute("UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'seq'")
     return _seq(connection)
 
 
+def _forget_until(connection: sqlite3.Connection, seq: int) -> None:
+    """Remember that removals up to `seq` may no longer be known."""
+    connection.execute(
+        "INSERT INTO meta VALUES ('forgotten', ?1) ON CONFLICT (key) DO UPDATE SET value = max(CAST(value AS INTEGER), ?1)",
+        (seq,),
+    )
+
+
 def _seq(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()[0])
+
+
+def forget_source(connection: sqlite3.Connection, source: int) -> int:
+    """Remove a source with its docs and, at once, the content that nothing else uses; returns how many docs that were."""
+    seq = _next_seq(connection)
+    docs = connection.execute("SELECT path, blob FROM docs WHERE source = ?", (source,)).fetchall()
+    for path, blob in docs:
+        _remove_doc(connection, source, path, seq)
+        _forget_blob(connection, blob)
+    # Earlier versions of what was removed lie among what nothing points to any more, and nobody can tell which.
+    connection.execute("DELETE FROM blobs WHERE orphaned_at IS NOT NULL")
+    connection.execute("DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.hash = vectors.hash)")
+    connection.execute("DELETE FROM sources WHERE id = ?", (source,))
+    connection.execute("DELETE FROM meta WHERE key LIKE '%:' || ?", (source,))  # facts about it
+    return len(docs)
 
 
 def _put_blob(connection: sqlite3.Connection, content_hash: bytes, cut: Cut) -> int:
@@ -274,12 +330,12 @@ def _put_parts(connection: sqlite3.Connection, blob: int, first: int, cut: Cut) 
     )
 
 
-def _put_doc(connection: sqlite3.Connection, source: int, file: Found, blob: int, seq: int, now: int) -> int:
+def _put_doc(connection: sqlite3.Connection, source: int, file: Found, blob: int, role: str, seq: int, now: int) -> int:
     _remove_doc(connection, source, file.path, seq, keep=blob)
     connection.execute("DELETE FROM skips WHERE source = ? AND path = ?", (source, file.path))
     doc = connection.execute(
         "INSERT INTO docs (source, path, blob, size, mtime_ns, role, seq, checked_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (source, file.path, blob, file.size, file.mtime_ns, role_of(file.path), seq, now),
+        (source, file.path, blob, file.size, file.mtime_ns, role, seq, now),
     ).lastrowid
     assert doc is not None
     return doc

@@ -1,0 +1,276 @@
+"""The person's store as an engine: folders of documents, wherever they lie, each a source of its own with its own patterns.
+
+A folder is added, indexed and removed here and nowhere else. Agents get `reader`, the same library opened for reading only, so that
+nothing they can call writes. Knows no tool and no command.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cortex.embedders import Embedder
+from cortex.engine import Engine, Followed
+from cortex.errors import ConfigError, CortexError, InputError
+from cortex.guarded import Embedders
+from cortex.indexing import rules_of
+from cortex.paths import root_text
+from cortex.settings import Settings
+from cortex.sources.files import scan
+from cortex.store import STORE_NAME, Counts, Folder, Store
+from cortex.text import rfc3339
+from cortex.types import Doc, Found, Skipped, Source
+
+PERSON = "person"  # the records source that is always there
+EVERYTHING = ("**/*",)
+# Folders of keys and passwords below a home, and what is the system's: nothing in them is a document.
+_PRIVATE = (
+    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".config/gcloud", ".config/gh", ".config/op",
+    ".local/share/keyrings", "Library/Keychains", ".mozilla", ".config/google-chrome", ".config/chromium", "AppData",
+)  # fmt: skip
+_SYSTEM = ("/proc", "/sys", "/dev", "/run", "/boot", "/etc", "/System", "C:\\Windows", "C:\\Program Files")
+
+
+@dataclass(frozen=True, slots=True)
+class FolderState:
+    """A folder, and what the library has of it."""
+
+    folder: Folder
+    counts: Counts
+    size: int  # bytes of its files
+    indexed_at: str  # RFC 3339, "" before the first run
+    skipped: tuple[Skipped, ...]  # files that could not be read, or should not be
+    present: bool  # the folder is there
+
+
+class Library(Engine):
+    """One person's documents."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        embedder: Embedder | None = None,
+        embedders: Embedders | None = None,
+        read_only: bool = False,
+    ) -> None:
+        self._reader: Library | None = None
+        self._reader_turn = threading.Lock()
+        self._ids: tuple[int, dict[str, tuple[Folder, str]]] = (-1, {})
+        super().__init__(settings.home, settings, embedder=embedder, embedders=embedders, read_only=read_only)
+
+    # -- what an engine asks -------------------------------------------------------------------------------------------
+
+    def _find_directory(self) -> Path:
+        return self.settings.home
+
+    def _main_source(self, store: Store) -> Source:
+        return Source(0, "records", PERSON, "") if self.read_only else store.truth.source("records", PERSON, "")
+
+    def _file_seconds(self) -> float:
+        return self.settings.kb.read_timeout
+
+    def settings_of(self, source: Source) -> Settings:
+        """The person's settings, with the patterns of the folder."""
+        folder = self.store.folders.of(source.id)
+        if folder is None:
+            return self.settings
+        settings, kb = self.settings, self.settings.kb
+        limits = settings.limits
+        chosen = {
+            "include_patterns": folder.include or EVERYTHING,
+            "exclude_patterns": (*settings.workspace.exclude_patterns, *folder.exclude),
+            "max_file_size": kb.max_file_size,
+            "max_files": limits.processing.max_files,
+        }
+        return settings.model_copy(update={"workspace": settings.workspace.model_copy(update=chosen)})
+
+    def followed(self) -> list[Followed]:
+        """Every folder that is to be watched; the others are compared when somebody says so."""
+        return [Followed(folder.source, True) for folder in self.folders() if folder.watch]
+
+    # -- folders -------------------------------------------------------------------------------------------------------
+
+    def folders(self) -> list[Folder]:
+        """Every folder, by name."""
+        return self.store.folders.all()
+
+    def folder(self, key_or_name: str) -> Folder:
+        """The folder with this key or name. Raises: ConfigError SOURCE_UNKNOWN."""
+        known = self.folders()
+        for same in (
+            lambda folder: folder.key == key_or_name,
+            lambda folder: folder.name == key_or_name,
+            lambda folder: folder.name.casefold() == key_or_name.casefold(),
+        ):
+            for folder in known:
+                if same(folder):
+                    return folder
+        names = ", ".join(f"{folder.name} ({folder.key})" for folder in known) or "none yet"
+        raise ConfigError("SOURCE_UNKNOWN", f"there is no source {key_or_name!r}; known: {names}")
+
+    def add_folder(
+        self,
+        path: Path,
+        *,
+        name: str = "",
+        include: Iterable[str] = (),
+        exclude: Iterable[str] = (),
+        watch: bool = True,
+        key: str = "",
+    ) -> Folder:
+        """Remember a folder of documents; nothing is read yet.
+
+        Raises: ConfigError SOURCE_REFUSED, where it may not be one: no folder, private, the system's, or one within another.
+        """
+        root = Path(os.path.realpath(path.expanduser()))
+        known = self.folders()
+        _check_place(root, path, self.settings.home, [Path(folder.source.root) for folder in known])
+        names = {folder.name.casefold() for folder in known}
+        if name and name.casefold() in names:
+            raise ConfigError("SOURCE_REFUSED", f"there is a source {name!r} already; choose another --name")
+        if any(character in name for character in "\n\r\t\0"):
+            raise ConfigError("SOURCE_REFUSED", "the name of a source is one line of text")
+        if key and any(folder.key == key for folder in known):
+            raise ConfigError("SOURCE_REFUSED", f"there is a source with the id {key} already")
+        folder = self.store.folders.add(
+            key or uuid.uuid4().hex[:8],
+            name or _free_name(root.name or "documents", names),
+            root_text(root),
+            tuple(include),
+            tuple(exclude),
+            watch=watch,
+        )
+        self.store.log.record("add", {"source": folder.name})
+        return folder
+
+    def remove_folder(self, folder: Folder) -> int:
+        """Forget a folder, its documents, their texts and vectors, at once and for good; returns how many documents that were."""
+        holder = self.store.lease.take()
+        count = self.store.folders.remove(folder)  # a run that is at it ends at its next step
+        self.store.lookup.drop_recent()
+        if holder:  # else the holder sees it
+            self.embedding.catch_up()
+            self.store.indexes.tidy()
+        self.store.log.record("delete", {"docs": count, "source": folder.name})
+        return count
+
+    def state_of(self, folder: Folder) -> FolderState:
+        """What the library has of a folder."""
+        truth, source = self.store.truth, folder.source
+        indexed = truth.get(f"indexed:{source.id}")
+        return FolderState(
+            folder,
+            self.store.counts(source.id),
+            self.store.lookup.size(source.id),
+            rfc3339(int(indexed)) if indexed else "",
+            truth.skipped(source.id),
+            Path(source.root).is_dir(),
+        )
+
+    def files_of(self, folder: Folder) -> tuple[Found, ...]:
+        """The files of a folder that belong in the library, as they are on disk now."""
+        return scan(Path(folder.source.root), rules_of(self.settings_of(folder.source), documents=True)).files
+
+    # -- documents -----------------------------------------------------------------------------------------------------
+
+    def document(self, document_id: str) -> tuple[Folder, Doc]:
+        """The document with this id. Raises: InputError DOCUMENT_UNKNOWN."""
+        seq = self.store.truth.seq()
+        if self._ids[0] != seq:
+            self._ids = (
+                seq,
+                {
+                    id_of(folder, doc.path): (folder, doc.path)
+                    for folder in self.folders()
+                    for doc in self.store.lookup.docs(folder.source.id)
+                },
+            )
+        found = self._ids[1].get(document_id)
+        doc = self.store.lookup.doc(found[0].source.id, found[1]) if found else None
+        if found is None or doc is None:
+            raise InputError("DOCUMENT_UNKNOWN", f"there is no document {document_id!r}")
+        return found[0], doc
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def reader(self) -> Library:
+        """This library, opened a second time for reading only."""
+        with self._reader_turn:
+            if self._reader is None:
+                self._reader = Library(self.settings, embedders=self._embedders, read_only=True)
+            return self._reader
+
+    def close(self) -> None:
+        """Close it, and its reader."""
+        with self._reader_turn:
+            reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+        super().close()
+
+
+def id_of(folder: Folder, path: str) -> str:
+    """What others know a document by; the same while it keeps its place."""
+    return "doc_" + hashlib.sha256(f"{folder.key}\0{path}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def has_folders(home: Path) -> bool:
+    """Whether a person has any documents; a store that can't be read has none."""
+    if not (home / STORE_NAME).is_file():
+        return False
+    try:
+        store = Store(home, read_only=True)
+    except CortexError:
+        return False
+    try:
+        return bool(store.folders.all())
+    finally:
+        store.close()
+
+
+def _check_place(root: Path, given: Path, home: Path, known: Sequence[Path]) -> None:
+    def refuse(why: str) -> ConfigError:
+        return ConfigError("SOURCE_REFUSED", f"{given} can't be a source: {why}", context={"path": str(root)})
+
+    user = Path(os.path.realpath(Path.home()))
+    if root == Path(root.anchor):
+        raise refuse("it is the whole disk")
+    if root == user or root in user.parents:
+        raise refuse("it holds all that you have; choose the folder of your documents in it")
+    private = next((part for part in _PRIVATE if _is_within(root, user / part)), None)
+    if private:
+        raise refuse(f"~/{private} holds keys, passwords or programs' own files")
+    system = next((part for part in _SYSTEM if _is_within(root, Path(part))), None)
+    if system:
+        raise refuse(f"{system} is the system's")
+    if _is_within(root, home) or _is_within(home, root):
+        raise refuse("Cortex keeps its own files there")
+    if not root.is_dir():
+        raise refuse("it is no folder" if root.exists() else "there is no such folder")
+    for other in known:
+        if root == other:
+            raise refuse("it is one already")
+        if _is_within(root, other):
+            raise refuse(f"it lies in {other}, which is one already")
+        if _is_within(other, root):
+            raise refuse(f"{other}, which lies in it, is one already; remove that one first")
+
+
+def _is_within(path: Path, folder: Path) -> bool:
+    return path == folder or folder in path.parents
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    wanted = "".join(character for character in name if character.isprintable()) or "documents"
+    number = 2
+    free = wanted
+    while free.casefold() in taken:
+        free, number = f"{wanted}-{number}", number + 1
+    return free
