@@ -8,6 +8,7 @@ from __future__ import annotations
 from cortex.chunkers.languages import HEAD_CHARACTERS, LANGUAGES, language_of
 from cortex.chunkers.lines import cut_lines
 from cortex.chunkers.markdown import cut_markdown
+from cortex.chunkers.rst import rst_headings
 from cortex.types import Cut
 
 __all__ = ["HEAD_CHARACTERS", "LANGUAGES", "VERSION", "cut", "language_of"]
@@ -15,18 +16,27 @@ __all__ = ["HEAD_CHARACTERS", "LANGUAGES", "VERSION", "cut", "language_of"]
 VERSION = 3
 
 
-def cut(text: str, path: str, language: str, target_tokens: int = 250, overlap_tokens: int = 0) -> Cut:
-    """Cut `text` into chunks of about `target_tokens`; every non-blank line is in one. `overlap_tokens` counts for cutting by lines only."""
+def cut(
+    text: str, path: str, language: str, target_tokens: int = 250, overlap_tokens: int = 0, document: bool = False
+) -> Cut:
+    """Cut `text` into chunks of about `target_tokens`; every non-blank line is in one.
+
+    `overlap_tokens` counts for cutting by lines only. In a `document` a form feed ends a page, and no chunk of prose is on two pages;
+    reStructuredText is cut by its headings.
+    """
     # The grammars (and the parser library) load only for a process that cuts code.
     from cortex.chunkers.grammars import has_grammar
 
     target_tokens = max(target_tokens, 16)
     if language == "markdown":
-        chunks, symbols = cut_markdown(text, target_tokens)
+        chunks, symbols = cut_markdown(text, target_tokens, document)
+        return Cut(language, text, chunks, symbols)
+    if document and language == "restructuredtext":
+        chunks, symbols = cut_markdown(text, target_tokens, document, rst_headings)
         return Cut(language, text, chunks, symbols)
     if has_grammar(language):
         from cortex.chunkers.code import cut_code
 
         chunks, symbols = cut_code(text, language, target_tokens)
         return Cut(language, text, chunks, symbols)
-    return Cut(language, text, cut_lines(text, target_tokens, overlap_tokens), ())
+    return Cut(language, text, cut_lines(text, target_tokens, overlap_tokens, document), ())

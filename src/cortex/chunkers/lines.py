@@ -7,24 +7,29 @@ at "\\n" only, as parsers count them.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterator
 from itertools import accumulate
 
 from cortex.text import TOKEN_CHARACTERS
 from cortex.types import Chunk
 
+PAGE_END = "\f"
 Range = tuple[int, int, int, int]  # start and end offset, first and last row
 
 
 class Rows:
-    """A text and where its lines begin. Rows count from 0."""
+    """A text and where its lines begin. Rows count from 0. `paged`: a row that begins with a form feed begins a page."""
 
-    __slots__ = ("lines", "starts", "text")
+    __slots__ = ("breaks", "lines", "starts", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, paged: bool = False) -> None:
         self.text = text
         self.lines = text.split("\n")
         self.starts = [0]
         self.starts.extend(accumulate(len(line) + 1 for line in self.lines))
+        feeds = paged and PAGE_END in text
+        self.breaks = [row for row, line in enumerate(self.lines) if _begins_page(line)] if feeds else []
 
     def size(self, first: int, last: int) -> int:
         """Characters in the rows `first` to `last`."""
@@ -40,8 +45,22 @@ class Rows:
         return first, last
 
     def range(self, first: int, last: int) -> Range:
-        """The exact range of these rows, without the last line's end."""
-        return self.starts[first], self.starts[last + 1] - 1, first, last
+        """The exact range of these rows, without the last line's end, nor the form feed that begins a page."""
+        start = self.starts[first]
+        if self.breaks and _begins_page(self.lines[first]):
+            start += self.lines[first].rindex(PAGE_END) + 1
+        return start, self.starts[last + 1] - 1, first, last
+
+    def pages(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """These rows, parted where a page begins."""
+        for row in self.breaks[bisect_right(self.breaks, first) : bisect_right(self.breaks, last)]:
+            yield first, row - 1
+            first = row
+        yield first, last
+
+
+def _begins_page(line: str) -> bool:
+    return PAGE_END in line and not line[: line.rindex(PAGE_END)].strip()
 
 
 def ranges(rows: Rows, first: int, last: int, target: int, limit: int) -> list[Range]:
@@ -93,7 +112,8 @@ def _step_back(rows: Rows, begin: int, row: int, overlap: int) -> tuple[int, int
 
 
 def _split_line(rows: Rows, row: int, target: int) -> list[Range]:
-    start, line = rows.starts[row], rows.lines[row]
+    start, _, _, _ = rows.range(row, row)
+    line = rows.lines[row][start - rows.starts[row] :]
     out: list[Range] = []
     for offset in range(0, len(line), target):
         if line[offset : offset + target].strip():
@@ -101,10 +121,12 @@ def _split_line(rows: Rows, row: int, target: int) -> list[Range]:
     return out
 
 
-def cut_lines(text: str, target_tokens: int, overlap_tokens: int) -> tuple[Chunk, ...]:
-    """The whole text in chunks of kind "block"."""
-    rows = Rows(text)
-    found = split(rows, 0, len(rows.lines) - 1, target_tokens * TOKEN_CHARACTERS, overlap_tokens * TOKEN_CHARACTERS)
+def cut_lines(text: str, target_tokens: int, overlap_tokens: int, paged: bool = False) -> tuple[Chunk, ...]:
+    """The whole text in chunks of kind "block"; with `paged` no chunk is on two pages."""
+    rows = Rows(text, paged)
+    target, overlap = target_tokens * TOKEN_CHARACTERS, overlap_tokens * TOKEN_CHARACTERS
+    pages = rows.pages(0, len(rows.lines) - 1)
+    found = [each for first, last in pages for each in split(rows, first, last, target, overlap)]
     return tuple(
         Chunk(ordinal, start, end, first + 1, last + 1, "block")
         for ordinal, (start, end, first, last) in enumerate(found)

@@ -7,6 +7,7 @@ under the parent's name; a heading without text goes with the section that follo
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cortex.chunkers.lines import Range, Rows, ranges
@@ -23,6 +24,7 @@ _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*\r?$")
 _NOT_PARAGRAPH = re.compile(r"\s*$| {4}|\t| {0,3}(?:(?:[-*+]|\d{1,9}[.)])(?:\s|$)|[>|]|([-*_])(?:[ \t]*\1){2,}\s*$)")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|[*_`]{1,3}")
 MAX_HEADING_CHARACTERS = 200
+Heading = tuple[int, int, str]  # row, level, title
 
 
 @dataclass(slots=True)
@@ -37,17 +39,21 @@ class _Section:
         return self.trail[:-1]
 
 
-def cut_markdown(text: str, target_tokens: int) -> tuple[tuple[Chunk, ...], tuple[Symbol, ...]]:
-    """Chunks and headings of a Markdown text."""
-    rows = Rows(text)
+def cut_markdown(
+    text: str, target_tokens: int, paged: bool = False, headings: Callable[[Rows], list[Heading]] | None = None
+) -> tuple[tuple[Chunk, ...], tuple[Symbol, ...]]:
+    """Chunks and headings of a Markdown text, or of one whose headings are found by `headings`; with `paged` no chunk is on two pages."""
+    rows = Rows(text, paged)
     target = target_tokens * TOKEN_CHARACTERS
-    sections = _sections(rows)
+    sections = _sections(rows, (headings or _headings)(rows))
     chunks: list[Chunk] = []
     for section in _group(sections, rows, target):
         name = section.trail[-1] if section.trail else ""
         kind = "section" if name else "block"
         qualified = SEPARATOR.join(section.trail)
-        for start, end, first, last in _parts(rows, section, target):
+        pages = rows.pages(section.first, section.last)
+        parts = (part for first, last in pages for part in _parts(rows, first, last, target))
+        for start, end, first, last in parts:
             chunks.append(Chunk(len(chunks), start, end, first + 1, last + 1, kind, name, qualified))
     symbols = [
         Symbol(
@@ -64,11 +70,11 @@ def cut_markdown(text: str, target_tokens: int) -> tuple[tuple[Chunk, ...], tupl
     return tuple(chunks), tuple(symbols)
 
 
-def _sections(rows: Rows) -> list[_Section]:
+def _sections(rows: Rows, headings: list[Heading]) -> list[_Section]:
     """The text before the first heading, then one section for each heading."""
     out = [_Section(0, -1, 0, ())]
     open_headings: list[tuple[int, str]] = []
-    for row, level, title in _headings(rows):
+    for row, level, title in headings:
         out[-1].last = row - 1
         while open_headings and open_headings[-1][0] >= level:
             open_headings.pop()
@@ -78,9 +84,9 @@ def _sections(rows: Rows) -> list[_Section]:
     return [section for section in out if section.last >= section.first]
 
 
-def _headings(rows: Rows) -> list[tuple[int, int, str]]:
-    """(row, level, title) of every heading outside of fences and front matter."""
-    out: list[tuple[int, int, str]] = []
+def _headings(rows: Rows) -> list[Heading]:
+    """Every heading outside of fences and front matter."""
+    out: list[Heading] = []
     lines = rows.lines
     fence = ""
     row = _after_front_matter(lines)
@@ -95,11 +101,11 @@ def _headings(rows: Rows) -> list[tuple[int, int, str]]:
         elif fence:
             continue
         elif line.lstrip(" ")[:1] == "#" and (heading := _HEADING.match(line)):
-            out.append((row, len(heading[1]), _plain(heading[2] or "")))
+            out.append((row, len(heading[1]), plain(heading[2] or "")))
         elif (underline := _UNDERLINE.match(line)) and row > begin and not _NOT_PARAGRAPH.match(lines[row - 1]):
             single = row - 1 == begin or not lines[row - 2].strip() or (out and out[-1][0] == row - 2)
             if single and not (out and out[-1][0] == row - 1):
-                out.append((row - 1, 1 if underline[1][0] == "=" else 2, _plain(lines[row - 1])))
+                out.append((row - 1, 1 if underline[1][0] == "=" else 2, plain(lines[row - 1])))
     return out
 
 
@@ -113,7 +119,8 @@ def _after_front_matter(lines: list[str]) -> int:
     return 0
 
 
-def _plain(heading: str) -> str:
+def plain(heading: str) -> str:
+    """A heading without the marks of links, emphasis and code."""
     return " ".join(_LINK.sub(lambda found: found[1] or "", heading).split())[:MAX_HEADING_CHARACTERS]
 
 
@@ -137,6 +144,7 @@ def _group(sections: list[_Section], rows: Rows, target: int) -> list[_Section]:
             out
             and max(size, sizes[-1]) < target * SMALL
             and _siblings(out[-1], section)
+            and len(list(rows.pages(out[-1].first, section.last))) == 1
             and rows.size(out[-1].first, section.last) <= target
         ):
             out[-1] = _Section(out[-1].first, section.last, -section.level, section.parent)
@@ -152,10 +160,10 @@ def _siblings(group: _Section, section: _Section) -> bool:
     return bool(section.parent) and abs(group.level) == section.level and parent == section.parent
 
 
-def _parts(rows: Rows, section: _Section, target: int) -> list[Range]:
+def _parts(rows: Rows, first: int, last: int, target: int) -> list[Range]:
     """A section as one range, or as ranges that end at blank lines outside of fences where possible."""
     limit = int(target * SLACK)
-    first, last = rows.trim(section.first, section.last)
+    first, last = rows.trim(first, last)
     if last < first or rows.size(first, last) <= limit:
         return ranges(rows, first, last, target, limit)
     out: list[Range] = []

@@ -25,7 +25,7 @@ _DROPPED_WORDS = re.compile(
     r"(?:^|[\s_])(?:nav|navbar|navigation|sidebar|side-bar|sphinxsidebar|breadcrumbs?|footer|site-footer|site-header|toc|table-of-contents|"
     r"menu|headerlink|anchor-link|hash-link|skip-link|skip-to-content|cookie-(?:banner|notice|consent)|cookies?|advertisement|ads?|"
     r"social|share-buttons?|pagination|pager|related|prev-next|rst-footer-buttons|edit-this-page|visually-hidden|sr-only|"
-    r"mw-editsection|mw-jump-link|noprint|catlinks|navbox)(?=$|[\s_])",
+    r"mw-editsection|mw-jump-link|noprint|catlinks|navbox|printfooter|mw-portlet|vector-menu|vector-dropdown)(?=$|[\s_])",
     re.IGNORECASE,
 )
 _INLINE = frozenset(

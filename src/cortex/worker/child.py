@@ -54,7 +54,7 @@ def cut_file(path: str, raw: bytes, target_tokens: int, overlap_tokens: int, doc
         if isinstance(document, Refused):
             return document
         language = document.language or language_of(path, document.text[:HEAD_CHARACTERS])
-        return cut(document.text, path, language, target_tokens, overlap_tokens)
+        return cut(document.text, path, language, target_tokens, overlap_tokens, document=True)
     text = read(raw, path)
     if isinstance(text, Refused):
         return text
