@@ -62,7 +62,8 @@ UNTRUSTED = [
     ("server.transport", "http"),
     ("agent_tier", "T2"),
     ("plugins", {"coldstart": {"enabled": True}}),
-    ("server.chunks_dir", "/etc"),
+    ("server.chunksDir", "/etc"),
+    ("embedding.autostart", True),
     ("kb.rag.min_score", 0.9),
     ("kb.max_file_size", 9_000_000_000),
     ("mcp.kb.search.max_limit", 200),
@@ -81,7 +82,7 @@ def test_what_a_project_may_not_say_is_ignored_with_a_warning(root: Path, name: 
     assert settings.origin(name) == "default"
 
 
-@pytest.mark.parametrize(("name", "value"), [pair for pair in UNTRUSTED if pair[0] != "server.chunks_dir"])
+@pytest.mark.parametrize(("name", "value"), [pair for pair in UNTRUSTED if pair[0] != "server.chunksDir"])
 def test_the_same_counts_from_the_persons_own_file(root: Path, name: str, value: object) -> None:
     settings = load_with(root, {}, nest(name, value))
     assert settings.warnings == ()

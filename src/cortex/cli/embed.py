@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +35,9 @@ def serve(
     port: Annotated[
         int, typer.Option("--port", metavar="PORT", min=0, max=65_535, help="The port; 0: any that is free.")
     ] = DEFAULT_PORT,
+    until_eof: Annotated[
+        bool, typer.Option("--until-eof", hidden=True, help="End with the process that holds the other end of stdin.")
+    ] = False,
 ) -> int:
     """Serve the embedder of your settings: POST /embed, GET / and GET /model_info."""
     settings = load(None, environment=environment(), user_home=Path.home())
@@ -44,9 +51,19 @@ def serve(
         )
     from cortex.surfaces.http_embed import serve_embedding
 
+    if until_eof:
+        threading.Thread(target=_end_with_stdin, name="stdin", daemon=True).start()
+
     def ready(port: int) -> None:
         stamp = embedder.connect()  # which it has done
         address = f"http://{f'[{site.host}]' if ':' in site.host else site.host}:{port}"
         say(f"serving {stamp.provider} {stamp.model} at {address}; press Ctrl-C to stop", error=True)
 
     return serve_embedding(embedder, site, ready=ready)
+
+
+def _end_with_stdin() -> None:
+    """Whoever started this process holds the other end: it ends when that one does, however."""
+    while sys.stdin.buffer.read(1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -232,6 +232,9 @@ class Server(CamelGroup):
     rate_limit: Annotated[Whole, Mark(Trust.NEVER)] = Field(
         1200, ge=0, le=1_000_000, description="Requests per minute that one HTTP client may send; 0: any number."
     )
+    chunks_dir: Annotated[str, Mark(Trust.INSIDE, ("CORTEX_CHUNKS_DIR",))] = Field(
+        ".cortex/chunks", min_length=1, description="Folder of the chunk files, relative to the workspace."
+    )
     http_token: Annotated[str, Mark(Trust.ENVIRONMENT, ("CORTEX_HTTP_TOKEN",), secret=True)] = Field(
         "", repr=False, description="Token that HTTP clients must send; needed to serve beyond this machine."
     )
@@ -328,8 +331,15 @@ class Embedding(Group):
     dimensions: Whole = Field(
         0, ge=0, le=100_000, description="Chunk files: length of their vectors; 0: as the files say."
     )
-    endpoint: Annotated[Url, Mark(Trust.LOOPBACK)] = Field(
-        "", description="Chunk files: address of the server that embeds queries; empty: none."
+    endpoint: Annotated[Url, Mark(Trust.LOOPBACK)] = Field(  # questions go there
+        "",
+        description="Chunk files: address of the server that embeds queries; empty: a model of our own, where the files are of one.",
+    )
+    required: bool = Field(
+        False, description="Chunk files: no answers by words alone; without the server there is an error."
+    )
+    autostart: Annotated[bool, Mark(Trust.NEVER)] = Field(  # it starts a process
+        False, description="Chunk files: start `cortex embed serve` at a loopback endpoint where nobody answers."
     )
 
 

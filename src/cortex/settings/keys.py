@@ -144,8 +144,6 @@ def _allowed(kind: str, choices: tuple[str, ...], field: FieldInfo) -> str:
 KEYS: tuple[Key, ...] = tuple(_read_keys(Groups, (), ()))
 
 FAMILY_KEYS: tuple[FamilyKey, ...] = (
-    FamilyKey("server.chunks_dir", "Folder of the chunk files.", Trust.INSIDE),
-    FamilyKey("embedding.required", "Chunk files: end the start-up where the embedding server doesn't answer."),
     FamilyKey("default_subcortex_slug", "Team: where new records belong."),
     FamilyKey("default_thread_id", "Team: the thread of this project."),
     FamilyKey("default_task_id", "Team: the task of this project."),

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from cortex.store.connect import Connections
 from cortex.store.lookup import unpack
-from cortex.store.truth import _forget_blob, _next_seq, _put_blob, _put_doc, _remove_doc
-from cortex.types import Cut, Entry, Found
+from cortex.store.truth import _forget_blob, _next_seq, _remove_doc
+from cortex.types import Cut, Entry
 
 _TAG, _KIND = "tag:", "kind:"  # kinds are found as tags are
+COMPRESSION = 1  # texts are short: more takes twice the time and saves 2 %
 PART = 500  # values in one statement
 
 
@@ -27,75 +28,129 @@ class Held:
     """An entry that is in the store."""
 
     doc: int
+    path: str
     hash: bytes
     chunk: int
     file: str
 
 
 class Update:
-    """The changes of one transaction."""
+    """The changes of one transaction. New rows get their numbers here and are written some at a time: that halves the work."""
 
     def __init__(self, connection: sqlite3.Connection, source: int) -> None:
         self._connection = connection
         self._source = source
-        self._now = time.time_ns()
+        self._numbers = _Numbers(*(_last(connection, table) for table in ("blobs", "docs", "chunks")))
+        self._waiting = _Rows()
         self.seq = _next_seq(connection)
-        self.changes = 0
+        self.changes = 0  # that an index has to hear of
+        self.refreshed = 0
 
     @contextmanager
     def file(self) -> Iterator[None]:
         """The changes of one file: where the block raises, none of them count."""
-        before = self.changes
+        before = (self.changes, self.refreshed, replace(self._numbers))
         self._connection.execute("SAVEPOINT file")
         try:
             yield
+            self._flush()
         except BaseException:
+            self._waiting = _Rows()
             self._connection.execute("ROLLBACK TO file")
-            self.changes = before
+            self.changes, self.refreshed, self._numbers = before
             raise
         finally:
             self._connection.execute("RELEASE file")
 
-    def of_file(self, file: str) -> dict[str, Held]:
-        """What is held of a file, by path."""
-        rows = self._connection.execute(f"{_HELD} WHERE entries.file = ?", (file,))
-        return {path: Held(*rest) for path, *rest in rows}
+    def of_file(self, file: str) -> list[Held]:
+        """What is held of a file."""
+        return [Held(*row) for row in self._connection.execute(f"{_HELD} WHERE entries.file = ?", (file,))]
 
-    def at(self, path: str) -> Held | None:
-        """What is held at a path, of whichever file."""
-        row = self._connection.execute(
-            f"{_HELD} WHERE docs.source = ? AND docs.path = ?", (self._source, path)
-        ).fetchone()
-        return None if row is None else Held(*row[1:])
+    def between(self, start: str, before: str) -> list[Held]:
+        """What earlier files, or an earlier update, have at paths from `start` on, before another."""
+        rows = self._connection.execute(
+            f"{_AT} WHERE docs.source = ? AND docs.path >= ? AND docs.path < ?", (self._source, start, before)
+        )
+        return [Held(*row) for row in rows]
 
-    def put(self, path: str, content_hash: bytes, cut: Cut, entry: Entry, file: str) -> int:
-        """Write an entry in place of what is at its path; returns the number of its chunk."""
-        self.remove(path)
-        connection = self._connection
-        blob = _put_blob(connection, content_hash, cut)
-        found = Found(path, len(entry.text), 0)
-        doc = _put_doc(connection, self._source, found, blob, self.seq, self._now)
-        connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (doc, file, _fields(entry)))
+    def put(self, path: str, role: str, content_hash: bytes, cut: Cut, entry: Entry, file: str) -> Held:
+        """Write an entry, as a text with one chunk, where nothing is yet."""
+        numbers, rows, (one,) = self._numbers, self._waiting, cut.chunks
+        numbers.blob, numbers.doc, numbers.chunk = numbers.blob + 1, numbers.doc + 1, numbers.chunk + 1
+        blob, doc, chunk = numbers.blob, numbers.doc, numbers.chunk
+        packed = zlib.compress(cut.text.encode("utf-8"), COMPRESSION)
+        rows.blobs.append((blob, content_hash, cut.language, len(cut.text), one.end_line, chunk, chunk, packed))
+        rows.chunks.append((chunk, blob, one.end, one.end_line, one.kind, one.name, one.qualified, one.doc))
+        rows.symbols.extend((blob, s.name, s.qualified, s.kind, s.start_line, s.end_line) for s in cut.symbols)
+        rows.docs.append((doc, self._source, path, blob, len(cut.text), role, self.seq))
+        rows.entries.append((doc, file, fields_of(entry)))
         names = dict.fromkeys([_KIND + (entry.chunk_type or ""), *(_TAG + tag for tag in entry.tags or ())])
-        connection.executemany("INSERT INTO tags VALUES (?, ?)", [(name, doc) for name in names])
+        rows.tags.extend((name, doc) for name in names)
         self.changes += 1
-        return connection.execute("SELECT first_chunk FROM blobs WHERE id = ?", (blob,)).fetchone()[0]
+        if len(rows.docs) >= PART:
+            self._flush()
+        return Held(doc, path, content_hash, chunk, file)
 
-    def remove(self, path: str) -> None:
-        """Remove the entry at a path, with its text."""
-        row = self._connection.execute(
-            "SELECT blob FROM docs WHERE source = ? AND path = ?", (self._source, path)
-        ).fetchone()
+    def refresh(self, doc: int, entry: Entry) -> None:
+        """Write what an entry says besides its text, where that is something else now."""
+        fields = fields_of(entry)
+        asked = self._connection.execute(
+            "UPDATE entries SET fields = ? WHERE doc = ? AND fields <> ?", (fields, doc, fields)
+        )
+        self.refreshed += asked.rowcount
+
+    def remove(self, held: Held) -> None:
+        """Remove an entry, with its text."""
+        if self._waiting.docs and held.doc >= self._waiting.docs[0][0]:
+            self._flush()
+        row = self._connection.execute("SELECT blob FROM docs WHERE id = ?", (held.doc,)).fetchone()
         if row is not None:
-            _remove_doc(self._connection, self._source, path, self.seq)
+            _remove_doc(self._connection, self._source, held.path, self.seq)
             _forget_blob(self._connection, row[0])
             self.changes += 1
 
+    def _flush(self) -> None:
+        rows, self._waiting = self._waiting, _Rows()
+        write = self._connection.executemany
+        write(
+            "INSERT INTO blobs (id, hash, language, characters, lines, first_chunk, last_chunk, text) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            rows.blobs,
+        )
+        write("INSERT INTO chunks VALUES (?, ?, 0, 0, ?, 1, ?, ?, ?, ?, '', ?, NULL)", rows.chunks)
+        write("INSERT INTO symbols VALUES (?, ?, ?, ?, ?, ?)", rows.symbols)
+        write(
+            "INSERT INTO docs (id, source, path, blob, size, mtime_ns, role, seq, checked_at) VALUES (?, ?, ?, ?, ?, 0, ?, ?, 0)",
+            rows.docs,
+        )
+        write("INSERT INTO entries VALUES (?, ?, ?)", rows.entries)
+        write("INSERT INTO tags VALUES (?, ?)", rows.tags)
 
-_HELD = (
-    "SELECT docs.path, docs.id, blobs.hash, blobs.first_chunk, entries.file FROM entries "
-    "CROSS JOIN docs ON docs.id = entries.doc CROSS JOIN blobs ON blobs.id = docs.blob"
-)
+
+@dataclass(slots=True)
+class _Numbers:
+    """The last number that was given."""
+
+    blob: int
+    doc: int
+    chunk: int
+
+
+@dataclass(slots=True)
+class _Rows:
+    """New rows that are not written yet."""
+
+    blobs: list[tuple[object, ...]] = field(default_factory=list)
+    chunks: list[tuple[object, ...]] = field(default_factory=list)
+    symbols: list[tuple[object, ...]] = field(default_factory=list)
+    docs: list[tuple[int, int, str, int, int, str, int]] = field(default_factory=list)
+    entries: list[tuple[object, ...]] = field(default_factory=list)
+    tags: list[tuple[str, int]] = field(default_factory=list)
+
+
+_COLUMNS = "SELECT docs.id, docs.path, blobs.hash, blobs.first_chunk, entries.file"
+_HELD = f"{_COLUMNS} FROM entries CROSS JOIN docs ON docs.id = entries.doc CROSS JOIN blobs ON blobs.id = docs.blob"
+_AT = f"{_COLUMNS} FROM docs CROSS JOIN entries ON entries.doc = docs.id CROSS JOIN blobs ON blobs.id = docs.blob"
 
 
 class Entries:
@@ -145,8 +200,13 @@ class Entries:
             return dict(connection.execute("SELECT file, count(*) FROM entries GROUP BY file ORDER BY file"))
 
 
-def _fields(entry: Entry) -> str:
-    """All of an entry but its text, which the blob has."""
+def _last(connection: sqlite3.Connection, table: str) -> int:
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
+    return 0 if row is None else row[0]
+
+
+def fields_of(entry: Entry) -> str:
+    """All of an entry but its text, which the blob has, as JSON."""
     told = (entry.id, entry.chunk_type, entry.title, entry.tags, entry.metadata, entry.created_at, entry.updated_at)
     return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
 
