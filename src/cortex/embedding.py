@@ -57,6 +57,11 @@ class Embedding:
         self._batch = FIRST_BATCH
         self._earlier_stamps: list[Stamp] | None = None  # whose vectors were complete when the store was opened
 
+    @property
+    def wanted(self) -> Guarded | None:
+        """The embedder that is wanted, None where words are enough."""
+        return self._embedders.wanted
+
     # -- what answers --------------------------------------------------------------------------------------------------
 
     def answering(self, *, ask: bool = True) -> Answering:

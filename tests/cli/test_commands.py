@@ -66,7 +66,12 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(
-    "command", [*COMMANDS, "config", "config show", "config get", "config set", "models", "models list", "models use"]
+    "command",
+    [
+        *COMMANDS,
+        *("chunks", "chunks export", "chunks reembed"),
+        *("config", "config show", "config get", "config set", "models", "models list", "models use"),
+    ],
 )
 def test_the_help_is_as_it_was(command):
     seen = CliRunner().invoke(

@@ -350,6 +350,7 @@ def test_the_examples_of_resources_have_the_shape_of_real_ones(
     [
         ("cortex index", ["index", "--json"]),
         ("cortex search", ["search", "check_password", "--json"]),
+        ("cortex chunks export", ["chunks", "export", "--json"]),
         ("cortex doctor", ["doctor", "--json"]),
         ("cortex doctor FILE", ["doctor", ".env", "--json"]),
         ("cortex stop", ["stop", "--json"]),

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cortex.cli import workspace
+from cortex.cli.chunks import Following, describe, open_exporter
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, progress_bar, say
 from cortex.cli.status import meet, rows
@@ -21,6 +22,9 @@ from cortex.engine import Engine, rebuild_damaged
 from cortex.errors import CortexError, StoreError
 from cortex.settings import Workspace
 from cortex.types import Cancel, IndexReport
+
+if TYPE_CHECKING:  # it loads numpy, which few commands need
+    from cortex.exporting import Exporter, Report
 
 WAKE_SECONDS = 0.5
 LOOK_SECONDS = 1.0  # for cortexd to say how it is
@@ -32,11 +36,18 @@ def index(
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Go on following changes until interrupted.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Build everything anew, even where nothing changed.")] = False,
+    chunks: Annotated[
+        bool,
+        typer.Option(
+            "--chunks", help="Write chunk files, too, as `cortex chunks export` does; with --watch keep them current."
+        ),
+    ] = False,
     as_json: JsonFlag = False,
 ) -> int:
     """Index a folder, or bring its index up to date."""
     with ExitStack() as stack:
         engines = [stack.enter_context(_open(found, force)) for found in workspace.find([path] if path else [])]
+        exporters = [open_exporter(engine) for engine in engines] if chunks else []
         reports, failed = [], None
         for engine in engines:
             with progress_bar(not as_json) as progress:
@@ -46,16 +57,21 @@ def index(
                         engine.embedding.embed(progress=progress, cancel=Cancel())
                 except CortexError as error:  # all else is done, and is told first
                     failed = error
+        exports = _export(exporters, as_json)
         if as_json:
             rows = [_row(*pair) for pair in reports]
+            for row, export in zip(rows, exports, strict=False):
+                row["chunk_files"] = asdict(export)
             print_json(rows[0] if len(rows) == 1 else {"workspaces": rows})
         else:
             for pair in reports:
                 _show(*pair)
+            for export in exports:
+                say(describe(export))
         if failed is not None:
             raise failed
         if watch:
-            _watch(engines, as_json)
+            _watch(engines, exporters, as_json)
             return 0
         waiting = [why for engine in engines if (why := _not_embedded(engine))]
         for why in waiting:
@@ -115,7 +131,15 @@ def _not_embedded(engine: Engine) -> str:
     return f"{start}, with earlier settings: run `cortex restart`"
 
 
-def _watch(engines: Sequence[Engine], as_json: bool) -> None:
+def _export(exporters: Sequence[Exporter], as_json: bool) -> list[Report]:
+    reports = []
+    for exporter in exporters:
+        with progress_bar(not as_json) as progress:
+            reports.append(exporter.export(progress=progress))
+    return reports
+
+
+def _watch(engines: Sequence[Engine], exporters: Sequence[Exporter], as_json: bool) -> None:
     """Follow changes until a signal; that is how it is meant to end, so it is no error."""
     from cortex.keeper import Keeper
 
@@ -125,7 +149,9 @@ def _watch(engines: Sequence[Engine], as_json: bool) -> None:
         signal.signal(number, lambda *_: stopped.set())
     if not as_json:
         print("watching; press Ctrl-C to stop", flush=True)
+    followed = [Following(exporter) for exporter in exporters]
     while not stopped.wait(WAKE_SECONDS):  # a wait without end would not notice Ctrl-C on Windows
-        pass
+        for one in followed:
+            one.look()
     for keeper in keepers:
         keeper.close()
