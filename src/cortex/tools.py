@@ -50,12 +50,25 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a tool says; `failed` marks the text as a rendered error, of which `error` is the original."""
+    """What a tool says; `failed` marks the text as a rendered error, of which `error` is the original.
+
+    `notes` are for a reader of a text whose form leaves no place for them; `meta` says the same to a program.
+    """
 
     text: str
     structured: Mapping[str, object] | None = None
     failed: bool = False
     error: CortexError | None = None
+    notes: tuple[str, ...] = ()
+    meta: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An error of a request rather than an answer: the number and the sentence that a family's contract has for it."""
+
+    number: int
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +150,7 @@ class Family:
     resources: tuple[Resource, ...] = ()
     prompts: tuple[Prompt, ...] = ()
     render_error: Callable[[CortexError], str] = envelope
+    fault: Callable[[CortexError], Fault | None] = lambda error: None  # None: the error is the tool's answer
     close: Callable[[], None] = lambda: None
 
 

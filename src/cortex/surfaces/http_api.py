@@ -25,6 +25,8 @@ from cortex.surfaces.threads import Threads
 from cortex.tools import Answer, Call, Family, Tool, bind, envelope, find_tool, perform, unforeseen
 
 DOCUMENT = "openapi.json"
+META = "Cortex-Meta"  # what is to be said besides the answer, as JSON
+MAX_META_CHARACTERS = 4_000
 
 # The HTTP status of errors by code. Of the others, 503 is for those that may be gone later and 500 for those that won't.
 STATUSES: Mapping[str, int] = {
@@ -112,7 +114,10 @@ class Api:
             tasks.cancel_scope.cancel()
         if answer is None:
             return None
-        return _failure(answer.text, answer.error) if answer.failed else _json(_content(answer))
+        if answer.failed:
+            return _failure(answer.text, answer.error)
+        meta = {} if answer.meta is None else {META: json.dumps(answer.meta, default=str)[:MAX_META_CHARACTERS]}
+        return _json(_content(answer), headers=meta)
 
 
 def _arguments(tool: Tool, body: bytes) -> Mapping[str, object]:

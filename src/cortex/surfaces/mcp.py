@@ -2,7 +2,7 @@
 
 Translation only: what a tool does is in families/, how it is described in tools.py. Errors take two roads. Where a request
 doesn't fit (unknown tool, arguments outside the schema) it is a JSON-RPC error; what goes wrong inside a tool is an answer with
-`isError`, in the family's own form. Road not taken: the SDK's MCPServer, which answers bad arguments with `isError` too.
+`isError`, in the family's own form, unless the family's contract has a JSON-RPC error for it. Road not taken: the SDK's MCPServer, which answers bad arguments with `isError` too.
 """
 
 from __future__ import annotations
@@ -105,10 +105,15 @@ class _Surface:
             raise MCPError(wire.INVALID_PARAMS, well_formed(error.message)) from None
         call = _call(context)
         answer = await self._threads.run(partial(perform, family, tool, arguments, call), call)
+        fault = family.fault(answer.error) if answer.error is not None else None
+        if fault is not None:
+            raise MCPError(fault.number, well_formed(fault.message), _data(answer.text))
+        texts = [answer.text, *(["\n".join(answer.notes)] if answer.notes else ())]
         return wire.CallToolResult(
-            content=[wire.TextContent(type="text", text=well_formed(answer.text))],
+            content=[wire.TextContent(type="text", text=well_formed(text)) for text in texts],
             structured_content=None if answer.structured is None else dict(answer.structured),
             is_error=answer.failed,
+            _meta=None if answer.meta is None else dict(answer.meta),
         )
 
     async def list_resources(
@@ -244,11 +249,6 @@ def _not_found(context: Context) -> int:
 
 def _read_error(context: Context, family: Family, error: CortexError) -> MCPError:
     """A resource has no `isError`: what went wrong is a JSON-RPC error, with the family's form of it as data."""
-    rendered = well_formed(family.render_error(error))
-    try:
-        detail = json.loads(rendered)
-    except ValueError:
-        detail = rendered
     match error:
         case FileError(code="FILE_NOT_FOUND"):
             code = _not_found(context)
@@ -256,7 +256,15 @@ def _read_error(context: Context, family: Family, error: CortexError) -> MCPErro
             code = wire.INVALID_PARAMS
         case _:
             code = wire.INTERNAL_ERROR
-    return MCPError(code, well_formed(error.message), detail)
+    return MCPError(code, well_formed(error.message), _data(family.render_error(error)))
+
+
+def _data(rendered: str) -> object:
+    """A rendered error as the data of a JSON-RPC error."""
+    try:
+        return json.loads(well_formed(rendered))
+    except ValueError:
+        return well_formed(rendered)
 
 
 def _version() -> str:
