@@ -16,7 +16,7 @@ from cortex.readers.plain import decoded, holds_key, read
 from cortex.types import Refused
 
 _PROSE = frozenset(
-    "md markdown mdown mkd mdx qmd rmd rst txt text log adoc asciidoc org tex wiki textile srt vtt readme license copying changelog".split()
+    "md markdown mdown mkd mdx qmd rmd rst txt text log adoc asciidoc org tex wiki textile srt vtt".split()
 )
 _PAGES = frozenset({"html", "htm", "xhtml"})
 _TABLES = frozenset({"csv", "tsv"})
@@ -61,7 +61,7 @@ def _read_text(raw: bytes, path: str, extension: str) -> Document | Refused:
         if isinstance(text, Refused):
             return text
         return _converted(_by_extension(extension)(text), "text" if extension in _TABLES else "markdown")
-    if extension not in _PROSE:
+    if extension not in _PROSE and "." in path.rpartition("/")[2]:
         text = read(raw, path)
         return text if isinstance(text, Refused) else Document(text, "")
     text = decoded(raw)

@@ -18,7 +18,7 @@ MAIN_SHARE = 0.3  # of the text: a `main` with less is a part, not the page
 
 _VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 _DROPPED = frozenset(
-    "script style noscript template nav footer aside svg iframe canvas object select button dialog head textarea".split()
+    "script style noscript template nav footer aside svg iframe canvas object select button dialog head title textarea".split()
 )
 _DROPPED_ROLES = frozenset("navigation banner contentinfo search complementary dialog menu menubar tooltip".split())
 _DROPPED_WORDS = re.compile(
@@ -245,6 +245,7 @@ class _Writer:
         number = int(start) if start.isdigit() and len(start) < 9 else 1
         for child in node.children:
             if isinstance(child, str):
+                entries.extend([shield(one_line(child))] if child.strip() else [])
                 continue
             inner = self.blocks(child) if child.tag == "li" else self._block(child)
             if not inner:
@@ -272,6 +273,8 @@ class _Writer:
         if any(_first(cell, "pre") is not None for cell in cells):
             return [block for cell in cells if not _is_gutter(cell) for block in self.blocks(cell)]
         grid = [[text for cell in row for text in self._cell(cell)] for row in rows]
+        if not any(cell for row in grid for cell in row):
+            return self.blocks(node)  # text that is in no cell
         caption = _first(node, "caption")
         made = [one_line(_plain(caption)) if caption is not None else "", table(grid)]
         return [block for block in made if block]

@@ -36,7 +36,7 @@ RUNNING_PAGES = 3  # so often a line stands at the edge of pages, that isn't of 
 EDGE_LINES = 2
 INSTALL = 'pip install "cortex-context[documents]"'
 _LINE = re.compile(r"[^\r\n]+")
-_DIGITS = re.compile(r"\d+|\b[ivxl]+\b")
+_DIGITS = re.compile(r"[0-9]{1,6}")
 _DROPPED = re.compile("[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff\u00ad]")  # \ufffe is a hyphen that only broke a word
 _LETTER = re.compile(r"[^\W\d_]")
 _BOLD = re.compile(rb"(?i)bold|black|heavy|demi|-medi|cmbx|cmb1|-bd")
@@ -225,22 +225,28 @@ def _may_be_heading(line: _Line) -> bool:
 def _drop_running_lines(read: list[list[_Line]]) -> None:
     """Remove lines that come again and again at the edges of pages; the first of each stays."""
     seen: Counter[str] = Counter()
-    for page in read:
-        seen.update({_DIGITS.sub("0", line.text) for line in _edges(page)})
-    running = {text for text, count in seen.items() if count >= RUNNING_PAGES}
+    for number, page in enumerate(read):
+        seen.update({shape for line in _edges(page) for shape in _shapes(line.text, number)})
     met: set[str] = set()
-    for page in read:
+    for number, page in enumerate(read):
         for line in _edges(page):
-            shape = _DIGITS.sub("0", line.text)
-            if shape in running:
-                if shape in met:
-                    line.text = ""
-                met.add(shape)
+            running = [shape for shape in _shapes(line.text, number) if seen[shape] >= RUNNING_PAGES]
+            if running:
                 line.level = 0
+                line.text = "" if met.intersection(running) else line.text
+                met.update(running)
+
+
+def _shapes(text: str, number: int) -> list[str]:
+    """What a running line has in common on all pages: its text, or all but a number that counts pages."""
+    numbers = _DIGITS.findall(text)
+    shape = _DIGITS.sub("0", text)
+    return [text, *(f"{shape}|{int(found) - number}" for found in {*numbers[:1], *numbers[-1:]})]
 
 
 def _edges(page: list[_Line]) -> list[_Line]:
-    return page if len(page) <= 2 * EDGE_LINES else [*page[:EDGE_LINES], *page[-EDGE_LINES:]]
+    """The first and last lines of a page; none of a page that is hardly more than these."""
+    return [] if len(page) <= 2 * EDGE_LINES else [*page[:EDGE_LINES], *page[-EDGE_LINES:]]
 
 
 def _written(page: list[_Line]) -> Iterator[str]:

@@ -129,7 +129,7 @@ def _shared(entry: Element) -> str:
 
 def _rows(sheet: Element, strings: list[str], dated: frozenset[int], start: datetime) -> Iterator[list[str]]:
     before = 0
-    for row in descendants(sheet, "row"):
+    for row in sheet.iterfind("sheetData/row"):
         number = row.get("r", "")
         if number.isdigit() and before and int(number) > before + 1:
             yield []  # one blank line for any gap

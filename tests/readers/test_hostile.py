@@ -1,0 +1,144 @@
+"""Documents that want to hurt: bombs, lies about sizes, broken archives; each costs only itself, in the worker too."""
+
+import io
+import zipfile
+
+import pytest
+
+from cortex.readers import Document, read_document
+from cortex.readers import archive as archive_module
+from cortex.types import Cancel, Cut, Refused
+from cortex.worker import Pool
+
+BODY = "<w:p><w:r><w:t>fine words</w:t></w:r></w:p>"
+
+
+def reason_of(raw: bytes, path: str) -> str:
+    answer = read_document(raw, path)
+    assert isinstance(answer, Refused), answer
+    return answer.reason
+
+
+def test_a_zip_bomb_is_refused_by_what_it_declares(make_zip):
+    raw = make_zip({"word/document.xml": b" " * 250_000_000})
+    assert len(raw) < 1_000_000
+    assert reason_of(raw, "a.docx") == "unpacks to 250 MB"
+
+
+def test_a_small_archive_with_a_huge_ratio_is_refused(make_zip):
+    assert reason_of(make_zip({"word/document.xml": b"<a/>", "x": b"0" * 20_000_000}), "a.docx") == "unpacks to 20 MB"
+
+
+def test_an_archive_that_lies_about_its_sizes_is_stopped_while_unpacking(make_zip, monkeypatch):
+    monkeypatch.setattr(archive_module, "MAX_UNPACKED_BYTES", 1_000_000)
+    raw = bytearray(make_zip({"word/document.xml": b" " * 5_000_000}))
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        central = archive.start_dir
+    raw[central + 24 : central + 28] = (100).to_bytes(4, "little")  # the size in the table of contents
+    answer = reason_of(bytes(raw), "a.docx")
+    assert answer.startswith(("damaged", "unpacks to more than"))
+
+
+def test_the_bound_counts_over_all_parts(make_docx, monkeypatch):
+    monkeypatch.setattr(archive_module, "MAX_UNPACKED_BYTES", 2_000)
+    assert reason_of(make_docx(BODY * 50), "a.docx").startswith("unpacks to")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_xml_entities_are_refused_in_any_encoding(make_zip, encoding):
+    laughs = "".join(f'<!ENTITY l{at} "{f"&l{at - 1};" * 10 if at else "ha"}">' for at in range(10))
+    document = f'<?xml version="1.0" encoding="{encoding}"?><!DOCTYPE d [{laughs}]><d>&l9;</d>'
+    assert reason_of(make_zip({"word/document.xml": document.encode(encoding)}), "a.docx") == "declares XML entities"
+    for part in ("META-INF/container.xml", "META-INF/CONTAINER.XML"):
+        assert reason_of(make_zip({part: document.encode(encoding)}), "a.epub") == "declares XML entities"
+
+
+def test_an_outside_entity_is_not_fetched(make_zip, tmp_path):
+    (tmp_path / "secret.txt").write_text("a secret", encoding="utf-8")
+    document = f'<!DOCTYPE d [<!ENTITY x SYSTEM "{(tmp_path / "secret.txt").as_uri()}">]><d>&x;</d>'
+    assert reason_of(make_zip({"word/document.xml": document}), "a.docx") == "declares XML entities"
+
+
+def test_deeply_nested_xml_is_refused(make_docx):
+    assert reason_of(make_docx("<w:sdt>" * 50_000 + "</w:sdt>" * 50_000), "a.docx") == "nested too deeply"
+
+
+def test_a_part_outside_of_the_archive_is_not_a_part(make_zip):
+    raw = make_zip({
+        "META-INF/container.xml": '<c><rootfile full-path="../../../../etc/passwd"/></c>',
+    })  # fmt: skip
+    assert reason_of(raw, "a.epub").startswith("damaged")
+
+
+@pytest.mark.parametrize("path", ["a.docx", "a.pptx", "a.xlsx", "a.epub"])
+def test_broken_files_are_refused_with_a_reason(make_docx, make_zip, path):
+    whole = make_docx(BODY)
+    assert reason_of(b"", path) == "empty"
+    assert reason_of(b"just text", path).startswith("damaged")
+    assert reason_of(whole[: len(whole) // 2], path) == "damaged: not a whole archive"
+    assert reason_of(make_zip({"a.txt": "x"}), path) == "an archive without a document in it"
+    for main in ("word/document.xml", "ppt/presentation.xml", "xl/workbook.xml", "META-INF/container.xml"):
+        assert reason_of(make_zip({main: "<unfinished"}), path) == f"damaged: {main} is no whole XML"
+        assert isinstance(read_document(make_zip({main: "<x/>"}), path), Refused)
+
+
+def test_every_byte_may_be_wrong(make_docx, make_xlsx):
+    for whole in (make_docx(BODY), make_xlsx({"S": "<row><c><v>1</v></c></row>"})):
+        for place in range(0, len(whole), 7):
+            raw = bytearray(whole)
+            raw[place] ^= 0xFF
+            assert isinstance(read_document(bytes(raw), "a.docx"), Document | Refused)
+
+
+def test_protected_and_old_office_files_say_what_they_are():
+    old = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500)
+    assert reason_of(old + "EncryptedPackage".encode("utf-16-le"), "a.docx") == "encrypted"
+    assert "old Office format" in reason_of(old, "a.xlsx")
+
+
+def test_the_form_is_told_by_the_content_not_by_the_name(make_docx):
+    answer = read_document(make_docx(BODY), "misnamed.pptx")
+    assert answer == Document("fine words", "markdown")
+
+
+@pytest.mark.parametrize(("path", "language"), [("a.md", ""), ("a.txt", ""), ("a.rst", ""), ("NOTES", "")])
+def test_text_stays_as_it_is(path, language):
+    text = "---\ntitle: x\n---\n# Heading\n\tcode  \n\n\n# @generated\nlast"
+    assert read_document(text.encode(), path) == Document(text, language)
+
+
+def test_generated_and_minified_prose_is_still_a_document():
+    text = "<!-- @generated -->\n" + "word " * 2_000
+    assert read_document(text.encode(), "a.md") == Document(text, "")
+
+
+def test_a_form_feed_within_a_line_ends_no_page():
+    assert read_document(b"one\ftwo\n\fthree\n\f\n", "a.txt") == Document("one two\n\fthree\n\f\n", "")
+
+
+def test_in_the_worker_a_hostile_document_costs_only_itself(make_docx, make_zip, make_pdf):
+    pytest.importorskip("pypdfium2")
+    files = [
+        (0, "a.docx", make_docx(BODY)),
+        (1, "bomb.docx", make_zip({"word/document.xml": b" " * 250_000_000})),
+        (2, "locked.pdf", make_pdf([["x"]], password="p")),
+        (3, "deep.html", b"<div>" * 50_000 + b"deep"),
+        (4, "b.pdf", make_pdf([["first page words"], ["second page words"]])),
+        (5, "c.md", b"# One\n\ntext\n"),
+        (6, "d.py", b"def f():\n    return 1\n"),
+    ]
+    with Pool(1) as pool:
+        answers = dict(pool.cut_all(files, 250, 0, Cancel(), documents=True))
+        plain = dict(pool.cut_all(files[:3], 250, 0, Cancel()))
+    assert {key: answer.reason for key, answer in answers.items() if isinstance(answer, Refused)} == {
+        1: "unpacks to 250 MB",
+        2: "encrypted",
+    }
+    book = answers[4]
+    assert isinstance(book, Cut)
+    assert [book.text.count("\f", 0, chunk.start) + 1 for chunk in book.chunks] == [1, 2]
+    assert [book.text[chunk.start : chunk.end] for chunk in book.chunks] == ["first page words", "second page words"]
+    section, function = answers[5], answers[6]
+    assert isinstance(section, Cut) and section.chunks[0].qualified == "One"
+    assert isinstance(function, Cut) and function.chunks[0].kind == "function"
+    assert plain == {key: Refused("binary") for key in range(3)}
