@@ -53,6 +53,15 @@ class FileState:
 States = Mapping[str, FileState]
 
 
+def stamps_of(states: States) -> tuple[Stamp, ...]:
+    """Whose vectors there are, the most first."""
+    counts: dict[Stamp, int] = {}
+    for state in states.values():
+        if state.stamp is not None:
+            counts[state.stamp] = counts.get(state.stamp, 0) + state.vectors
+    return tuple(sorted(counts, key=lambda stamp: (-counts[stamp], stamp.model, stamp.dimensions)))
+
+
 def read_states(store: Store) -> dict[str, FileState]:
     """The files that a generation holds, by name."""
     told = json.loads(store.truth.get(_FACT, "{}"))
