@@ -195,6 +195,9 @@ class Query:
         int, ...
     ] = ()  # characters of text for the first hit, the second, ..., all others; () is the whole text
     explain: bool = False  # hits carry their evidence
+    fusion: str = "auto"  # how words and meaning become one order: "auto" adds up evidence, "rrf" adds up ranks
+    meaning_weight: float = 1.0  # times what meaning counts in both; 0 is words alone
+    diversity: float | None = None  # how much a hit counts against its being new, 0 to 1; None is 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cortex.errors import Cancelled, InputError, LimitError
-from cortex.search import evidence
-from cortex.search.candidates import Meaning, Near, add_by_meaning, find_by_words, masses_of
+from cortex.search import diversity, evidence
+from cortex.search.candidates import Meaning, Near, add_by_meaning, find_by_words, likeness_by_meaning, masses_of
 from cortex.search.classes import weights_of
 from cortex.search.evidence import Candidate
 from cortex.search.exact import MAX_HITS, search_exact
+from cortex.search.fuse import found_by_words, fuse
 from cortex.search.parse import Parsed, parse
 from cortex.search.rank import explain, rank, why
 from cortex.search.relevance import relate
@@ -53,6 +54,8 @@ def search(
     near = None if meaning is None or query.mode is Mode.WORDS else (meaning[0], meaning[1](parsed.text))
     if near is not None and not near[1].any():
         near, why_words = None, UNKNOWN_WORDS
+    if query.mode is Mode.HYBRID and query.meaning_weight <= 0:
+        near, query = None, replace(query, mode=Mode.WORDS)
     mode = Mode.WORDS if near is None else query.mode
     notes = [] if query.mode is mode else [f"answered by words: {why_words}"]
     words = store.indexes.words()  # before the view: which words count must not be read from a state that is over
@@ -63,13 +66,20 @@ def search(
             docs = below if docs is None else docs & below
         narrow = Narrow(numbers, query.extensions, query.languages, docs, store.lookup.are_all(numbers))
         masses = masses_of(words, parsed)
-        candidates = _candidates(store, words, narrow, parsed, masses, mode, near)
+        by_ranks = query.fusion == "rrf" and mode is Mode.HYBRID
+        weight = 0.0 if by_ranks else query.meaning_weight
+        candidates = _candidates(store, words, narrow, parsed, masses, mode, near, weight)
         _check_time(cancel, deadline)
-        texts = _Texts(store.lookup)
-        ranked = rank(candidates, parsed, lambda place: words_of(texts.of(place)), _recency(store.lookup, numbers))
+        texts, recency = _Texts(store.lookup), _recency(store.lookup, numbers)
+        worded = [one for one in candidates if found_by_words(one)] if by_ranks else candidates
+        ranked = rank(worded, parsed, lambda place: words_of(texts.of(place)), recency)
+        if by_ranks:
+            ranked = fuse(ranked, candidates, query.meaning_weight, recency)
         _check_time(cancel, deadline)
         relate(ranked, parsed, _fit_of(mode, near))
         above = [one for one in ranked if one.relevance >= query.threshold]
+        if query.diversity is not None:
+            above = _diversify(store, above, query.diversity, near, texts)
         if ranked and not above:
             notes.append(_all_below(ranked, query, words, parsed))
         groups, total = merge(above, query.offset + query.limit)
@@ -111,13 +121,26 @@ def _candidates(
     masses: Mapping[str, float],
     mode: Mode,
     near: Near | None,
+    factor: float,
 ) -> list[Candidate]:
     found = {} if mode is Mode.MEANING else find_by_words(store, words, narrow, parsed, masses)
     if near is not None:
         held = max((one.covers for one in found.values()), default=1.0)
-        weight = 1.0 if mode is Mode.MEANING else evidence.turn_to_meaning(weights_of(parsed.classes).meaning, held)
-        add_by_meaning(store, narrow, *near, found, weight)
+        weight = factor * evidence.turn_to_meaning(weights_of(parsed.classes).meaning, held)
+        add_by_meaning(store, narrow, *near, found, 1.0 if mode is Mode.MEANING else weight)
     return list(found.values())
+
+
+def _diversify(
+    store: Store, ranked: Sequence[Candidate], balance: float, near: Near | None, texts: _Texts
+) -> list[Candidate]:
+    """What says the same goes back: by the vectors that answer, else by words."""
+    top = ranked[: diversity.DEPTH]
+    if near is None:
+        likeness = diversity.likeness_of_words([frozenset(words_of(texts.of(one.place))) for one in top])
+        return diversity.diversify(ranked, balance, likeness, diversity.ALIKE_BY_WORDS)
+    likeness = likeness_by_meaning(store, near[0], [one.place.chunk_id for one in top])
+    return diversity.diversify(ranked, balance, likeness, diversity.ALIKE_BY_MEANING)
 
 
 def _fit_of(mode: Mode, near: Near | None) -> Mode:

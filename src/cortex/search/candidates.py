@@ -6,7 +6,7 @@ The number of candidates doesn't depend on how many hits are asked for, so the f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cortex.search import evidence
@@ -98,6 +98,17 @@ def add_by_meaning(
     for pair in pairs:
         if pair in found and found[pair].near < LEAST_NEAR:
             del found[pair]
+
+
+def likeness_by_meaning(store: Store, stamp: Stamp, chunks: Sequence[int]) -> Callable[[int, int], float]:
+    """How near the vectors of the chunks in two places of the list are to each other; 0 where one has none."""
+    import numpy as np
+
+    rows = store.indexes.vectors(stamp).rows(np.array(chunks, dtype=np.int64))
+    nothing = np.zeros(stamp.dimensions)
+    table = np.array([rows.get(chunk, nothing) for chunk in chunks], dtype=np.float64).reshape(-1, stamp.dimensions)
+    cosines = np.round(table @ table.T, 4).tolist()
+    return lambda one, other: cosines[one][other]
 
 
 def allowed(doc: Doc, narrow: Narrow) -> bool:

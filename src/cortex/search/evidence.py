@@ -50,6 +50,8 @@ class Candidate:
     coherence: float = 0.0
     role: float = 1.0  # factors
     repeat: float = 1.0
+    fresh: float = 1.0  # below 1 where it says again what a better one says
+    ranks: tuple[float, float] | None = None  # what its places by words and by meaning add, where ranks are fused
     score: float = 0.0
     relevance: float = 0.0
 

@@ -60,15 +60,24 @@ def rank(
 
 def explain(candidate: Candidate, parsed: Parsed) -> tuple[tuple[str, float], ...]:
     """The evidence for a candidate with what each part adds to its score, then the factors, marked by an "x"."""
-    weights = weights_of(parsed.classes)
+    parts = _parts(candidate, weights_of(parsed.classes))
+    parts.append((f"x {candidate.place.doc.role} file", candidate.role if candidate.role != 1.0 else 0.0))
+    parts.append(("x repeat of its file", round(candidate.repeat, 4) if candidate.repeat != 1.0 else 0.0))
+    parts.append(("x like a better one", round(candidate.fresh, 4) if candidate.fresh != 1.0 else 0.0))
+    return tuple(part for part in parts if part[1])
+
+
+def _parts(candidate: Candidate, weights: Weights) -> list[tuple[str, float]]:
+    if candidate.ranks is not None:
+        return [
+            (f"rank by {arm}", round(share, 4))
+            for arm, share in zip(("words", "meaning"), candidate.ranks, strict=True)
+        ]
     whole = _total(candidate, weights)
-    parts = [
+    return [
         (label, round(whole - _total(replace(candidate, **{field: 0.0}), weights), 4))
         for field, label in _LABELS.items()
     ]
-    parts.append((f"x {candidate.place.doc.role} file", candidate.role if candidate.role != 1.0 else 0.0))
-    parts.append(("x repeat of its file", round(candidate.repeat, 4) if candidate.repeat != 1.0 else 0.0))
-    return tuple(part for part in parts if part[1])
 
 
 def why(candidate: Candidate, parsed: Parsed) -> str:

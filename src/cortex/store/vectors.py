@@ -179,6 +179,14 @@ class Vectors:
         chosen = find(view.ids, ids)
         return dict(zip(view.ids[chosen].tolist(), cosines(view, query, chosen).tolist(), strict=True))
 
+    def rows(self, ids: Ids) -> dict[int, Floats]:
+        """The rows of these ids, of length 1; those that have none are left out."""
+        with self._lock:
+            view = self._refresh()
+        chosen = find(view.ids, ids)
+        rows = unit(view.records["vector"][view.positions[chosen]].astype(np.float32))
+        return dict(zip(view.ids[chosen].tolist(), rows, strict=True))
+
     def cosines_of_ranges(self, vector: Floats, ranges: Sequence[tuple[int, int]]) -> list[float]:
         """How near the mean of the rows of each range of ids is, both ends included; 0 where it has none."""
         query = self._query(vector)

@@ -1,0 +1,65 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cortex.search.diversity import DEPTH, diversify, likeness_of_words
+from cortex.search.evidence import Candidate
+from cortex.store import Place
+from cortex.types import Chunk, Doc
+
+
+def make_candidates(*scores: float) -> list[Candidate]:
+    chunk = Chunk(0, 0, 10, 1, 5, "section", "", "")
+    places = [
+        Place(Doc(number, 1, f"{number}.md", number, 10, 0, "markdown"), number, chunk) for number in range(len(scores))
+    ]
+    return [
+        Candidate(place, score, score=score, relevance=score / 2) for place, score in zip(places, scores, strict=True)
+    ]
+
+
+def order(candidates: list[Candidate], balance: float, alike: set[tuple[int, int]]) -> list[int]:
+    found = diversify(candidates, balance, lambda one, other: float((one, other) in alike), 0.9)
+    return [one.place.doc.id for one in found]
+
+
+def test_what_says_the_same_as_a_better_one_goes_back():
+    assert order(make_candidates(1.0, 0.9, 0.8), 0.7, {(0, 1)}) == [0, 2, 1]
+
+
+def test_the_best_stays_and_a_repetition_is_still_shown():
+    assert order(make_candidates(1.0, 0.9, 0.1), 0.5, {(0, 1), (0, 2), (1, 2)}) == [0, 1, 2]
+
+
+def test_with_a_balance_of_1_nothing_changes():
+    assert order(make_candidates(1.0, 0.9, 0.8), 1.0, {(0, 1)}) == [0, 1, 2]
+
+
+def test_what_is_only_a_little_alike_stays():
+    found = diversify(make_candidates(1.0, 0.99, 0.98), 0.3, lambda one, other: 0.85, 0.9)
+    assert [one.place.doc.id for one in found] == [0, 1, 2]
+
+
+def test_what_went_back_says_so():
+    (_, _, last) = diversify(make_candidates(1.0, 0.9, 0.6), 0.7, lambda one, other: float((one, other) == (0, 1)), 0.9)
+    assert (last.place.doc.id, last.score) == (1, 0.6)
+    assert 0.6 < last.fresh < 0.7
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=0, max_size=DEPTH + 20),
+    st.floats(0, 1),
+    st.lists(st.frozensets(st.sampled_from("abcd")), min_size=DEPTH + 20, max_size=DEPTH + 20),
+)
+def test_nothing_is_lost_scores_and_relevance_fall_and_those_behind_stay(scores, balance, words):
+    candidates = make_candidates(*sorted(scores, reverse=True))
+    behind = candidates[DEPTH:]
+    found = diversify(candidates, balance, likeness_of_words(words), 0.6)
+    assert sorted(one.place.doc.id for one in found) == list(range(len(scores)))
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    assert [one.relevance for one in found] == sorted((one.relevance for one in found), reverse=True)
+    assert found[DEPTH:] == behind
+
+
+def test_texts_are_alike_by_the_words_that_both_have():
+    likeness = likeness_of_words([frozenset("abc"), frozenset("bcd"), frozenset()])
+    assert (likeness(0, 1), likeness(0, 2), likeness(2, 2)) == (0.5, 0.0, 0.0)

@@ -1,0 +1,55 @@
+import pytest
+
+from cortex.search.evidence import Candidate
+from cortex.search.fuse import K, fuse
+from cortex.search.parse import parse
+from cortex.search.rank import explain
+from cortex.store import Place
+from cortex.types import Chunk, Doc
+
+
+def make_candidate(number: int, *, words: float = 0.0, near: float = 0.0) -> Candidate:
+    chunk = Chunk(0, 0, 10, 1, 5, "section", "", "")
+    return Candidate(Place(Doc(number, 1, f"{number}.md", number, 10, 0, "markdown"), number, chunk), words, near=near)
+
+
+def order(candidates: list[Candidate], weight: float = 1.0) -> list[int]:
+    by_words = sorted((one for one in candidates if one.words), key=lambda one: -one.words)
+    return [one.place.doc.id for one in fuse(by_words, candidates, weight, {})]
+
+
+def test_what_is_second_in_both_orders_comes_before_what_is_first_in_one_only():
+    assert (
+        order([make_candidate(1, words=1.0), make_candidate(2, words=0.1, near=0.3), make_candidate(3, near=0.9)])[0]
+        == 2
+    )
+
+
+def test_the_score_is_the_sum_of_reciprocal_ranks_and_1_for_the_first_in_both():
+    both, worded = make_candidate(1, words=1.0, near=0.9), make_candidate(2, words=0.5)
+    fuse([both, worded], [both, worded], 1.0, {})
+    assert both.score == pytest.approx(1.0)
+    assert worded.score == pytest.approx((K + 1) / 2 / (K + 2))
+
+
+def test_the_weight_scales_the_order_by_meaning():
+    candidates = [make_candidate(1, words=1.0, near=0.3), make_candidate(2, words=0.9, near=0.5)]
+    assert order(candidates, 0.5) == [1, 2]
+    assert order(candidates, 2.0) == [2, 1]
+
+
+def test_what_is_hardly_near_has_no_place_by_meaning():
+    candidates = [make_candidate(1, words=1.0, near=0.1), make_candidate(2, words=0.5, near=0.2)]
+    assert order(candidates) == [1, 2]
+    assert [one.ranks[1] for one in candidates if one.ranks] == [0.0, 0.0]
+
+
+def test_equal_scores_fall_by_path_whatever_order_they_come_in():
+    candidates = [make_candidate(number, near=0.5) for number in range(1, 6)]
+    assert order(candidates) == order(candidates[::-1])
+
+
+def test_a_fused_candidate_is_explained_by_its_ranks():
+    one = make_candidate(1, words=1.0, near=0.9)
+    fuse([one], [one], 1.0, {})
+    assert explain(one, parse("anything at all")) == (("rank by words", 0.5), ("rank by meaning", 0.5))

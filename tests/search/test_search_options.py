@@ -1,0 +1,96 @@
+"""What a query may ask of the order: ranks fused, the weight of meaning, hits that differ."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cortex.embedders.hashing import HashingEmbedder
+from cortex.engine import Engine
+from cortex.settings import load
+from cortex.types import Mode, Page, Query
+
+BACKUP = "# Backups\n\nEvery night the database is copied to the second disk. A backup is kept for thirty days.\n"
+FILES = {
+    "backup.md": BACKUP,
+    "copy/backup.md": BACKUP,
+    "old/backup.md": BACKUP.replace("thirty", "twenty"),
+    "restore.md": "# Restoring\n\nA backup of the database is restored by the operator, who stops the service first.\n",
+    "disk.md": "# Disks\n\nThe second disk holds the copies of every night.\n",
+    "people.md": "# People\n\nWho is called at night, and when.\n",
+}
+QUESTION = "how long is a backup of the database kept"
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    root = tmp_path_factory.mktemp("documents")
+    for path, text in FILES.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+    environment = {"CORTEX_HOME": str(tmp_path_factory.mktemp("home")), "CORTEX_SEARCH_ENABLE_CACHING": "false"}
+    with Engine(root, load(root, environment=environment), embedder=HashingEmbedder()) as opened:
+        opened.index()
+        yield opened
+
+
+def ask(engine: Engine, **more: object) -> Page:
+    return engine.search(Query(QUESTION, **more))  # type: ignore[arg-type]
+
+
+def paths(page: Page) -> list[str]:
+    return [hit.path for hit in page.hits]
+
+
+@pytest.mark.parametrize("fusion", ["auto", "rrf"])
+@pytest.mark.parametrize("mode", [Mode.HYBRID, Mode.WORDS, Mode.MEANING])
+@pytest.mark.parametrize("diversity", [None, 0.7, 0.0])
+def test_scores_and_relevance_fall_and_the_same_question_has_the_same_answer(engine, fusion, mode, diversity):
+    first = ask(engine, fusion=fusion, mode=mode, diversity=diversity)
+    assert first.mode is mode
+    for values in ([hit.score for hit in first.hits], [hit.relevance for hit in first.hits]):
+        assert values == sorted(values, reverse=True)
+        assert values
+    assert ask(engine, fusion=fusion, mode=mode, diversity=diversity) == first
+
+
+def test_ranks_are_fused_of_what_is_found_by_words_and_what_is_near(engine: Engine):
+    assert set(paths(ask(engine, fusion="rrf"))) == set(paths(ask(engine)))
+    assert all(hit.score <= 1 for hit in ask(engine, fusion="rrf").hits)
+
+
+def test_by_words_or_by_meaning_alone_there_is_nothing_to_fuse(engine: Engine):
+    for mode in (Mode.WORDS, Mode.MEANING):
+        assert ask(engine, mode=mode, fusion="rrf") == ask(engine, mode=mode)
+
+
+def test_meaning_that_weighs_nothing_is_words_alone(engine: Engine):
+    assert ask(engine, meaning_weight=0.0) == ask(engine, mode=Mode.WORDS)
+    assert ask(engine, meaning_weight=0.0).notes == ()
+
+
+def test_meaning_adds_as_much_as_it_weighs(engine: Engine):
+    def share(weight: float) -> float:
+        (first, *_) = ask(engine, meaning_weight=weight, explain=True).hits
+        return dict(first.evidence)["meaning"]
+
+    assert share(2.0) == pytest.approx(2 * share(1.0), abs=0.001)
+
+
+@pytest.mark.parametrize("mode", [Mode.HYBRID, Mode.WORDS])
+def test_copies_of_a_document_go_back_where_hits_shall_differ(engine: Engine, mode: Mode):
+    usual, differing = paths(ask(engine, mode=mode)), paths(ask(engine, mode=mode, diversity=0.5))
+    assert {*usual[:3]} == {"backup.md", "copy/backup.md", "old/backup.md"}
+    assert differing[0] == usual[0]
+    assert differing[1] == "restore.md"
+    assert sorted(differing) == sorted(usual)
+
+
+def test_a_balance_of_1_is_no_change(engine: Engine):
+    assert ask(engine, diversity=1.0) == ask(engine)
+
+
+def test_what_is_below_the_threshold_is_left_out_whatever_goes_back(engine: Engine):
+    threshold = ask(engine).hits[3].relevance
+    assert sorted(paths(ask(engine, threshold=threshold, diversity=0.3))) == sorted(
+        paths(ask(engine, threshold=threshold))
+    )
