@@ -5,17 +5,14 @@ Pure functions: nothing here opens, searches or waits.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from collections.abc import Mapping, Sequence
 
-from cortex.errors import InputError
 from cortex.families.code.workspaces import Located
-from cortex.text import TOKEN_CHARACTERS, cut_to_tokens, estimate_tokens, hash_bytes
+from cortex.paging import make_cursor, too_small
+from cortex.text import TOKEN_CHARACTERS, cut_to_tokens, estimate_tokens
 from cortex.types import Chunk, FileView, Freshness, Hit, Mode, Page, Skipped, Symbol, Vitals
 
-MIN_BUDGET = 200
 SKELETON_SHARE = 0.3  # of the budget that hits without text may take
 MIN_TEXT_TOKENS = 40  # less text than this of a hit isn't worth its place
 SKIPPED_NAMED = 50
@@ -39,13 +36,6 @@ def dump(body: object) -> str:
     return _COMPACT.encode(body)
 
 
-def check_budget(budget: int | None, default: int) -> int:
-    """The budget that counts. Raises: InputError BUDGET_TOO_SMALL."""
-    if budget is not None and budget < MIN_BUDGET:
-        raise InputError("BUDGET_TOO_SMALL", f"a budget of {budget} tokens is too small, the least is {MIN_BUDGET}")
-    return budget or default
-
-
 def search_answer(
     located: Sequence[Located], metadata: Json, budget: int, *, several: bool, offset: int, key: str
 ) -> Json:
@@ -56,7 +46,7 @@ def search_answer(
     room = characters - len(dump({"results": [], "metadata": {**metadata, "truncated": True, "cursor": "x" * 60}}))
     results, cut = _choose(located, room, several)
     if located and not results:
-        raise _too_small(characters - room + len(dump(_result(located[0], None, several))) + 1)
+        raise too_small(characters - room + len(dump(_result(located[0], None, several))) + 1)
     next_offset = offset + len(results)
     metadata = {**metadata, "truncated": cut or len(results) < len(located)}
     if next_offset < total:
@@ -99,16 +89,6 @@ def _shorten_notes(metadata: Json, characters: int) -> Json:
         if characters < 0:
             break
     return {**metadata, "notes": kept}
-
-
-def _too_small(characters: int) -> InputError:
-    needed = -(-characters // TOKEN_CHARACTERS)
-    return InputError(
-        "BUDGET_TOO_SMALL",
-        f"the next part of the answer alone needs a budget of {needed} tokens",
-        context={"needed": needed},
-        suggestions=(f"Ask with `budget` {needed} or more.",),
-    )
 
 
 def _fit(one: Located, characters: int, several: bool) -> Json | None:
@@ -183,28 +163,6 @@ def freshness(states: Sequence[Freshness]) -> Json:
     return out
 
 
-def make_cursor(key: str, offset: int) -> str:
-    """An opaque place in the answer to one question."""
-    return base64.urlsafe_b64encode(f"{offset}:{_digest(key)}".encode()).decode()
-
-
-def read_cursor(key: str, cursor: str | None) -> int:
-    """The offset that a cursor stands for. Raises: InputError CURSOR_INVALID, if it belongs to another question."""
-    if cursor is None:
-        return 0
-    try:
-        offset, _, digest = base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")
-        if digest == _digest(key) and 0 <= int(offset) < 1_000_000:
-            return int(offset)
-    except (ValueError, binascii.Error, UnicodeError):
-        pass
-    raise InputError("CURSOR_INVALID", "this cursor does not belong to this search")
-
-
-def _digest(key: str) -> str:
-    return hash_bytes(key.encode("utf-8", "replace")).hex()[:12]
-
-
 def resource_answer(query: str, located: Sequence[Located], page: Page, metadata: Json, *, several: bool) -> Json:
     """The search resource's form of an answer."""
     results: list[Json] = []
@@ -252,7 +210,7 @@ def file_answer(view: FileView, start: int, end: int, budget: int, workspace: st
         body["workspace"] = workspace
     room = characters - len(dump(body)) - len(',"truncated":true,"nextLine":') - 10
     if room < 0:
-        raise _too_small(characters - room)
+        raise too_small(characters - room)
     text, last, cut = _lines_within(lines, start, end, room)
     body["text"], body["endLine"] = text, last
     if cut or last < end:

@@ -20,6 +20,7 @@ from cortex.families.code.arguments import (
     UpdateConfig,
 )
 from cortex.families.code.workspaces import Workspaces, search_all
+from cortex.paging import check_budget, read_cursor
 from cortex.process import memory_bytes
 from cortex.settings import Key, Settings, known_key
 from cortex.text import TOKEN_CHARACTERS
@@ -90,9 +91,9 @@ def exact_text(text: str) -> tuple[str, bool] | None:
 def _search(
     context: Workspaces, query: Query, workspace: str | None, budget: int | None, cursor: str | None, call: Call
 ) -> Answer:
-    tokens = answers.check_budget(budget, context.settings.search.budget)
+    tokens = check_budget(budget, context.settings.search.budget)
     key = repr((query, workspace))
-    offset = answers.read_cursor(key, cursor)
+    offset = read_cursor(key, cursor)
     started = time.perf_counter()
     most = tokens * TOKEN_CHARACTERS  # more text could not be shown
     asked = replace(query, offset=offset, characters=most, snippets=SNIPPETS)
@@ -265,7 +266,7 @@ def _check_may_change(engine: Engine, name: str, wanted: Mapping[str, object]) -
 
 def get_file_context(context: Workspaces, arguments: GetFileContext, call: Call) -> Answer:
     """Lines of a file as it is now, with what is defined in them."""
-    budget = answers.check_budget(arguments.budget, context.settings.search.budget)
+    budget = check_budget(arguments.budget, context.settings.search.budget)
     seen = view_file(context, arguments.workspace, arguments.path)
     view = seen.view
     total = view.text.count("\n") + (not view.text.endswith("\n") and bool(view.text))
