@@ -26,8 +26,8 @@ from cortex.locks import lock_file
 from cortex.paths import make_private
 
 if TYPE_CHECKING:
+    from cortex.cli.families import Lenders
     from cortex.daemon.server import Hello, Served
-    from cortex.engines import Engines
 
 LOG_BYTES, LOGS = 2_000_000, 3
 MANY_FILES = 8192
@@ -145,18 +145,21 @@ def _serve(meeting: Rendezvous, listener: socket.socket, lock: int, token: str) 
     import gc
 
     gc.set_threshold(50_000)
+    from cortex.cli.families import Lenders
     from cortex.daemon.server import Daemon
     from cortex.engines import Engines
     from cortex.settings import environment, load
+    from cortex.shelf.shelves import Shelves
 
     own = load(None, environment={k: v for k, v in environment().items() if k in ("CORTEX_HOME", "CORTEX_PROFILE")})
     engines = Engines(keep=True, linger=LINGER_SECONDS, rest=REST_SECONDS)
+    lenders = Lenders(engines, Shelves(linger=LINGER_SECONDS))
     logging.getLogger(__name__).info("cortexd %s at %s", VERSION, meeting.home)
 
     async def run() -> None:
         daemon = Daemon(
             listener,
-            opener(engines),
+            opener(lenders),
             engines,
             idle=own.server.idle_timeout,
             memory=own.server.memory,
@@ -165,14 +168,14 @@ def _serve(meeting: Rendezvous, listener: socket.socket, lock: int, token: str) 
         await daemon.run(lambda: _is_at(lock, meeting.lock) and os.path.exists(meeting.socket))
 
     asyncio.run(run())
-    engines.close()
+    lenders.close()
     logging.getLogger(__name__).info("cortexd ends")
     logging.shutdown()
 
 
-def opener(engines: Engines) -> Callable[[Hello], Served]:
+def opener(lenders: Lenders) -> Callable[[Hello], Served]:
     """What cortexd gives to a client: what its command line says, with the settings of its folder and variables."""
-    from cortex.cli import mcp, workspace
+    from cortex.cli import families, mcp
     from cortex.daemon.server import Refused, Served
 
     def open_served(hello: Hello) -> Served:
@@ -184,14 +187,11 @@ def opener(engines: Engines) -> Callable[[Hello], Served]:
             said = io.StringIO()
             error.show(said)  # type: ignore[attr-defined]
             raise Refused(said.getvalue().strip(), 2) from None
-        mcp.check_families(given["families"] or ())
-        found, warnings = workspace.find_for(list(given["workspaces"] or ()), hello.variables, Path(hello.cwd))
-        warnings += workspace.home_warnings(found[0].settings.home)
-        address = mcp.http_site(given["http"], found)
-        families = mcp.open_families(found, engines, read_only=bool(given["read_only"]))
-        return Served(
-            families, mcp.identity_of(found, given["tool_names"]), tuple(f"warning: {one}" for one in warnings), address
-        )
+        asked = families.ask(given["families"] or (), given["workspaces"] or (), hello.variables, Path(hello.cwd))
+        address = mcp.http_site(given["http"], asked)
+        opened, left_out = families.open_families(asked, lenders, read_only=bool(given["read_only"]))
+        warnings = tuple(f"warning: {one}" for one in (*asked.warnings, *left_out))
+        return Served(opened, mcp.identity_of(asked, given["tool_names"]), warnings, address)
 
     return open_served
 

@@ -206,10 +206,8 @@ class Engine:
         )
 
     def serve_requests(self) -> None:
-        """As the lease holder, do what other processes asked for, and let the indexes follow what they wrote themselves."""
+        """As the lease holder, do what other processes asked for."""
         self._runs.serve_requests()
-        if self._words_state()[1] < self.store.truth.seq() and not self.running:
-            self.embedding.catch_up()
 
     # -- put and forget ------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cortex import guide
-from cortex.cli.mcp import FAMILIES
+from cortex.cli.families import FAMILIES
 from cortex.errors import InputError
 from cortex.tools import find_tool, input_schema, spell
 from protocol import dotted

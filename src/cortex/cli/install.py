@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cortex.cli.mcp import check_families
+from cortex.cli.families import check_families
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
 from cortex.errors import ConfigError, InputError, NetworkError

@@ -1,11 +1,12 @@
 """`cortex mcp`: serve tools to an agent, on stdio or over HTTP.
 
-Usually the front end in daemon/shim.py has carried the command line to cortexd before anything here is loaded; then `open_served`
-is called there, for the client with its own folder and variables. With --no-sidecar the same is served from this process.
+Usually the front end in daemon/shim.py has carried the command line to cortexd before anything here is loaded; then the same is
+opened there, for the client with its own folder and variables. With --no-sidecar it is served from this process.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -13,19 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cortex.cli import workspace
+from cortex.cli.families import Asked, Lenders, ask, check_families, open_families
 from cortex.cli.show import say
 from cortex.cli.status import ProfileOption
 from cortex.engines import Engines
 from cortex.errors import InputError, NetworkError
-from cortex.settings import Settings, Workspace
+from cortex.settings import Settings, environment
+from cortex.shelf.shelves import Shelves
 from cortex.tools import Family
 
 if TYPE_CHECKING:  # the SDK is loaded once stdout is claimed
     from cortex.surfaces.http_door import Site
     from cortex.surfaces.mcp import Identity
 
-FAMILIES = ("code",)
 DEFAULT_ADDRESS = ("127.0.0.1", 8765)  # where server.transport is http and no flag says where
 
 
@@ -65,43 +66,29 @@ def mcp(
 
     check_families(families or ())
     stdio = None if http else claim()  # before anything can write to stdout
-    found = workspace.find(workspaces or [], profile)
-    for warning in workspace.home_warnings(found[0].settings.home):
-        say(f"warning: {warning}", error=True)
-    site = http_site(http, found)
-    identity = identity_of(found, tool_names)
+    variables = environment() | ({"CORTEX_PROFILE": profile} if profile else {})
+    asked = ask(families or (), workspaces or [], variables, Path.cwd())
+    logging.getLogger().setLevel(asked.settings.server.log_level.upper())
+    site = http_site(http, asked)
+    identity = identity_of(asked, tool_names)
     if site is not None:
         from cortex.surfaces.mcp_http import serve_http, serving
 
-        opened = _open(found, read_only)
-        return serve_http(opened, site, ready=lambda port: say(serving(port), error=True), identity=identity)
+        return serve_http(
+            _open(asked, read_only), site, ready=lambda port: say(serving(port), error=True), identity=identity
+        )
     from cortex.surfaces.mcp_stdio import serve_stdio
 
-    return serve_stdio(_open(found, read_only), stdio, identity)
+    return serve_stdio(_open(asked, read_only), stdio, identity)
 
 
-def check_families(names: Sequence[str]) -> None:
-    """Refuse families that there aren't. Raises: InputError ARGUMENT_INVALID."""
-    for name in names:
-        if name not in FAMILIES:
-            raise InputError("ARGUMENT_INVALID", f"unknown family {name!r}; known: {', '.join(FAMILIES)}")
-
-
-def open_families(found: Sequence[Workspace], engines: Engines, *, read_only: bool) -> list[Family]:
-    """The families over these workspaces, opened in the background."""
-    from cortex.families.code import open_family
-
-    family = open_family(found, engines, read_only=read_only)
-    family.context.start()
-    return [family]
-
-
-def http_site(http: str | None, found: Sequence[Workspace]) -> Site | None:
+def http_site(http: str | None, asked: Asked) -> Site | None:
     """Where to serve and for whom, if it is HTTP that is wanted. Raises: InputError, NetworkError ADDRESS_REFUSED."""
-    if http is None and found[0].settings.server.transport != "http":
+    if http is None and asked.settings.server.transport != "http":
         return None
     host, port = _address(http) if http else DEFAULT_ADDRESS
-    return site_at(host, port, [(one.settings, str(one.root)) for one in found])
+    told = [(one.settings, str(one.root)) for one in asked.found]
+    return site_at(host, port, told or [(asked.person, "you")])
 
 
 def site_at(host: str, port: int, told: Sequence[tuple[Settings, str]]) -> Site:
@@ -122,16 +109,19 @@ def site_at(host: str, port: int, told: Sequence[tuple[Settings, str]]) -> Site:
     return Site(host, port, server.http_token, server.rate_limit)
 
 
-def identity_of(found: Sequence[Workspace], tool_names: ToolNames) -> Identity:
+def identity_of(asked: Asked, tool_names: ToolNames) -> Identity:
     """How the server calls itself and its tools."""
     from cortex.surfaces.mcp import Identity
 
-    server = found[0].settings.server
+    server = asked.settings.server
     return Identity(server.name, server.version, dotted=tool_names is ToolNames.DOTTED)
 
 
-def _open(found: Sequence[Workspace], read_only: bool) -> list[Family]:
-    return open_families(found, Engines(keep=True), read_only=read_only)
+def _open(asked: Asked, read_only: bool) -> list[Family]:
+    families, left_out = open_families(asked, Lenders(Engines(keep=True), Shelves()), read_only=read_only)
+    for warning in (*asked.warnings, *left_out):
+        say(f"warning: {warning}", error=True)
+    return families
 
 
 def _address(text: str) -> tuple[str, int]:

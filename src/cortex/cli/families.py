@@ -1,0 +1,120 @@
+"""Which families of tools a client gets, and over what: a project's code and chunk files, the person's documents.
+
+Without names it gets those that have something behind them. What can't be opened ends a start that asked for nothing else, and is
+left out, with a word to the person, beside other families.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cortex.cli import workspace
+from cortex.engines import Engines
+from cortex.errors import ConfigError, CortexError, InputError
+from cortex.library import has_folders
+from cortex.settings import Settings, Workspace, load
+from cortex.shelf.shelves import Shelves
+from cortex.tools import Family
+
+FAMILIES = ("code", "chunks", "kb")
+OF_PROJECTS = frozenset({"code", "chunks"})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a command line asks for."""
+
+    names: tuple[str, ...]  # of families; none is all that have content
+    found: tuple[Workspace, ...]  # none where only what is the person's is asked for
+    person: Settings  # what counts without any project's files
+    warnings: tuple[str, ...]
+
+    @property
+    def settings(self) -> Settings:
+        """Those that hold for a connection as a whole."""
+        return self.found[0].settings if self.found else self.person
+
+
+@dataclass(frozen=True, slots=True)
+class Lenders:
+    """What the clients of one process share."""
+
+    engines: Engines
+    shelves: Shelves
+
+    def close(self) -> None:
+        """Close everything, whoever has it."""
+        self.shelves.close()
+        self.engines.close()
+
+
+def check_families(names: Sequence[str]) -> None:
+    """Refuse families that there aren't. Raises: InputError ARGUMENT_INVALID."""
+    for name in names:
+        if name not in FAMILIES:
+            raise InputError("ARGUMENT_INVALID", f"unknown family {name!r}; known: {', '.join(FAMILIES)}")
+
+
+def ask(names: Sequence[str], paths: Sequence[Path], variables: Mapping[str, str], cwd: Path) -> Asked:
+    """What somebody with these variables, in that folder, asks for.
+
+    Raises: InputError ARGUMENT_INVALID, ConfigError.
+    """
+    check_families(names)
+    person = load(None, environment=variables)
+    found: tuple[Workspace, ...] = ()
+    warnings = list(person.warnings)
+    if not names or OF_PROJECTS & set(names):
+        try:
+            found, warnings = workspace.find_for(list(paths), variables, cwd)
+        except ConfigError as error:
+            if names or error.code != "WORKSPACE_MISSING" or not has_folders(person.home):
+                raise
+            warnings.append(f"{error.message}: only your documents are served")
+    warnings += workspace.home_warnings(person.home)
+    return Asked(tuple(names), found, person, tuple(warnings))
+
+
+def open_families(asked: Asked, lenders: Lenders, *, read_only: bool) -> tuple[list[Family], list[str]]:
+    """The families that were asked for, opened in the background, and what a person should know about those left out."""
+    families: list[Family] = []
+    messages: list[str] = []
+    for name in asked.names or _with_content(asked):
+        try:
+            families.append(_open(name, asked, lenders, read_only))
+        except CortexError as error:
+            if len(asked.names) == 1:
+                raise
+            messages.append(f"{name} is left out: {error.message}")
+    return families, messages
+
+
+def _with_content(asked: Asked) -> list[str]:
+    from cortex.families.chunks import has_chunks
+
+    there = {
+        "code": bool(asked.found),
+        "chunks": any(has_chunks(one) for one in asked.found),
+        "kb": has_folders(asked.person.home),
+    }
+    return [name for name in FAMILIES if there[name]]
+
+
+def _open(name: str, asked: Asked, lenders: Lenders, read_only: bool) -> Family:
+    match name:
+        case "chunks":
+            from cortex.families import chunks
+
+            return chunks.open_family(asked.found, lenders.shelves)
+        case "kb":
+            from cortex.families import kb
+
+            return kb.open_family(asked.person, lenders.engines)
+        case _:
+            from cortex.families import code
+
+            family = code.open_family(asked.found, lenders.engines, read_only=read_only)
+            family.context.start()
+            return family
