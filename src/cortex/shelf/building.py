@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
-from cortex.errors import FileError
+from cortex.errors import FileError, StoreError
 from cortex.sources.chunkfiles import ChunkFile, Reading, Signature, Vector, Written, shown
 from cortex.store import Held, Store, Update
 from cortex.text import hash_bytes, role_of
@@ -25,7 +25,7 @@ BATCH = 1_000  # vectors that are kept at once
 REBUILD_SHARE = 0.3  # of all entries: when more have changed, the words are written anew rather than mended
 MAX_WARNINGS = 50  # of one state
 PROSE = "markdown"
-_FACT = "chunk files"
+_FACT, _COUNTS = "chunk files", "chunk vectors"
 _BETWEEN, _AFTER = "\n/", "\n0"  # between an id and the path of a file, and what comes after all of these
 _DEFINES = re.compile(
     r"^[ \t]*(?:[a-z]+ ){0,4}?(func|function|def|fn|class|type|interface|struct|enum|trait|module|protocol|record)[ \t]+"
@@ -111,8 +111,19 @@ def build(store: Store, source: Source, files: Iterable[ChunkFile], changed: set
         built.changes, built.refreshed, seq = update.changes, update.refreshed, update.seq
     store.truth.set({_FACT: json.dumps({name: asdict(state) for name, state in built.states.items()})})
     _bring_up(store, source, built.changes)
-    vectors.finish(seq, {state.stamp for state in built.states.values() if state.stamp is not None})
+    vectors.finish(seq, set(stamps_of(built.states)))
+    store.truth.set({_COUNTS: json.dumps(_count(store, built.states))})
     return built
+
+
+def check_vectors(store: Store, states: States) -> None:
+    """Load the vectors, and see that none is missing. Raises: StoreError STORE_CORRUPT."""
+    if _count(store, states) != json.loads(store.truth.get(_COUNTS, "[]")):
+        raise StoreError("STORE_CORRUPT", "vectors of chunks are missing")
+
+
+def _count(store: Store, states: States) -> list[int]:
+    return [len(store.indexes.vectors(stamp)) for stamp in stamps_of(states)]
 
 
 def _bring_up(store: Store, source: Source, changes: int) -> None:

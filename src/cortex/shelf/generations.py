@@ -157,7 +157,7 @@ def newest_first(home: Path) -> list[Path]:
     """The directories of all generations, complete or not."""
     try:
         names = [name for name in os.listdir(home) if name.isdecimal()]
-    except FileNotFoundError:
+    except OSError:  # none yet, or who writes there is told why not
         return []
     return [home / name for name in sorted(names, key=int, reverse=True)]
 

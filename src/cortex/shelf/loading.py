@@ -16,7 +16,7 @@ from pathlib import Path
 from cortex.errors import CortexError, FileError, LimitError, StoreError
 from cortex.process import give_memory_back
 from cortex.shelf import generations
-from cortex.shelf.building import Built, FileState, States, build, read_states, stamps_of, to_read
+from cortex.shelf.building import Built, FileState, States, build, check_vectors, read_states, stamps_of, to_read
 from cortex.shelf.generations import Generation
 from cortex.sources.chunkfiles import ENDING, ChunkFile, Listing, Signature, list_chunk_files
 
@@ -164,8 +164,7 @@ class Loading:
         """Open what the first question needs, before there is one."""
         generation.stamps = stamps_of(states)
         generation.store.indexes.words()
-        for stamp in generation.stamps:
-            len(generation.store.indexes.vectors(stamp))
+        check_vectors(generation.store, states)
 
     def _swap(self, fresh: Generation, states: dict[str, FileState]) -> None:
         with self._lock:

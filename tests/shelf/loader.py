@@ -1,0 +1,22 @@
+"""A process that serves chunk files until it is killed: python loader.py FOLDER HOME"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from cortex.settings import load
+from cortex.shelf import Shelf, Wanted
+
+
+def main() -> None:
+    shelf = Shelf(Path(sys.argv[1]), load(None, environment={"CORTEX_HOME": sys.argv[2]}))
+    shelf.start()
+    shelf.search(Wanted("anything"))
+    print(shelf.state().generation, flush=True)
+    time.sleep(600)
+
+
+if __name__ == "__main__":
+    main()
