@@ -1,0 +1,62 @@
+"""The library of one connection, as tools get it: for reading only, open for as long as a call uses it.
+
+Opened in the background at the start, so that every source is watched before the first question.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cortex.engines import Engines
+from cortex.errors import ConfigError, CortexError
+from cortex.library import Library
+from cortex.settings import Settings
+
+CLOSE_SECONDS = 5.0  # for a library that is just being opened, before nobody waits for it any more
+
+log = logging.getLogger(__name__)
+
+
+class Kb:
+    """One person's documents, for agents."""
+
+    def __init__(self, settings: Settings, engines: Engines) -> None:
+        self.settings = settings
+        self._engines = engines
+        self._lent = engines.borrow(settings.home, settings)
+        self._closed = threading.Event()
+        self._opening = threading.Thread(target=self._try, name="open documents", daemon=True)
+
+    def start(self) -> None:
+        """Open it in the background."""
+        self._opening.start()
+
+    @contextmanager
+    def open(self) -> Iterator[Library]:
+        """The library for one call, opened so that SQLite itself refuses to write.
+
+        Raises: ConfigError WORKSPACE_MISSING when all is ending; StoreError and FileError, where it can't be opened.
+        """
+        if self._closed.is_set():
+            raise ConfigError("WORKSPACE_MISSING", "the server is ending")
+        with self._engines.use(self._lent) as engine:
+            assert isinstance(engine, Library)
+            yield engine.reader
+
+    def _try(self) -> None:
+        try:
+            with self.open():
+                pass
+        except CortexError as error:  # each question is told
+            log.warning("%s", error.message)
+
+    def close(self) -> None:
+        """Give the library back."""
+        if not self._closed.is_set():
+            self._closed.set()
+            self._engines.give_back(self._lent)
+            if self._opening.is_alive():
+                self._opening.join(CLOSE_SECONDS)
