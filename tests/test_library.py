@@ -1,0 +1,297 @@
+"""The person's library: folders of documents, what may be one, what is found in them, and that what is removed is gone."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from cortex.engines import Engines
+from cortex.errors import Cancelled, ConfigError, CortexError, InputError, StoreError
+from cortex.keeper import Keeper
+from cortex.library import Library, has_folders, id_of
+from cortex.settings import Settings, load
+from cortex.types import Mode, Query
+
+Open = Callable[..., Library]
+GUIDE = "# Guide\n\n## Tokens\n\nTokens expire after fifteen minutes.\n\n## Lamps\n\nA lamp is switched by its owner.\n"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    environment = {"CORTEX_HOME": str(tmp_path / "home")}
+    return load(None, environment=environment, flags={"indexing.workers": 1}, user_home=tmp_path)
+
+
+@pytest.fixture
+def open_library(settings: Settings) -> Iterator[Open]:
+    with ExitStack() as opened:
+
+        def open_one(**more) -> Library:
+            return opened.enter_context(Library(settings, **more))
+
+        yield open_one
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    write(folder, "guide.md", GUIDE)
+    write(folder, "sub/plain.txt", "The desk has three drawers.\n")
+    return folder
+
+
+def write(folder: Path, path: str, text: str) -> None:
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    (folder / path).write_text(text, encoding="utf-8")
+
+
+def found(library: Library, text: str, mode: Mode = Mode.HYBRID) -> list[str]:
+    sources = [folder.source for folder in library.folders()]
+    return [hit.path for hit in library.search(Query(text, mode=mode), sources=sources).hits]
+
+
+def test_a_folder_that_was_added_and_indexed_is_searched(open_library, notes):
+    library = open_library()
+    folder = library.add_folder(notes)
+    report = library.index(source=folder.source)
+    assert (report.added, report.status) == (2, "completed")
+    assert found(library, "how do tokens expire")[0] == "guide.md"
+    state = library.state_of(folder)
+    assert (state.counts.docs, state.size > 0, state.skipped, state.present) == (2, True, (), True)
+    assert state.indexed_at
+
+
+def test_several_folders_are_searched_at_once_or_one_by_one(open_library, notes, tmp_path):
+    other = tmp_path / "other"
+    write(other, "lamps.md", "# Lamps\n\nLamp oil is kept in the cellar.\n")
+    library = open_library()
+    for place in (notes, other):
+        library.index(source=library.add_folder(place).source)
+    hits = library.search(Query("lamp"), sources=[folder.source for folder in library.folders()]).hits
+    assert {(hit.source, hit.path) for hit in hits} == {
+        (library.folder("notes").source.id, "guide.md"),
+        (library.folder("other").source.id, "lamps.md"),
+    }
+    alone = library.search(Query("lamp"), sources=[library.folder("other").source])
+    assert ([hit.path for hit in alone.hits], alone.docs) == (["lamps.md"], 1)
+
+
+def test_patterns_of_a_folder_count_for_it_alone(open_library, notes, tmp_path):
+    other = tmp_path / "other"
+    write(other, "a.txt", "lamp\n")
+    write(other, "b.md", "lamp\n")
+    library = open_library()
+    library.index(source=library.add_folder(notes).source)
+    library.index(source=library.add_folder(other, include=["*.md"], exclude=["b*"]).source)
+    assert {doc.path for doc in library.store.lookup.docs(library.folder("other").source.id)} == set()
+    assert library.state_of(library.folder("notes")).counts.docs == 2
+
+
+def test_a_folder_is_known_by_its_id_and_its_name_in_any_case(open_library, notes):
+    library = open_library()
+    folder = library.add_folder(notes, name="My Notes", key="k-1")
+    assert library.folder("k-1") == library.folder("my notes") == folder
+    with pytest.raises(ConfigError) as caught:
+        library.folder("other")
+    assert caught.value.code == "SOURCE_UNKNOWN"
+    assert "My Notes (k-1)" in caught.value.message
+
+
+def test_two_folders_of_one_name_get_two_names(open_library, tmp_path):
+    library = open_library()
+    for parent in ("a", "b"):
+        write(tmp_path / parent / "docs", "x.md", "x\n")
+        library.add_folder(tmp_path / parent / "docs")
+    assert [folder.name for folder in library.folders()] == ["docs", "docs-2"]
+
+
+def refusal(library: Library, path: Path, **more: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        library.add_folder(path, **more)
+    assert caught.value.code == "SOURCE_REFUSED"
+    return caught.value.message
+
+
+def test_private_and_system_folders_and_those_of_cortex_are_refused(open_library, notes, tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    library = open_library()
+    (tmp_path / ".ssh" / "inner").mkdir(parents=True)
+    assert "keys" in refusal(library, tmp_path / ".ssh")
+    assert "keys" in refusal(library, tmp_path / ".ssh" / "inner")
+    (tmp_path / "link").symlink_to(tmp_path / ".ssh")
+    assert "keys" in refusal(library, tmp_path / "link")
+    assert "whole disk" in refusal(library, Path(tmp_path.anchor))
+    assert "all that you have" in refusal(library, tmp_path)
+    assert "its own files" in refusal(library, library.settings.home)
+    assert "no such folder" in refusal(library, tmp_path / "none")
+    assert "no folder" in refusal(library, notes / "guide.md")
+    assert library.folders() == []
+
+
+def test_a_folder_within_or_around_another_is_refused(open_library, notes):
+    library = open_library()
+    library.add_folder(notes / "sub")
+    assert "lies in it" in refusal(library, notes)
+    assert "one already" in refusal(library, notes / "sub")
+    library.remove_folder(library.folder("sub"))
+    library.add_folder(notes)
+    assert "lies in" in refusal(library, notes / "sub")
+
+
+def test_a_name_or_id_that_is_taken_is_refused(open_library, notes, tmp_path):
+    library = open_library()
+    library.add_folder(notes, name="one", key="k")
+    (tmp_path / "more").mkdir()
+    assert "already" in refusal(library, tmp_path / "more", name="ONE")
+    assert "already" in refusal(library, tmp_path / "more", key="k")
+    assert "one line" in refusal(library, tmp_path / "more", name="a\nb")
+
+
+def test_a_removed_folder_is_gone_from_every_place_at_once(open_library, notes, settings):
+    library = open_library()
+    folder = library.add_folder(notes)
+    library.index(source=folder.source)
+    write(notes, "guide.md", GUIDE.replace("fifteen", "twenty"))
+    library.index(source=folder.source)  # an earlier version is kept for a while
+    assert library.remove_folder(folder) == 2
+    assert found(library, "tokens") == []
+    with sqlite3.connect(settings.home / "cortex.db") as database:
+        for table in ("docs", "blobs", "chunks", "symbols", "vectors", "folders", "skips"):
+            assert database.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
+    database.close()
+    assert library.store.indexes.words().identities() == set()  # type: ignore[union-attr]
+    assert library.store.check() == []
+    stamp = library.embedding.answering().stamp
+    assert stamp is not None
+    assert len(library.store.indexes.vectors(stamp)) == 0
+
+
+def test_what_another_folder_says_too_stays(open_library, notes, tmp_path):
+    write(tmp_path / "twin", "same.md", GUIDE)
+    library = open_library()
+    for place in (notes, tmp_path / "twin"):
+        library.index(source=library.add_folder(place).source)
+    library.remove_folder(library.folder("notes"))
+    assert found(library, "tokens expire") == ["same.md"]
+    assert library.store.check() == []
+
+
+def test_a_run_whose_folder_is_removed_meanwhile_ends(open_library, notes):
+    library = open_library()
+    folder = library.add_folder(notes)
+
+    def remove(step: object) -> None:
+        if library.folders():
+            library.store.folders.remove(folder)
+
+    with pytest.raises(Cancelled):
+        library.index(source=folder.source, progress=remove)
+    assert library.store.lookup.counts(folder.source.id).docs == 0
+
+
+def test_the_reader_finds_everything_and_can_write_nothing(open_library, notes):
+    library = open_library()
+    folder = library.add_folder(notes)
+    library.index(source=folder.source)
+    reader = library.reader
+    assert found(reader, "tokens expire") == found(library, "tokens expire")
+    with pytest.raises(StoreError) as caught:
+        reader.store.truth.set({"a": "b"})
+    assert caught.value.code == "STORE_READ_ONLY"
+    with reader.store.reading() as connection:
+        assert connection.execute("PRAGMA query_only").fetchone() == (1,)  # type: ignore[attr-defined]
+        connection.execute("PRAGMA query_only = OFF")  # type: ignore[attr-defined]
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            connection.execute("DELETE FROM docs")  # type: ignore[attr-defined]
+    with pytest.raises(CortexError):
+        reader.remove_folder(folder)
+    assert not reader.store.lease.take()
+    assert library.state_of(folder).counts.docs == 2
+
+
+def test_the_reader_sees_what_is_written_later(open_library, notes):
+    library = open_library()
+    folder = library.add_folder(notes)
+    library.index(source=folder.source)
+    assert found(library.reader, "cellar", Mode.WORDS) == []
+    write(notes, "later.md", "# Cellar\n\nWine.\n")
+    library.index(source=folder.source)
+    assert found(library.reader, "cellar", Mode.WORDS) == ["later.md"]
+
+
+def test_a_document_keeps_its_id_while_its_text_changes(open_library, notes):
+    library = open_library()
+    folder = library.add_folder(notes)
+    library.index(source=folder.source)
+    name = id_of(folder, "guide.md")
+    before = library.document(name)[1]
+    write(notes, "guide.md", "# Other\n")
+    library.index(source=folder.source)
+    after = library.document(name)[1]
+    assert (before.path, before.id != after.id) == (after.path, True)
+    with pytest.raises(InputError):
+        library.document("doc_0000000000000000")
+
+
+def test_a_person_has_folders_or_not(open_library, notes, settings):
+    assert not has_folders(settings.home)
+    library = open_library()
+    assert not has_folders(settings.home)
+    library.add_folder(notes)
+    assert has_folders(settings.home)
+
+
+def test_a_keeper_follows_every_folder_that_is_watched_as_they_come_and_go(open_library, notes, tmp_path, until):
+    quiet = tmp_path / "quiet"
+    write(quiet, "q.md", "silence\n")
+    library = open_library()
+    keeper = Keeper(library)
+    try:
+        first = library.add_folder(notes)
+        until(lambda: library.state_of(first).counts.docs == 2)
+        write(notes, "new.md", "fresh\n")
+        until(lambda: library.state_of(first).counts.docs == 3)
+        other = tmp_path / "other"
+        write(other, "a.md", "one\n")
+        second = library.add_folder(other)
+        unwatched = library.add_folder(quiet, watch=False)
+        until(lambda: library.state_of(second).counts.docs == 1)
+        write(other, "b.md", "two\n")
+        until(lambda: library.state_of(second).counts.docs == 2)
+        library.store.folders.remove(first)  # as another process does it
+        until(lambda: "guide.md" not in found(library, "tokens"))
+        until(lambda: library.store.check() == [] and library.store.indexes.state()[1] == library.store.truth.seq())
+        assert library.state_of(unwatched).counts.docs == 0
+    finally:
+        keeper.close()
+
+
+def test_a_folder_that_is_away_holds_up_no_other_and_loses_nothing(open_library, notes, tmp_path, until):
+    away = tmp_path / "away"
+    write(away, "a.md", "faraway\n")
+    library = open_library()
+    gone = library.add_folder(away)
+    library.index(source=gone.source)
+    away.rename(tmp_path / "elsewhere")
+    here = library.add_folder(notes)
+    keeper = Keeper(library)
+    try:
+        until(lambda: library.state_of(here).counts.docs == 2)
+        assert found(library, "faraway", Mode.WORDS) == ["a.md"]
+        assert not library.state_of(gone).present
+    finally:
+        keeper.close()
+
+
+def test_the_home_is_lent_as_a_library(settings, notes):
+    engines = Engines(keep=False)
+    one = engines.borrow(settings.home, settings)
+    try:
+        with engines.use(one) as library:
+            assert isinstance(library, Library)
+    finally:
+        engines.give_back(one)
