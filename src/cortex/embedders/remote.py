@@ -194,7 +194,8 @@ class RemoteEmbedder:
         )
         try:
             told = self._dialect.read(answer)
-            return told, _rows(told.vectors, len(texts))
+            # One of ours makes nothing of a question without a word that it knows; with passages that would be a broken server.
+            return told, _rows(told.vectors, len(texts), zeros=mode == "query" and bool(self._dialect.greeting))
         except ValueError as error:
             raise self._client.error("EMBEDDER_ANSWER", f"gives an answer that can't be used: {error}") from None
 
@@ -308,8 +309,8 @@ def _batches(texts: list[str], most: int) -> Iterator[list[str]]:
         yield batch
 
 
-def _rows(vectors: Sequence[object], expected: int) -> NDArray[np.float32]:
-    """The vectors with length 1. Raises: ValueError, if they aren't that many, equally long, and numbers."""
+def _rows(vectors: Sequence[object], expected: int, *, zeros: bool) -> NDArray[np.float32]:
+    """The vectors with length 1, or 0 where that may be. Raises: ValueError, if they aren't that many, equally long, and numbers."""
     if len(vectors) != expected:
         raise ValueError(f"{len(vectors)} vectors for {expected} texts")
     try:
@@ -319,9 +320,9 @@ def _rows(vectors: Sequence[object], expected: int) -> NDArray[np.float32]:
     if found.ndim != 2 or found.shape[1] < 1 or found.dtype.kind not in "fiu":
         raise ValueError("its vectors are no lists of numbers")
     norms = np.linalg.norm(found.astype(np.float64), axis=1, keepdims=True)
-    if not np.all(np.isfinite(norms)) or not np.all(norms > 0):
+    if not np.all(np.isfinite(norms)) or not (zeros or np.all(norms > 0)):
         raise ValueError("a vector holds a value that is no finite number, or nothing but zeros")
-    return (found / norms).astype(np.float32)
+    return (found / np.where(norms > 0, norms, 1.0)).astype(np.float32)
 
 
 def _plain(model: str) -> str:

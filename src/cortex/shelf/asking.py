@@ -28,6 +28,7 @@ TYPED = ("environment ", "flag ", "runtime")  # origins of what somebody has jus
 START_SECONDS = 20.0  # for a server of our own to answer
 END_SECONDS = 3.0
 LOOK_SECONDS = 0.1
+PROBE = "connect"  # a word that every model knows
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +116,7 @@ class Asker:
         """Why an embedder can't be asked for a model's vectors; empty where it can."""
         if one.stamp is None and (self.required or not one.rests):
             with suppress(CortexError):  # it rests then
-                one.query("?")  # connects, and gives up sooner than `connect`: somebody waits
+                one.query(PROBE)  # connects, and gives up sooner than `connect`: somebody waits
         found, model = one.stamp, stamp.model or self._settings.embedding.model
         if found is None or (one.rests and not self.required):
             return f"{one.name} can't be asked now ({one.problem})"
@@ -129,7 +130,7 @@ class Asker:
     def _start_server(self) -> None:
         assert self._server is not None
         with suppress(CortexError):
-            self._server.query("?")
+            self._server.query(PROBE)
         if self._server.rests and self._settings.embedding.autostart and stays_here(self._address):
             self._child = Child(self._address)
             self._child.await_answer(self._server)
@@ -160,7 +161,7 @@ class Child:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self._process.poll() is None:
             with suppress(CortexError):
-                server.query("?")
+                server.query(PROBE)
                 return
             time.sleep(LOOK_SECONDS)
         log.warning("the embedding server did not begin to answer")
