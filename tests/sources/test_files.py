@@ -490,3 +490,18 @@ def test_a_name_in_the_history_that_is_no_text_is_left_out(tmp_path: Path) -> No
     git(tmp_path, "add", "-A")
     git(tmp_path, "commit", "-qm", "all")
     assert git_module.recent_files(tmp_path) == ["a.py"]
+
+
+def test_a_folder_of_documents_is_taken_for_itself_whatever_the_repository_around_it_ignores(root: Path) -> None:
+    git(root, "init", "-q")
+    (root / ".gitignore").write_text("*.pdf\n/notes/deep/\n", encoding="utf-8")
+    write(root, "notes/a.md", "notes/b.pdf", "notes/deep/c.md", "notes/drafts/d.md", "notes/tmp/e.md")
+    (root / "notes" / ".gitignore").write_text("tmp/\n", encoding="utf-8")
+    (root / "notes" / ".cortexignore").write_text("drafts/\n", encoding="utf-8")
+    notes, rules = root / "notes", Rules(documents=True)
+    expected = [".cortexignore", ".gitignore", "a.md", "b.pdf", "deep/c.md"]
+    assert found(scan(notes, rules)) == expected
+    assert found(scan_paths(notes, rules, ["a.md", "b.pdf", "deep", "drafts/d.md", "tmp/e.md"])) == expected[2:]
+    (root / ".gitignore").write_text("notes/\n*.pdf\n", encoding="utf-8")
+    assert found(scan(notes, rules)) == expected
+    assert found(scan(root, rules)) == [".gitignore"]  # what is added is the repository: its own rules count

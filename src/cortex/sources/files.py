@@ -34,7 +34,7 @@ class Rules:
     exclude: tuple[str, ...] = ()
     max_file_size: int = 1_500_000  # bytes
     max_files: int = 25_000
-    documents: bool = False  # PDF, office files and books are wanted too
+    documents: bool = False  # PDF, office files and books too; what a repository around the folder ignores doesn't count
 
 
 def scan(root: Path, rules: Rules, cancel: Cancel | None = None) -> Scan:
@@ -43,7 +43,7 @@ def scan(root: Path, rules: Rules, cancel: Cancel | None = None) -> Scan:
     Raises: Cancelled.
     """
     judge = _Judge(root, rules)
-    judged = _judge_all(judge, list_entries(root, judge.prunes, cancel=cancel))
+    judged = _judge_all(judge, list_entries(root, judge.prunes, cancel=cancel, apart=rules.documents))
     over = tuple(Skipped(file.path, "over maxFiles") for file in judged.files[rules.max_files :])
     if not over:
         return judged
@@ -61,7 +61,7 @@ def scan_paths(root: Path, rules: Rules, paths: Collection[str], cancel: Cancel 
         return Scan((), ())
     judge = _Judge(root, rules)
     few = "" not in wanted and len(wanted) <= MAX_ASKED_PATHS and sum(map(len, wanted)) < git.MAX_ARGUMENT_CHARACTERS
-    entries = list_entries(root, judge.prunes, wanted if few else None, cancel)
+    entries = list_entries(root, judge.prunes, wanted if few else None, cancel, apart=rules.documents)
     if few or "" in wanted:
         return _judge_all(judge, entries)
     return _judge_all(judge, (entry for entry in entries if _is_below(_path_of(entry), wanted)))

@@ -23,11 +23,14 @@ Wanted = Collection[str] | None  # only these paths, or everything
 
 
 def list_entries(
-    root: Path, prune: Prune, only: Wanted = None, cancel: Cancel | None = None
+    root: Path, prune: Prune, only: Wanted = None, cancel: Cancel | None = None, *, apart: bool = False
 ) -> Iterator[Entry | Skipped]:
-    """Files (and links, pipes, ...) below `root`, in no order; with `only`, those at or below the given relative paths."""
+    """Files (and links, pipes, ...) below `root`, in no order; with `only`, those at or below the given relative paths.
+
+    `apart` takes the folder for itself, whatever the repository around it ignores.
+    """
     # Not recursive, so that repositories nested a thousand deep don't end in a RecursionError.
-    pending: list[tuple[str, bool, Wanted]] = [("", git.in_repository(root), only)]
+    pending: list[tuple[str, bool, Wanted]] = [("", not apart and git.in_repository(root), only)]
     while pending:
         folder, is_repository, wanted = pending.pop()
         inner: dict[str, set[str]] = {}
