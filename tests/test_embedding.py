@@ -349,6 +349,8 @@ def test_closing_does_not_wait_for_a_batch_under_way(open_engine, keep, until):
     assert costly.waiting.wait(DEADLINE)
     assert engine.search(Query("switch lamp")).mode is Mode.HYBRID  # it holds nobody up
     keeper.close()
+    engine.embedding.stop()
+    costly.close()  # who lends an embedder closes it
     engine.close()
     assert not engine._opened.embedding._thread.is_alive()
 

@@ -2,7 +2,7 @@
 
 import time
 
-from cortex.store import Change
+from cortex.store import Change, truth
 from cortex.types import Found
 
 DAY = 86_400
@@ -59,14 +59,30 @@ def test_a_rename_and_a_branch_switch_and_back_need_no_new_blob(folder):
     assert folder.store.lookup.text(folder.blob("b.py")) == "y = 1\n"
 
 
-def test_removed_docs_are_remembered_until_the_words_have_dropped_them(folder):
-    folder.write(a_py="x = 1\n")
-    doc = folder.doc("a.py")
+def test_the_last_removals_are_remembered_after_the_words_have_dropped_them(folder, monkeypatch):
+    monkeypatch.setattr(truth, "REMOVALS", 2)
+    folder.write(a_py="x = 1\n", b_py="y = 1\n", c_py="z = 1\n")
+    docs = [folder.doc(path) for path in ("a.py", "b.py", "c.py")]
     folder.catch_up()
-    folder.remove("a.py")
-    assert [row[0] for row in folder.store.indexes._gone(0)] == [doc]
+    before = folder.store.truth.seq()
+    first = folder.remove("a.py")
+    folder.remove("b.py")
     folder.catch_up()
-    assert folder.store.indexes._gone(0) == []
+    assert [row[0] for row in folder.store.indexes._gone(before)] == docs[:2]
+    assert folder.store.truth.remembers(before)
+    folder.remove("c.py")
+    folder.catch_up()
+    assert [row[0] for row in folder.store.indexes._gone(before)] == docs[1:]
+    assert (folder.store.truth.remembers(before), folder.store.truth.remembers(first)) == (False, True)
+
+
+def test_in_doubt_no_removal_counts_as_known_until_something_changes(folder):
+    seq = folder.write(a_py="x = 1\n")
+    folder.catch_up()
+    assert folder.store.truth.remembers(seq)
+    folder.store.truth.doubt()
+    assert not folder.store.truth.remembers(seq)
+    assert folder.store.truth.remembers(folder.write(b_py="y = 1\n"))
 
 
 def test_content_that_nothing_uses_goes_after_a_while(folder):

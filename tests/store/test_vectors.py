@@ -210,12 +210,49 @@ def test_a_snapshot_saves_encoding_and_its_damage_costs_nothing_else(tmp_path, m
     vectors.sync(2)
     query = make_rows(1, seed=1)[0]
     expected = vectors.search(query, 50)
-    (snapshot,) = tmp_path.glob("scan-*")
+    (snapshot,) = tmp_path.glob("scan*")
     if harm != "none":
         damage(snapshot, harm)
     again = Vectors.open(tmp_path, STAMP, "turbovec")
     assert again.search(query, 50) == expected
     assert again.search(query, 50, np.arange(1, 500)) == vectors.search(query, 50, np.arange(1, 500))
+
+
+def test_who_only_writes_keeps_the_snapshot_and_does_not_load_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "SNAPSHOT_MINIMUM", 500)
+    first = filled(tmp_path, "turbovec", 600)
+    first.sync(1)
+    assert first._scan is None
+    first.close()
+    (snapshot,) = tmp_path.glob("scan*")
+    writer = Vectors.open(tmp_path, STAMP, "turbovec")
+    writer.add(make_ids(601), make_rows(1, seed=7))
+    writer.remove(make_ids(3))
+    writer.sync(2)
+    assert writer._scan is None
+    assert list(tmp_path.glob("scan*")) == [snapshot]
+    query = make_rows(1, seed=1)[0]
+    monkeypatch.setattr(module, "encode_all", None)  # the snapshot is enough
+    expected = filled(None, "numpy", 600)
+    expected.add(make_ids(601), make_rows(1, seed=7))
+    expected.remove(make_ids(3))
+    assert writer.search(query, 50) == expected.search(query, 50)
+    writer.add(np.arange(700, 1000), make_rows(300, seed=8))
+    writer.sync(3)
+    (grown,) = tmp_path.glob("scan*")
+    assert grown != snapshot
+
+
+def test_a_snapshot_of_another_precision_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "SNAPSHOT_MINIMUM", 500)
+    filled(tmp_path, "turbovec", 600).sync(1)
+    (snapshot,) = tmp_path.glob("scan*")
+    old = snapshot.rename(tmp_path / snapshot.name.replace(module.SCAN, "scan"))
+    vectors = Vectors.open(tmp_path, STAMP, "turbovec")
+    query = make_rows(1, seed=1)[0]
+    assert vectors.search(query, 20) == filled(None, "numpy", 600).search(query, 20)
+    vectors.sync(2)
+    assert (old.exists(), snapshot.exists()) == (False, True)
 
 
 def test_a_log_full_of_dead_rows_is_written_anew(tmp_path, engine):

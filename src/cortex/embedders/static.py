@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 import unicodedata
+import zipfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -23,7 +25,7 @@ from cortex.types import Stamp
 MODEL = Path(__file__).with_name("static.npz")
 
 MAX_WORD_CHARACTERS = 40  # longer runs are hashes, base64 or minified text
-MEMO_WORDS = 200_000
+MEMO_WORDS = 20_000  # ten times as many take 30 MB and save 4 % of the time
 LONGEST_PIECE = 16
 _SKIP_COST = 14.0  # what it costs to leave a character out when a word is cut
 _PIECE_COST = 1.0
@@ -101,15 +103,25 @@ class Words:
         return pieces if known >= _LEAST_KNOWN * len(word) else ()
 
 
+def _map(model: Path, name: str) -> NDArray[np.int8]:
+    """An array in a file of numpy's that isn't compressed, mapped: its pages are the system's, and all processes share them."""
+    with zipfile.ZipFile(model) as archive, model.open("rb") as file:
+        file.seek(archive.getinfo(name).header_offset + 26)
+        file.seek(sum(struct.unpack("<HH", file.read(4))), 1)  # past the name and what comes after it
+        np.lib.format.read_magic(file)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        return np.asarray(np.memmap(model, dtype, "r", file.tell(), shape))
+
+
 class StaticEmbedder:
     """Sums of word vectors from a table that is part of the package."""
 
     def __init__(self, model: Path = MODEL) -> None:
         with np.load(model) as arrays:
-            self._table: NDArray[np.int8] = arrays["table"]
             self._scales: NDArray[np.float32] = arrays["scales"].astype(np.float32)
             self._words = Words(arrays["words"].tobytes().decode("ascii").split("\n"))
             name = arrays["name"].tobytes().decode("ascii")
+        self._table = _map(model, "table.npy")
         self.name = "static"
         self.costly = False
         self.dimensions = self._table.shape[1]

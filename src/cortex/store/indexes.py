@@ -123,7 +123,12 @@ class Indexes:
         return True
 
     def verify(self) -> bool:
-        """Rebuild the words when they hold more or fewer rows than SQLite has for them; true if that happened."""
+        """Rebuild the words when they hold more or fewer rows than SQLite has for them; true if that happened.
+
+        Vectors of which that is true are compared with SQLite the next time that something changes.
+        """
+        if self._sets is not None:
+            self._sets.verify()
         with self._writing:
             words = self.words()
             if words is None or words.watermark() != self._truth.seq() or len(words) == self._count_rows():

@@ -2,7 +2,7 @@
 
 `blobs` own text, chunks and symbols and are addressed by content; `docs` give a blob a name in a source. A doc is never changed to
 another text: the new text is a new doc with a new id, so an id means the same thing in SQLite, in the words and in the vectors for
-ever. `gone` remembers removed docs until the words have dropped them. `vectors` are those that were worth paying for, by the hash of
+ever. `gone` remembers removed docs until words and vectors have dropped them. `vectors` are those that were worth paying for, by the hash of
 the text that they are of: no text is paid for twice while it is kept, and it is for some days after the last file that has it.
 """
 

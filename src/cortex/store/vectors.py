@@ -2,7 +2,7 @@
 
     watermark.json     stamp, watermark, and how many records of which generation's log are complete
     rows-000001.log    fixed-size records (id, vector); a later record replaces an earlier one, the id ~n removes n
-    scan-*.tvim        turbovec's own form of a prefix of that log, so that opening need not encode it again
+    scan2-*.tvim       turbovec's own form of a prefix of that log, so that opening need not encode it again
 
 Everything here can be thrown away: what is missing, damaged or of another embedder opens empty with watermark -1, and the caller replays.
 One process writes (it holds the store's lease), any number read: a log only grows, and a new generation has a new name, because a mapped file
@@ -32,6 +32,7 @@ from cortex.store.vectorlog import (
     write_manifest,
 )
 from cortex.store.vectorscan import (
+    BITS,
     BLOCK,
     Floats,
     Ids,
@@ -52,14 +53,15 @@ if TYPE_CHECKING:
     from turbovec import IdMapIndex
 
 FRESH = -1  # the watermark of an index that holds nothing yet
-CANDIDATES = 200  # at least so many rows are rescored exactly; 4 bits alone have recall .92, rescored 1.0
-CANDIDATES_PER_RESULT = 4
+CANDIDATES = 400  # at least so many rows are rescored exactly: the 50 nearest of 130,000 chunks were always among them
+CANDIDATES_PER_RESULT = 8
 NARROW = 0.05  # an allow-list below this share is scanned exactly: faster than the engine's own filter
 DEAD_SHARE = 0.25  # of a log's records, before it is written anew
 DEAD_MINIMUM = 1000
 MEANS = 20_000  # of ranges that are remembered, a kilobyte each
 SNAPSHOT_MINIMUM = 10_000  # rows; encoding fewer takes below 50 ms
 SNAPSHOT_SHARE = 0.2  # of the log that is new since the last snapshot
+SCAN = f"scan{BITS}"  # snapshots of another precision are none
 
 Engine = Literal["turbovec", "numpy"]
 
@@ -75,7 +77,7 @@ class Vectors:
         self._turbovec = engine == "turbovec" and stamp.dimensions % 8 == 0 and turbovec_works()
         self._dtype = np.dtype([("id", "<i8"), ("vector", "<f2", (stamp.dimensions,))])
         # Ids and positions beside the row itself, and what turbovec makes of it.
-        self._row_bytes = self._dtype.itemsize + 16 + (stamp.dimensions // 2 + 8 if self._turbovec else 0)
+        self._row_bytes = self._dtype.itemsize + 16 + (stamp.dimensions * BITS // 8 + 8 if self._turbovec else 0)
         self._lock = threading.RLock()
         self._clear()
 
@@ -141,7 +143,7 @@ class Vectors:
                 log.sync()
                 self._manifest = Manifest(self.stamp, watermark, self._generation, log.records, log.checksum)
                 write_manifest(self._directory, self._manifest)
-                self._save_scan(self._directory)
+                self._save_scan(self._directory, self._view)
                 sweep(self._directory, keep=(log_path(self._directory, self._generation).name, self._snapshot))
             self.watermark = watermark
 
@@ -157,7 +159,8 @@ class Vectors:
         """The `k` nearest ids, of `allowed` only where that is given, as (id, cosine): best first, ties by id."""
         query = self._query(vector)
         with self._lock:
-            view, scan = self._refresh(), self._scan
+            view = self._refresh()
+            scan = self._refresh_scan(view)
         chosen = np.arange(len(view.ids)) if allowed is None else find(view.ids, allowed)
         if k <= 0 or not len(chosen) or not query.any():
             return []
@@ -215,6 +218,13 @@ class Vectors:
         with self._lock:
             return self._refresh().ids.copy()
 
+    def lacking(self, ids: Ids) -> Ids:
+        """Those of these ids that have no row, ascending."""
+        with self._lock:
+            view = self._refresh()
+        wanted = np.unique(ids)
+        return np.setdiff1d(wanted, view.ids[find(view.ids, wanted)], assume_unique=True)
+
     def __len__(self) -> int:
         with self._lock:
             return len(self._refresh().ids)
@@ -245,11 +255,11 @@ class Vectors:
         self._log: Log | None = None
         self._manifest: Manifest | None = None
         self._generation = 0
-        self._scan: IdMapIndex | None = None
+        self._scan: IdMapIndex | None = None  # loaded when it is needed: who only writes seldom does
         self._snapshot = ""  # name of the file that holds the scan of
         self._snapshot_records = 0  # so many records of the log
         nothing = np.empty(0, dtype=np.int64)
-        self._view = View(np.empty(0, dtype=self._dtype), nothing, nothing)
+        self._view = self._scanned = View(np.empty(0, dtype=self._dtype), nothing, nothing)
         self._means: dict[tuple[int, int], Floats] = {}
         self.watermark = FRESH
 
@@ -269,6 +279,8 @@ class Vectors:
             manifest.generation,
             manifest.watermark,
         )
+        count, path = next(iter(self._snapshots(directory)), (0, None))
+        self._snapshot, self._snapshot_records = path.name if path else "", count
         return True
 
     def _become_writer(self) -> None:
@@ -293,59 +305,72 @@ class Vectors:
         return self._log
 
     def _refresh(self) -> View:
-        """The view of everything in the log, with the scan brought to the same state."""
-        if self._log is None or self._log.records == self._view.folded:
-            return self._view
-        records = self._log.view()
-        before = self._view if self._view.folded else self._load_scan(records)
-        self._view, gone = fold(before, records)
-        if self._scan is None:
-            if self._turbovec and len(self._view.ids) > CANDIDATES:
-                self._scan = encode_all(self._view)
-        else:
-            for number in gone.tolist():
-                self._scan.remove(number)
-            encode(self._scan, self._view, self._view.positions >= before.folded)
+        """The view of everything in the log."""
+        if self._log is not None and self._log.records != self._view.folded:
+            self._view, _ = fold(self._view, self._log.view())
         return self._view
+
+    def _refresh_scan(self, view: View) -> IdMapIndex | None:
+        """The scan, brought to the same state; None where there is too little to scan."""
+        if self._scan is None:
+            self._load_scan(view.records)
+        if self._scan is None:
+            if self._turbovec and len(view.ids) > CANDIDATES:
+                self._scan = encode_all(view)
+        elif self._scanned is not view:
+            for number in fold(self._scanned, view.records)[1].tolist():
+                self._scan.remove(number)
+            encode(self._scan, view, view.positions >= self._scanned.folded)
+        self._scanned = view
+        return self._scan
 
     def _compact(self, view: View) -> None:
         """Write the live rows to a new generation; the old one stays until the watermark file has moved."""
+        if self._scan is not None or self._snapshot:
+            self._refresh_scan(view)
         log = self._begin_log()
         places = np.sort(view.positions)
         for start in range(0, len(places), BLOCK):
             log.append(view.records[places[start : start + BLOCK]])
         # The scan holds the same rows under the same ids: only their positions have moved.
-        self._view = View(log.view(), view.ids, np.searchsorted(places, view.positions))
+        self._view = self._scanned = View(log.view(), view.ids, np.searchsorted(places, view.positions))
 
-    def _load_scan(self, records: Records) -> View:
-        """The view of the prefix that a whole snapshot covers, with that snapshot as the scan; else the view of nothing."""
+    def _snapshots(self, directory: Path) -> list[tuple[int, Path]]:
+        """The snapshots of this generation, by how many records of the log they cover, the largest first."""
+        named = [(path.stem.split("-"), path) for path in directory.glob(f"{SCAN}-{self._generation:06d}-*-*.tvim")]
+        return sorted(((int(parts[2]), path) for parts, path in named if parts[2].isdecimal()), reverse=True)
+
+    def _load_scan(self, records: Records) -> None:
+        """Make a whole snapshot of a prefix of the log the scan, where there is one."""
+        self._snapshot, self._snapshot_records = "", 0
         if self._directory is None or not self._turbovec:
-            return self._view
+            return
         from turbovec import IdMapIndex
 
-        for path in self._directory.glob(f"scan-{self._generation:06d}-*-*.tvim"):
+        for count, path in self._snapshots(self._directory):
             try:
-                _, _, count, checksum = path.stem.split("-")
-                if int(count) > len(records) or checksum_of(path) != int(checksum, 16):
+                if count > len(records) or checksum_of(path) != int(path.stem.split("-")[3], 16):
                     continue
-                scan = IdMapIndex.load(os.fspath(path))
+                self._scan = IdMapIndex.load(os.fspath(path))
             except (OSError, ValueError):
                 continue
-            self._scan, self._snapshot, self._snapshot_records = scan, path.name, int(count)
-            return fold(self._view, records[: int(count)])[0]
-        return self._view
+            self._snapshot, self._snapshot_records = path.name, count
+            nothing = np.empty(0, dtype=np.int64)
+            self._scanned, _ = fold(View(records[:0], nothing, nothing), records[:count])
+            return
 
-    def _save_scan(self, directory: Path) -> None:
+    def _save_scan(self, directory: Path, view: View) -> None:
         """Keep turbovec's form of the log once enough of it is new."""
-        count = self._view.folded
-        if (
-            self._scan is None
-            or len(self._view.ids) < SNAPSHOT_MINIMUM
-            or count - self._snapshot_records <= SNAPSHOT_SHARE * count
-        ):
+        count, held = view.folded, self._scan is not None
+        if len(view.ids) < SNAPSHOT_MINIMUM or count - self._snapshot_records <= SNAPSHOT_SHARE * count:
+            return
+        scan = self._refresh_scan(view)
+        if scan is None:
             return
         fresh = directory / "scan.new"
-        self._scan.write(os.fspath(fresh))
-        self._snapshot = f"scan-{self._generation:06d}-{count}-{checksum_of(fresh):08x}.tvim"
+        scan.write(os.fspath(fresh))
+        self._snapshot = f"{SCAN}-{self._generation:06d}-{count}-{checksum_of(fresh):08x}.tvim"
         self._snapshot_records = count
         os.replace(fresh, directory / self._snapshot)
+        if not held:  # nobody searches in this process
+            self._scan = None

@@ -1,19 +1,21 @@
 """The vectors of one store: a directory for each embedder, so that a new one is made beside the one that answers.
 
 Vectors of a cheap embedder are made here, of the texts in SQLite, and exist nowhere else. Those that are paid for are in SQLite
-(`paid.py`) and are only copied. Either way the ids are compared with the chunks in use: it doesn't matter how they came apart. Knows
-no model, and doesn't decide which of several sets answers.
+(`paid.py`) and are only copied. A set takes in what SQLite has committed since the set's watermark; where that can't be told any more,
+its ids are compared with all chunks in use, and it doesn't matter how they came apart. Knows no model, and doesn't decide which of
+several sets answers.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +35,33 @@ from cortex.types import Stamp
 EMBED_BATCH = 256
 WITHIN = 7  # narrowed searches whose chunks are remembered, beside the newest
 LEAST_SHARE = 0.5  # of the chunks: vectors of fewer would hide more than they find
+# The contents in use, with their chunks: all, and those of docs that are new since a `seq`. CROSS JOIN keeps the order that is written.
+_USED = "SELECT id, first_chunk, last_chunk FROM blobs WHERE EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
+_CHANGED = "SELECT DISTINCT blobs.id, first_chunk, last_chunk FROM docs CROSS JOIN blobs ON blobs.id = docs.blob WHERE docs.seq > ?"
+# The chunks of docs that were removed since a `seq`, where no other doc has the same content.
+_GONE = (
+    "SELECT DISTINCT first_chunk, last_chunk FROM gone WHERE seq > ? AND NOT EXISTS "
+    "(SELECT 1 FROM chunks CROSS JOIN docs ON docs.blob = chunks.blob WHERE chunks.id = gone.first_chunk)"
+)
 CHECK_TRIES, CHECK_SECONDS = 4, 0.25  # a batch may be under way between SQLite and its index
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """What a set has to take in to be complete at `seq`: contents in use that it may lack, and ids that are no longer in use."""
+
+    seq: int
+    blobs: Ids  # ascending
+    firsts: Ids  # of each one's chunks
+    lasts: Ids
+    gone: Ids | None  # None where these are all contents in use: what isn't theirs is gone
+
+    def chunks(self) -> Ids:
+        """The ids of these contents' chunks, ascending."""
+        return _expand(self.firsts, self.lasts)
 
 
 class VectorSets:
@@ -94,7 +122,7 @@ class VectorSets:
         with self._writing:
             vectors, chunks = self.of(stamp), self._paid.chunks_of(hashes)
             copied = self._copied.pop(stamp, FRESH)  # where this fails, the next look is at everything
-            self._add_paid(vectors, np.setdiff1d(np.asarray(chunks, dtype=np.int64), vectors.ids()))
+            self._add_paid(vectors, vectors.lacking(np.asarray(chunks, dtype=np.int64)))
             vectors.sync(vectors.watermark)
             self._copied[stamp] = copied
 
@@ -145,8 +173,7 @@ class VectorSets:
             if (narrow.docs is None or number in narrow.docs)
             and (not narrow.extensions or extension_of(path) in narrow.extensions)
         }
-        table = np.asarray(sorted(ranges), dtype=np.int64).reshape(-1, 2)
-        return _expand(table[:, 0], table[:, 1])
+        return _expand(*_columns(sorted(ranges), 2))
 
     def on_disk(self) -> list[Manifest | None]:
         """What each directory says of itself; None for one that doesn't say."""
@@ -189,6 +216,16 @@ class VectorSets:
                 problems += self._difference(path, manifest.stamp)
         return problems
 
+    def verify(self) -> None:
+        """Have sets that are made here compared with the truth, the next time, where they hold more or fewer rows than it has."""
+        with self._lock:
+            opened = list(self._open.values())
+        for vectors in opened:
+            complete = vectors.watermark == self._truth.seq() and self._paid.find(vectors.stamp) is None
+            if complete and len(vectors) != self.count():
+                log.warning("there are %d vectors of %d chunks: they will be compared", len(vectors), self.count())
+                self._truth.doubt()
+
     def close(self) -> None:
         """Let go of files; whoever writes is waited for."""
         with self._writing:
@@ -222,43 +259,52 @@ class VectorSets:
         return sorted(path for path in self._directory.iterdir() if path.is_dir())
 
     def _make(self, vectors: Vectors, embed: Embed, room: int) -> None:
-        seq = self._truth.seq()
-        if vectors.watermark >= seq:
+        due = self._due(vectors.watermark)
+        if due.seq == vectors.watermark:
             return
-        live = self._live()
-        fits = vectors.memory_of(len(live)) <= room
+        used = due.chunks()
+        if due.gone is not None and vectors.memory + vectors.memory_of(len(used)) > room:
+            due = self._due(FRESH)  # what there is room for can't be told from what has changed
+            used = due.chunks()
+        fits = vectors.memory_of(len(used)) <= room
         if not fits and vectors.memory > room:  # even what is there would have to be loaded first
             raise _no_room(vectors, room)
-        have = vectors.ids()
-        vectors.remove(np.setdiff1d(have, live))
-        missing = np.setdiff1d(live, have)
+        self._drop(vectors, due, used)
+        missing = vectors.lacking(used)
         if fits and vectors.memory + vectors.memory_of(len(missing)) > room:
             vectors.compact()  # dead rows are all that is too much
         batch: list[tuple[int, str]] = []
-        for one in self._texts(missing):
+        for one in self._texts(due, missing):
             batch.append(one)
             if len(batch) >= EMBED_BATCH:
                 _add(vectors, embed, batch, room)
                 batch = []
         _add(vectors, embed, batch, room)
-        vectors.sync(seq)
+        vectors.sync(due.seq)
 
     def _copy(self, vectors: Vectors, room: int) -> None:
-        stamp, seq, live = vectors.stamp, self._truth.seq(), self._live()
-        if vectors.memory_of(len(live)) > room:
+        stamp = vectors.stamp
+        if vectors.memory_of(self.count()) > room:
             return
         # A crash may have left vectors in SQLite that no watermark tells of: the first look is at all of them.
         after = self._copied.get(stamp, FRESH)
-        complete = self._paid.is_complete(stamp)
-        if after == seq and (vectors.watermark == seq) == complete:
+        due, complete = self._due(after), self._paid.is_complete(stamp)
+        if after == due.seq and (vectors.watermark == due.seq) == complete:
             return
-        have = vectors.ids()
-        vectors.remove(np.setdiff1d(have, live))
-        self._add_paid(vectors, np.setdiff1d(np.asarray(self._paid.embedded(stamp, after), dtype=np.int64), have))
-        if complete and len(vectors) < LEAST_SHARE * len(live):
+        self._drop(vectors, due, due.chunks())
+        embedded = np.asarray(self._paid.embedded(stamp, after), dtype=np.int64)
+        self._add_paid(vectors, vectors.lacking(embedded))
+        if complete and len(vectors) < LEAST_SHARE * self.count():
             self._paid.set_complete(self._paid.model(stamp), complete := False)
-        vectors.sync(seq if complete else FRESH)
-        self._copied[stamp] = seq
+        vectors.sync(due.seq if complete else FRESH)
+        self._copied[stamp] = due.seq
+
+    def _drop(self, vectors: Vectors, due: _Due, used: Ids) -> None:
+        """Take out the rows of chunks that are no longer in use."""
+        if vectors.watermark > due.seq:  # SQLite is a copy from before: its next ids will mean other chunks
+            vectors.remove(vectors.ids())
+        else:
+            vectors.remove(np.setdiff1d(vectors.ids(), used) if due.gone is None else due.gone)
 
     def _add_paid(self, vectors: Vectors, chunks: Ids) -> None:
         for rows in self._paid.rows(vectors.stamp, chunks.tolist()):
@@ -267,29 +313,33 @@ class VectorSets:
             vectors.add(ids, packed.reshape(len(rows), -1).astype(np.float32))
 
     def _live(self) -> Ids:
-        return _expand(*self._ranges()[1:])
+        return self._due(FRESH).chunks()
 
-    def _ranges(self) -> tuple[Ids, Ids, Ids]:
-        """The contents in use, and the first and last of their chunks."""
+    def _due(self, after: int) -> _Due:
+        """What has changed since that `seq`; everything, where that isn't known."""
         with self._connections.read() as connection:
-            rows = connection.execute(
-                "SELECT id, first_chunk, last_chunk FROM blobs WHERE EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
-            ).fetchall()
-        table = np.asarray(rows, dtype=np.int64).reshape(-1, 3)
-        return table[:, 0], table[:, 1], table[:, 2]
+            seq = self._truth.seq()
+            known = self._truth.remembers(after) and after <= seq
+            rows = connection.execute(_CHANGED if known else _USED, (after,) if known else ()).fetchall()
+            gone = connection.execute(_GONE, (after,)).fetchall() if known else None
+        blobs, firsts, lasts = _columns(rows, 3)
+        return _Due(seq, blobs, firsts, lasts, None if gone is None else _expand(*_columns(gone, 2)))
 
-    def _texts(self, chunks: Ids) -> Iterator[tuple[int, str]]:
-        """The texts of these chunks, which are in use; each content is unpacked once, and no other."""
-        blobs, firsts, lasts = self._ranges()
-        wanted = np.searchsorted(chunks, firsts) < np.searchsorted(chunks, lasts, side="right")
+    def _texts(self, due: _Due, chunks: Ids) -> Iterator[tuple[int, str]]:
+        """The texts of these chunks of what is due; each content is unpacked once, and no other."""
+        wanted = np.searchsorted(chunks, due.firsts) < np.searchsorted(chunks, due.lasts, side="right")
         missing = set(chunks.tolist())
-        for blob in blobs[wanted].tolist():
+        for blob in due.blobs[wanted].tolist():
             with self._connections.read() as connection:
                 row = connection.execute("SELECT text FROM blobs WHERE id = ?", (blob,)).fetchone()
                 ranges = connection.execute("SELECT id, start, end FROM chunks WHERE blob = ?", (blob,)).fetchall()
             if row is not None:
                 text = unpack(row[0])
                 yield from ((number, text[start:end]) for number, start, end in ranges if number in missing)
+
+
+def _columns(rows: Sequence[tuple[int, ...]], count: int) -> Iterator[Ids]:
+    return iter(np.asarray(rows, dtype=np.int64).reshape(-1, count).T)
 
 
 def _expand(firsts: Ids, lasts: Ids) -> Ids:

@@ -1,0 +1,313 @@
+"""Vectors follow the truth by what has changed: no more than that is read and embedded, and a set made anew is the same."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cortex.embedders.hashing import HashingEmbedder
+from cortex.store import Making, Store, truth, vectorsets
+from cortex.store.vectors import FRESH, Vectors
+
+EMBEDDER = HashingEmbedder(32)
+EVERYTHING = vectorsets._USED
+
+
+class Asked:
+    """An embedder that remembers the texts that it was asked for, and may fail at the next one."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.fails = False
+
+    def embed(self, texts: list[str]) -> np.ndarray:
+        if self.fails:
+            raise OSError("killed")
+        self.texts += texts
+        return EMBEDDER.embed(texts, "passage")
+
+
+def catch_up(store: Store, asked: Asked | None = None) -> None:
+    store.indexes.catch_up([Making(EMBEDDER.stamp, (asked or Asked()).embed)])
+
+
+def vectors_of(store: Store) -> Vectors:
+    return store.indexes.vectors(EMBEDDER.stamp)
+
+
+def texts_in_use(store: Store) -> dict[int, str]:
+    """The chunks in use, by id, as SQLite has them."""
+    with store._connections.read() as connection:
+        blobs = [row[0] for row in connection.execute("SELECT DISTINCT blob FROM docs")]
+    texts = {blob: store.lookup.text(blob) for blob in blobs}
+    return {
+        number: texts[blob][chunk.start : chunk.end] for blob in blobs for number, chunk in store.lookup.chunks(blob)
+    }
+
+
+def assert_whole(store: Store) -> None:
+    """The set is the one that would be made of nothing: every chunk in use has the row of its own text, and nothing else has one."""
+    expected, vectors = texts_in_use(store), vectors_of(store)
+    assert vectors.watermark == store.truth.seq()
+    assert vectors.ids().tolist() == sorted(expected)
+    fresh = Vectors.open(None, EMBEDDER.stamp)
+    fresh.add(np.asarray(list(expected), dtype=np.int64), EMBEDDER.embed(list(expected.values()), "passage"))
+    for text in ["lamp = 1", *expected.values()]:
+        query = EMBEDDER.embed([text], "query")[0]
+        assert vectors.search(query, 50) == fresh.search(query, 50)
+
+
+def statements(store: Store, asked: Asked) -> list[str]:
+    """What a catch-up says to SQLite."""
+    said: list[str] = []
+    with store._connections.read() as connection:  # the only one that is open
+        connection.set_trace_callback(said.append)
+    catch_up(store, asked)
+    with store._connections.read() as connection:
+        connection.set_trace_callback(None)
+    return said
+
+
+def test_an_update_embeds_and_reads_what_has_changed_and_nothing_else(folder):
+    asked = Asked()
+    folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(60)})
+    catch_up(folder.store, asked)
+    assert len(asked.texts) == 60
+    asked.texts.clear()
+    folder.write_all({"f7.py": "desk = 7\n", "new.py": "chair = 1\n"})
+    folder.remove("f8.py")
+    said = statements(folder.store, asked)
+    assert sorted(asked.texts) == ["chair = 1", "desk = 7"]
+    assert len(said) > 5
+    assert [line for line in said if line == EVERYTHING] == []
+    assert sum("SELECT text FROM blobs" in line for line in said) == 2
+    assert_whole(folder.store)
+
+
+def test_what_a_set_knows_is_asked_of_nobody_again(folder):
+    asked = Asked()
+    folder.write(a_py="lamp = 1\n")
+    catch_up(folder.store, asked)
+    folder.link("b.py", like="a.py")
+    catch_up(folder.store, asked)
+    folder.remove("a.py")
+    catch_up(folder.store, asked)
+    assert asked.texts == ["lamp = 1"]
+    assert_whole(folder.store)
+
+
+def test_content_that_comes_back_gets_its_row_again(folder):
+    folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
+    catch_up(folder.store)
+    blob = folder.blob("a.py")
+    folder.remove("a.py")
+    catch_up(folder.store)
+    assert len(vectors_of(folder.store)) == 1
+    folder.write(c_py="lamp = 1\n")
+    assert folder.blob("c.py") == blob
+    catch_up(folder.store)
+    assert_whole(folder.store)
+
+
+def test_what_is_forgotten_for_good_loses_its_row(folder):
+    folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
+    catch_up(folder.store)
+    folder.store.truth.forget([folder.doc("a.py")])
+    folder.remove("b.py")
+    folder.store.truth.sweep(2**40)
+    folder.write(c_py="chair = 1\n")
+    catch_up(folder.store)
+    assert_whole(folder.store)
+
+
+@pytest.mark.parametrize("step", ["truth", "words", "embedding", "rows"])
+def test_who_is_killed_between_two_steps_goes_on_from_the_watermark(open_store, folder_of, monkeypatch, step):
+    first = folder_of(open_store())
+    first.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(20)})
+    catch_up(first.store)
+    mark = first.store.truth.seq()
+    first.write(f3_py="desk = 3\n")
+    first.remove("f4.py")
+    asked = Asked()
+    if step == "words":
+        first.catch_up()
+    elif step == "embedding":
+        asked.fails = True
+        with pytest.raises(OSError, match="killed"):
+            catch_up(first.store, asked)
+    elif step == "rows":
+        with monkeypatch.context() as patch:
+            patch.setattr(Vectors, "sync", lambda self, watermark: None)
+            catch_up(first.store)
+    first.store.close()
+    again = folder_of(open_store())
+    assert vectors_of(again.store).watermark == mark
+    again.write(g_py="chair = 1\n")  # before the vectors have had a turn
+    again.catch_up()
+    asked = Asked()
+    said = statements(again.store, asked)
+    assert sorted(asked.texts) == ["chair = 1", "desk = 3"]
+    assert EVERYTHING not in said
+    assert_whole(again.store)
+    catch_up(again.store, asked)
+    assert len(asked.texts) == 2
+
+
+def test_a_set_that_is_too_far_behind_is_compared_as_a_whole(folder, monkeypatch):
+    monkeypatch.setattr(truth, "REMOVALS", 3)
+    folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(12)})
+    catch_up(folder.store)
+    for number in range(6):
+        folder.remove(f"f{number}.py")
+    folder.catch_up()
+    asked = Asked()
+    assert EVERYTHING in statements(folder.store, asked)
+    assert asked.texts == []
+    assert_whole(folder.store)
+
+
+def test_a_store_that_never_kept_removals_is_compared_as_a_whole_once(folder):
+    folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
+    catch_up(folder.store)
+    folder.remove("a.py")
+    with folder.store._connections.write() as connection:  # as an earlier version left it
+        connection.execute("DELETE FROM gone")
+        connection.execute("DELETE FROM meta WHERE key = 'forgotten'")
+    catch_up(folder.store)
+    assert_whole(folder.store)
+    folder.write(c_py="chair = 1\n")
+    assert EVERYTHING not in statements(folder.store, Asked())
+
+
+@pytest.mark.parametrize("harm", ["gone", "damaged"])
+def test_a_set_that_is_lost_or_damaged_is_made_anew(open_store, folder_of, harm):
+    first = folder_of(open_store())
+    first.write(a_py="lamp = 1\n", b_py="desk = 1\n")
+    catch_up(first.store)
+    first.store.close()
+    (rows,) = first.store.directory.glob("vectors-*/*/rows-*")
+    if harm == "gone":
+        shutil.rmtree(rows.parent)
+    else:
+        rows.write_bytes(rows.read_bytes()[:-9] + b"123456789")
+    again = folder_of(open_store())
+    assert vectors_of(again.store).watermark == FRESH
+    catch_up(again.store)
+    assert_whole(again.store)
+
+
+def spoil(store: Store) -> None:
+    vectors = vectors_of(store)
+    vectors.remove(vectors.ids()[:1])
+    vectors.add(np.asarray([998, 999]), EMBEDDER.embed(["x", "y"], "passage"))
+    vectors.sync(store.truth.seq())
+
+
+def test_in_doubt_rows_that_were_lost_or_are_too_many_are_put_right(folder):
+    folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
+    catch_up(folder.store)
+    spoil(folder.store)
+    folder.store.truth.doubt()
+    folder.write(c_py="chair = 1\n")
+    catch_up(folder.store)
+    assert_whole(folder.store)
+
+
+def test_a_wrong_number_of_rows_raises_doubt_when_that_is_looked_at(folder):
+    folder.write(a_py="lamp = 1\n", b_py="desk = 1\n")
+    catch_up(folder.store)
+    folder.store.indexes.verify()
+    folder.write(c_py="chair = 1\n")
+    assert EVERYTHING not in statements(folder.store, Asked())
+    spoil(folder.store)
+    folder.store.indexes.verify()
+    folder.write(d_py="table = 1\n")
+    catch_up(folder.store)
+    assert_whole(folder.store)
+
+
+def test_a_set_that_is_ahead_of_a_restored_database_is_made_anew(tmp_path, open_store, folder_of):
+    first = folder_of(open_store())
+    first.write(a_py="lamp = 1\n")
+    catch_up(first.store)
+    first.store.checkpoint()
+    copy = (tmp_path / "cortex.db").read_bytes()
+    first.write(b_py="desk = 1\n")
+    first.write(c_py="chair = 1\n")
+    catch_up(first.store)
+    first.store.close()
+    (tmp_path / "cortex.db").write_bytes(copy)
+    again = folder_of(open_store())
+    again.write(b_py="table = 1\n")  # under the id that the desk had
+    catch_up(again.store)
+    assert_whole(again.store)
+
+
+def test_a_reader_that_takes_over_goes_on_from_where_the_writer_was(open_store, folder_of):
+    writer, heir = folder_of(open_store()), folder_of(open_store())
+    writer.write(a_py="lamp = 1\n", b_py="desk = 1\n")
+    catch_up(writer.store)
+    assert len(vectors_of(heir.store)) == 2
+    writer.remove("a.py")
+    catch_up(writer.store)
+    writer.write(c_py="chair = 1\n")
+    writer.store.close()
+    asked = Asked()
+    said = statements(heir.store, asked)
+    assert (asked.texts, EVERYTHING in said) == (["chair = 1"], False)
+    assert_whole(heir.store)
+
+
+names = st.sampled_from([f"{letter}.py" for letter in "abcd"])
+texts = st.sampled_from([f"word{number} = {number}\n" for number in range(4)] + [""])
+changes = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), names, texts),
+        st.tuples(st.sampled_from(["remove", "forget"]), names, st.just("")),
+        st.tuples(st.sampled_from(["words", "all", "fail", "sweep", "reopen", "doubt"]), st.just(""), st.just("")),
+    ),
+    max_size=16,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # a class, the same for all
+@given(changes=changes, kept=st.sampled_from([1, 2_000]))
+def test_after_any_changes_the_set_is_the_one_that_is_made_anew(tmp_path_factory, folder_of, changes, kept):
+    directory = tmp_path_factory.mktemp("store")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(truth, "REMOVALS", kept)
+        folder = folder_of(Store(directory))
+        for change, path, text in changes:
+            known = folder.store.truth.known(folder.source.id)
+            if change == "write":
+                folder.write_all({path: text})
+            elif change == "remove":
+                folder.remove(path)
+            elif change == "forget" and path in known:
+                folder.store.truth.forget([known[path].doc])
+            elif change == "words":
+                folder.catch_up()
+            elif change == "all":
+                catch_up(folder.store)
+                assert_whole(folder.store)
+            elif change == "fail":
+                with patch.context() as killed:
+                    killed.setattr(Vectors, "sync", lambda self, watermark: None)
+                    catch_up(folder.store)
+            elif change == "sweep":
+                folder.store.truth.sweep(2**40)
+            elif change == "reopen":
+                folder.store.close()
+                folder = folder_of(Store(directory))
+            elif change == "doubt":
+                folder.store.truth.doubt()
+        with closing(folder.store):
+            catch_up(folder.store)
+            assert_whole(folder.store)
+            assert folder.store.check() == []
+    shutil.rmtree(directory)
