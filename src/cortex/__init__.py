@@ -7,6 +7,8 @@
         for hit in engine.search(Query("where are passwords checked?")).hits:
             print(hit.path, hit.start_line, hit.relevance)
 
+Tools for an MCP server of your own, and chunk files that an indexer wrote: `open_tools`, `open_chunks`.
+
 Importing the package loads nothing heavy; names are looked up when they are used.
 """
 
@@ -16,13 +18,35 @@ TYPE_CHECKING = False  # as checkers know it: loading `typing` takes longer than
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cortex.composing import ChunkResult, Chunks, ToolAnswer, Tools, open_chunks, open_tools
     from cortex.engine import Engine
     from cortex.errors import CortexError
-    from cortex.types import Draft, Hit, IndexReport, Mode, Page, Query
+    from cortex.types import Draft, Entry, Hit, IndexReport, Mode, Page, Query
 
-__all__ = ["CortexError", "Draft", "Engine", "Hit", "IndexReport", "Mode", "Page", "Query", "open_engine"]
+__all__ = [
+    "ChunkResult",
+    "Chunks",
+    "CortexError",
+    "Draft",
+    "Engine",
+    "Entry",
+    "Hit",
+    "IndexReport",
+    "Mode",
+    "Page",
+    "Query",
+    "ToolAnswer",
+    "Tools",
+    "open_chunks",
+    "open_engine",
+    "open_tools",
+]
 
-_HOMES = {"Engine": "cortex.engine", "CortexError": "cortex.errors"}
+_HOMES = {
+    "Engine": "cortex.engine",
+    "CortexError": "cortex.errors",
+    **dict.fromkeys(("ChunkResult", "Chunks", "ToolAnswer", "Tools", "open_chunks", "open_tools"), "cortex.composing"),
+}
 
 
 def open_engine(root: str | Path) -> Engine:
