@@ -34,7 +34,7 @@ class Rules:
     exclude: tuple[str, ...] = ()
     max_file_size: int = 1_500_000  # bytes
     max_files: int = 25_000
-    documents: bool = False  # PDF, office files and books too; what a repository around the folder ignores doesn't count
+    documents: bool = False  # PDF, office files and books too, also where a repository around the folder ignores them
 
 
 def scan(root: Path, rules: Rules, cancel: Cancel | None = None) -> Scan:
