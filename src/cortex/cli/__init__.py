@@ -15,7 +15,22 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from cortex.cli import chunks, config, daemon, doctor, embed, hook, index, install, kb, mcp, models, search, status
+from cortex.cli import (
+    chunks,
+    config,
+    daemon,
+    doctor,
+    embed,
+    hook,
+    index,
+    install,
+    kb,
+    kb_import,
+    mcp,
+    models,
+    search,
+    status,
+)
 from cortex.cli.show import PrintableFormatter, print_error, printable
 from cortex.errors import CortexError, explained
 from cortex.settings import environment
@@ -56,6 +71,7 @@ app.command("uninstall")(install.uninstall_clients)
 app.add_typer(chunks.app, name="chunks")
 app.add_typer(config.app, name="config")
 app.add_typer(embed.app, name="embed")
+kb.app.add_typer(kb_import.app, name="import")
 app.add_typer(kb.app, name="kb")
 app.add_typer(models.app, name="models")
 
