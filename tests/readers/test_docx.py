@@ -130,6 +130,12 @@ def test_notes_stand_at_the_end(text_of):
     assert text == "Said[^1].\n\nEnd\n\n[^1]: See there."
 
 
+def test_a_note_that_refers_to_itself_ends(text_of):
+    inner = paragraph('<w:r><w:t>x</w:t><w:footnoteReference w:id="2"/></w:r>')
+    notes = f'<w:footnote w:id="2">{inner}</w:footnote>'
+    assert text_of(paragraph('<w:r><w:footnoteReference w:id="2"/></w:r>'), footnotes=notes) == "[^1]\n\n[^1]: x"
+
+
 def test_code_is_fenced_and_text_boxes_follow_their_paragraph(text_of):
     box = f"<w:r><w:pict><w:txbxContent>{paragraph('In a box')}</w:txbxContent></w:pict></w:r>"
     text = text_of(paragraph("if x:", "Code"), paragraph("    y()", "Code"), paragraph(f"{run('Beside')}{box}"))

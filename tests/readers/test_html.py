@@ -70,6 +70,16 @@ def test_a_page_on_one_line_is_read_though_it_looks_minified():
 
 
 @pytest.mark.parametrize(
+    "opened", ["<!--", "<a ", "</", "<?", "<![CDATA[", "<script>", "<a b='", "&", "<title>", "<h1>"]
+)
+@pytest.mark.parametrize("end", ["", ">"])
+def test_what_is_opened_again_and_again_costs_little(opened, end):
+    started = time.process_time()
+    read_document((opened * 50_000 + end).encode(), "a.html")
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize(
     "page", ["<", "<a", "<!DOCTYPE", "<![CDATA[x", "&#xFFFFFFFF; &bogus; &#55296; text", "<p <p>x", "<!--"]
 )
 def test_broken_pages_do_not_fail(page):

@@ -55,28 +55,38 @@ class Archive:
 
     def read(self, name: str) -> bytes:
         """The bytes of a part. Raises: Unreadable."""
+        return b"".join(self._pieces(name))
+
+    def xml(self, name: str) -> Element:
+        """A part as a tree, see `parse_xml`. Raises: Unreadable."""
+        return parse_xml(self.read(name), name)
+
+    def elements(self, name: str, tag: str) -> Iterator[Element]:
+        """The elements of that name in a part, one by one, so that a part of any size can be read to a point. Raises: Unreadable."""
+        parser = _Parser(name, tag)
+        for piece in self._pieces(name):
+            parser.feed(piece)
+            yield from parser.taken()
+        parser.feed(b"", last=True)
+        yield from parser.taken()
+
+    def _pieces(self, name: str) -> Iterator[bytes]:
         part = self._parts.get(self._name_of(name))
         if part is None:
             raise Unreadable(f"damaged: {name} is missing")
         if part.flag_bits & 1:
             raise Unreadable("encrypted")
-        out = bytearray()
         try:
             with self._zip.open(part) as stream:
                 while piece := stream.read(_PIECE):  # a header can lie about the size
                     self._left -= len(piece)
                     if self._left < 0:
                         raise Unreadable(f"unpacks to more than {MAX_UNPACKED_BYTES // 1_000_000} MB")
-                    out += piece
-        except Unreadable:
+                    yield piece
+        except (Unreadable, MemoryError):
             raise
-        except Exception as error:
+        except Exception as error:  # each method of packing has errors of its own
             raise Unreadable(f"damaged: {name} can't be unpacked") from error
-        return bytes(out)
-
-    def xml(self, name: str) -> Element:
-        """A part as a tree, see `parse_xml`. Raises: Unreadable."""
-        return parse_xml(self.read(name), name)
 
     def relations(self, part: str) -> dict[str, tuple[str, str]]:
         """What a part refers to: by id, the kind (the last word of its type) and the other part's name."""
@@ -103,37 +113,66 @@ def parse_xml(raw: bytes, name: str = "the XML") -> Element:
 
     Raises: Unreadable.
     """
-    parser = expat.ParserCreate(namespace_separator=" ")
-    parser.buffer_text = True
-    builder = TreeBuilder()
-    depth = count = 0
+    parser = _Parser(name)
+    parser.feed(raw, last=True)
+    return parser.taken()[0]
 
-    def start(tag: str, attributes: dict[str, str]) -> None:
-        nonlocal depth, count
-        depth += 1
-        count += 1
-        if depth > MAX_DEPTH or count > MAX_ELEMENTS:
-            raise Unreadable("nested too deeply" if depth > MAX_DEPTH else "too many elements")
-        builder.start(tag.rpartition(" ")[2], {_local(key): value for key, value in attributes.items()})
 
-    def end(tag: str) -> None:
-        nonlocal depth
-        depth -= 1
-        builder.end(tag.rpartition(" ")[2])
+class _Parser:
+    """XML to trees: one of everything, or one for each element named `tag`, which are forgotten when they are taken."""
 
-    def refuse(*_: object) -> None:
-        raise Unreadable("declares XML entities")
+    def __init__(self, name: str, tag: str = "") -> None:
+        self._name, self._tag = name, tag
+        self._builder: TreeBuilder | None = None
+        self._ready: list[Element] = []
+        self._depth = self._count = self._within = 0
+        self._parser = expat.ParserCreate(namespace_separator=" ")
+        self._parser.buffer_text = True
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.CharacterDataHandler = self._text
+        self._parser.StartDoctypeDeclHandler = self._parser.EntityDeclHandler = _refuse
 
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.CharacterDataHandler = builder.data
-    parser.StartDoctypeDeclHandler = refuse
-    parser.EntityDeclHandler = refuse
-    try:
-        parser.Parse(raw, True)
-        return builder.close()
-    except (expat.ExpatError, AssertionError, ValueError, LookupError) as error:
-        raise Unreadable(f"damaged: {name} is no whole XML") from error
+    def feed(self, raw: bytes, last: bool = False) -> None:
+        try:
+            self._parser.Parse(raw, last)
+        except (expat.ExpatError, ValueError, LookupError) as error:
+            raise Unreadable(f"damaged: {self._name} is no whole XML") from error
+
+    def taken(self) -> list[Element]:
+        ready, self._ready = self._ready, []
+        return ready
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        tag = name.rpartition(" ")[2]
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise Unreadable("nested too deeply")
+        if self._builder is None:
+            if self._tag not in ("", tag):
+                return
+            self._builder, self._within = TreeBuilder(), self._depth
+            self._count = 0 if self._tag else self._count
+        self._count += 1
+        if self._count > MAX_ELEMENTS:
+            raise Unreadable("too many elements")
+        self._builder.start(tag, {_local(key): value for key, value in attributes.items()})
+
+    def _end(self, name: str) -> None:
+        if self._builder is not None:
+            self._builder.end(name.rpartition(" ")[2])
+            if self._depth == self._within:
+                self._ready.append(self._builder.close())
+                self._builder = None
+        self._depth -= 1
+
+    def _text(self, text: str) -> None:
+        if self._builder is not None:
+            self._builder.data(text)
+
+
+def _refuse(*_: object) -> None:
+    raise Unreadable("declares XML entities")
 
 
 def _local(name: str) -> str:

@@ -181,7 +181,7 @@ class _Reader:
                 yield from self._runs(child, boxes)
 
     def _note(self, kind: str, key: str) -> str:
-        note = self._texts.get(kind, {}).get(key)
+        note = self._texts.get(kind, {}).pop(key, None)  # once: a note that refers to itself has no end
         if note is None:
             return ""
         mark = f"[^{len(self._notes) + 1}]"

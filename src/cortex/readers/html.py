@@ -60,7 +60,7 @@ class _Node:
 def read_html(text: str) -> str:
     """The page's content as Markdown; its title is the first heading where it has none of the highest level."""
     builder = _Builder()
-    builder.feed(text)
+    builder.feed(_tamed(text))
     builder.close()
     page = builder.root
     body = _content(page)
@@ -70,6 +70,22 @@ def read_html(text: str) -> str:
     if named and not any(block.startswith("# ") for block in blocks):
         blocks.insert(0, named)
     return "\n\n".join(blocks)
+
+
+def _tamed(text: str) -> str:
+    """The page without comments, and with nothing left open that the parser would look for the end of again and again."""
+    kept: list[str] = []
+    at = 0
+    while (start := text.find("<!--", at)) >= 0:
+        kept.append(text[at:start])
+        end = text.find("-->", start + 4)
+        at = end + 3 if end >= 0 else start + 4
+        if end < 0:
+            break
+    kept.append(text[at:].replace("<!--", ""))
+    page = "".join(kept).replace("<![", "<!")
+    last = page.rfind(">") + 1
+    return page[:last] + page[last:].replace("<", "&lt;")
 
 
 class _Builder(HTMLParser):
@@ -223,7 +239,7 @@ class _Writer:
     def _block(self, node: _Node) -> list[str]:
         tag = node.tag
         if tag in _HEADINGS:
-            title = heading(_HEADINGS[tag], self._inline(node).strip(" ¶#\n"))
+            title = heading(_HEADINGS[tag], self._inline(node).strip(" ¶§#\n"))
             return [title] if title else []
         if tag in ("pre", "listing", "xmp"):
             code = _plain(node).strip("\n")

@@ -46,7 +46,11 @@ def read_xlsx(archive: Archive) -> str:
     relations = archive.relations(main)
     others = {kind: name for kind, name in relations.values() if name in archive}
     workbook = archive.xml(main)
-    strings = [_shared(entry) for entry in archive.xml(others["sharedStrings"])] if "sharedStrings" in others else []
+    strings = (
+        [_shared(entry) for entry in archive.elements(others["sharedStrings"], "si")]
+        if "sharedStrings" in others
+        else []
+    )
     dated = _date_styles(archive.xml(others["styles"])) if "styles" in others else frozenset()
     start = (
         _EPOCH_1904 if any(each.get("date1904") in ("1", "true") for each in workbook.findall("workbookPr")) else _EPOCH
@@ -57,7 +61,7 @@ def read_xlsx(archive: Archive) -> str:
         name = relations.get(sheet.get("r:id", ""), ("", ""))[1]
         if name not in archive or budget.left <= 0:
             continue
-        rows = list(budget.bound(_rows(archive.xml(name), strings, dated, start)))
+        rows = list(budget.bound(_rows(archive.elements(name, "row"), strings, dated, start)))
         if lines := list(_lines(rows)):
             blocks.append(heading(1, sheet.get("name", "")) + "\n\n" + "\n".join(lines))
     return "\n\n".join(blocks)
@@ -127,9 +131,9 @@ def _shared(entry: Element) -> str:
     return "".join(text.text or "" for text in descendants(entry, "t", frozenset({"rPh"})))
 
 
-def _rows(sheet: Element, strings: list[str], dated: frozenset[int], start: datetime) -> Iterator[list[str]]:
+def _rows(rows: Iterable[Element], strings: list[str], dated: frozenset[int], start: datetime) -> Iterator[list[str]]:
     before = 0
-    for row in sheet.iterfind("sheetData/row"):
+    for row in rows:
         number = row.get("r", "")
         if number.isdigit() and before and int(number) > before + 1:
             yield []  # one blank line for any gap
