@@ -89,9 +89,8 @@ class Asker:
             reasons.append(self._refused)
         if not reasons:
             names = " and ".join(dict.fromkeys(stamp.model or "a model that no file names" for stamp in stamps))
-            reasons.append(
-                f"nobody here can embed a question by {names}; `cortex chunks reembed` gives the chunks other vectors"
-            )
+            reasons.append(f"nobody here can embed a question by {names}")
+        reasons.append("`cortex chunks reembed` gives the chunks vectors that need no server")
         return Choice(None, "; ".join(dict.fromkeys(reasons)))
 
     def _fitting(self, stamp: Stamp) -> list[Guarded]:
@@ -123,7 +122,7 @@ class Asker:
         if found.dimensions != stamp.dimensions or not is_same(found.model, model):
             return (
                 f"{one.name} ({found.dimensions} dimensions) is not the model of the chunks' vectors, "
-                f"{model or 'which no file names'} ({stamp.dimensions}); `cortex chunks reembed` gives them its own"
+                f"{model or 'which no file names'} ({stamp.dimensions})"
             )
         return ""
 
