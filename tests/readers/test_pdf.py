@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from cortex.readers import Document, read_document
+from cortex.readers import Document, is_mended, read_document
 from cortex.types import Refused
 
 pytest.importorskip("pypdfium2")
@@ -95,6 +95,8 @@ def test_of_ten_thousand_pages_the_first_are_read_and_the_rest_is_named(make_pdf
 
 
 def test_without_the_extra_the_reason_names_the_command(make_pdf, monkeypatch):
+    assert not is_mended("encrypted")
+    assert is_mended('PDF needs an extra: pip install "cortex-context[documents]"')
     monkeypatch.setitem(sys.modules, "pypdfium2", None)
     assert read_document(make_pdf([["One"]]), "a.pdf") == Refused(
         'PDF needs an extra: pip install "cortex-context[documents]"'

@@ -141,6 +141,18 @@ def test_binary_lock_and_minified_files_are_known_by_name(root: Path) -> None:
     }  # fmt: skip
 
 
+def test_documents_are_candidates_only_where_they_are_wanted(root: Path) -> None:
+    documents = ["a.pdf", "b.DOCX", "c.pptx", "d.xlsx", "e.epub"]
+    write(root, *documents, "f.doc", "g.png", "h.md", "secrets/id_rsa", "package-lock.json")
+    answer = scan(root, Rules(documents=True))
+    assert found(answer) == [*documents, "h.md"]
+    assert skipped(answer) == {
+        "f.doc": "binary", "g.png": "binary", "secrets/id_rsa": "secret", "package-lock.json": "lock file",
+    }  # fmt: skip
+    plain = scan(root, Rules())
+    assert found(plain) == ["h.md"] and skipped(plain)["a.pdf"] == "binary"
+
+
 def test_limits_on_size_and_number_are_reported(root: Path) -> None:
     write(root, "a.py", "b.py", "c.py")
     write(root, "big.py", text="x" * 100)

@@ -7,5 +7,6 @@ from __future__ import annotations
 
 from cortex.readers.documents import Document, read_document
 from cortex.readers.plain import read
+from cortex.readers.refusal import is_mended
 
-__all__ = ["Document", "read", "read_document"]
+__all__ = ["Document", "is_mended", "read", "read_document"]

@@ -15,6 +15,8 @@ from urllib.parse import unquote
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
+from cortex.readers.refusal import Unreadable
+
 MAX_UNPACKED_BYTES = 200_000_000
 MAX_RATIO = 200  # real office files and books are below 50 as a whole
 SMALL_BYTES = 10_000_000  # below that any ratio is harmless
@@ -23,10 +25,6 @@ MAX_DEPTH = 256
 MAX_ELEMENTS = 3_000_000
 _PIECE = 1 << 16
 _RELATION = "relationships"  # how the namespace of references ends
-
-
-class Unreadable(Exception):
-    """A document that can't be read; the message is the reason, as a person understands it."""
 
 
 class Archive:

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cortex.readers.archive import Archive, Unreadable
 from cortex.readers.marks import PAGE_END
 from cortex.readers.plain import decoded, holds_key, read
+from cortex.readers.refusal import Unreadable
 from cortex.types import Refused
 
 _PROSE = frozenset(
@@ -84,6 +84,8 @@ def _by_extension(extension: str) -> Callable[[str], str]:
 
 
 def _read_archive(raw: bytes) -> str:
+    from cortex.readers.archive import Archive
+
     archive = Archive(raw)
     if "word/document.xml" in archive:
         from cortex.readers.docx import read_docx

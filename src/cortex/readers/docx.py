@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element
 
-from cortex.readers.archive import Archive, Unreadable
+from cortex.readers.archive import Archive
 from cortex.readers.marks import fence, heading, indent, one_line, shield, table
 from cortex.readers.numbers import counted
+from cortex.readers.refusal import Unreadable
 
 _HEADING_NAME = re.compile(r"heading ([1-9])$")
 _CONTENTS_NAME = re.compile(r"(?:toc [1-9]|toc heading|table of figures)$")

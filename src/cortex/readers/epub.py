@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from xml.etree.ElementTree import Element
 
-from cortex.readers.archive import Archive, Unreadable, descendants, parse_xml, resolve
+from cortex.readers.archive import Archive, descendants, parse_xml, resolve
 from cortex.readers.encoding import decode
 from cortex.readers.html import read_html
 from cortex.readers.marks import heading, one_line
+from cortex.readers.refusal import Unreadable
 
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^>\[]*>", re.IGNORECASE)  # one without declarations of its own is harmless
 _ENTITY = re.compile(r"<!ENTITY", re.IGNORECASE)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 
-from cortex.readers.archive import Unreadable
 from cortex.readers.marks import fence
+from cortex.readers.refusal import Unreadable
 
 MAX_OUTPUT_LINES = 12
 MAX_OUTPUT_CHARACTERS = 800

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cortex.readers.archive import Unreadable
 from cortex.readers.marks import heading, one_line, pages, shield
+from cortex.readers.refusal import NO_PDF, Unreadable
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfTextPage
@@ -34,7 +34,6 @@ MAX_LEVELS = 4
 PARAGRAPH_GAP = 0.75  # of a line's height, above which a new paragraph begins
 RUNNING_PAGES = 3  # so often a line stands at the edge of pages, that isn't of the text
 EDGE_LINES = 2
-INSTALL = 'pip install "cortex-context[documents]"'
 _LINE = re.compile(r"[^\r\n]+")
 _DIGITS = re.compile(r"[0-9]{1,6}")
 _DROPPED = re.compile("[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff\u00ad]")  # \ufffe is a hyphen that only broke a word
@@ -78,7 +77,7 @@ def _open(raw: bytes) -> PdfDocument:
     try:
         import pypdfium2
     except ImportError as error:
-        raise Unreadable(f"PDF needs an extra: {INSTALL}") from error
+        raise Unreadable(NO_PDF) from error
     try:
         return pypdfium2.PdfDocument(raw)
     except pypdfium2.PdfiumError as error:
