@@ -1,4 +1,4 @@
-"""`cortex kb add|remove|list|sync|search|stats`: a person's folders of documents.
+"""`cortex kb add|remove|list|sync|search|stats|import`: a person's folders of documents.
 
 They are the person's, not a project's: no project's file counts here. Who holds the library's lease, cortexd or a server, indexes for
 these commands; without one they do it themselves. Exit codes: 0 done, 1 an error, 2 done in part, because files could not be read or
@@ -18,6 +18,7 @@ from typing import Annotated
 
 import typer
 
+from cortex.cli import kb_import
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, printable, progress_bar, say
 from cortex.errors import Cancelled, ConfigError, CortexError, InputError
@@ -35,6 +36,7 @@ FOLLOW_SECONDS = 10.0  # for the process that holds the library to let its index
 POLL_SECONDS = 0.05
 
 app = typer.Typer(name="kb", help="Search your own documents: add folders, sync them, ask them.", no_args_is_help=True)
+app.add_typer(kb_import.app, name="import")
 
 
 class ModeName(StrEnum):
@@ -91,7 +93,7 @@ def add(
         if as_json:
             print_json({"source": synced.state.as_json(root=True), "sync": _row(synced)})
         else:
-            _show([synced], overview)
+            _show([synced], overview, new=True)
     return _exit_code([synced], overview)
 
 
@@ -286,9 +288,12 @@ def _exit_code(done: Sequence[Synced], overview: Overview) -> int:
     return PARTIAL if unread or (words_only and has_text) else 0
 
 
-def _show(done: Sequence[Synced], overview: Overview) -> None:
+def _show(done: Sequence[Synced], overview: Overview, *, new: bool = False) -> None:
+    """What was done; of a source that is `new` only what there is now: a server may have read it first."""
     for one in done:
-        if one.report is not None:
+        if one.report is not None and new:
+            say(f"Indexed {one.state.documents:,} documents, {one.state.chunks:,} chunks")
+        elif one.report is not None:
             report = one.report
             parts = [f"{getattr(report, name)} {name}" for name in ("added", "changed", "deleted", "unchanged")]
             say(f"{one.folder.name}: {', '.join(parts)} in {report.seconds:.1f} s")
