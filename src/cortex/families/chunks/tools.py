@@ -45,7 +45,7 @@ class Search(Arguments):
         BeforeValidator(_clamp),
         Field(
             description="Maximum number of results; numbers outside 1-100 count as the nearest of these",
-            json_schema_extra={"type": "integer", "minimum": 1, "maximum": MOST},
+            json_schema_extra={"type": "number", "minimum": 1, "maximum": MOST},
         ),
     ] = DEFAULT_LIMIT
     chunk_types: list[str] | None = Field(
