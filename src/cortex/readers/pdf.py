@@ -19,6 +19,8 @@ from cortex.readers.marks import heading, one_line, pages, shield
 from cortex.readers.refusal import NO_PDF, Unreadable
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from pypdfium2 import PdfDocument, PdfTextPage
 
 MAX_PAGES = 2_000  # about seven seconds; what follows is named, not read
@@ -121,25 +123,28 @@ def _lines(page: PdfTextPage) -> Iterator[_Line]:
     for found in _LINE.finditer(text):
         line = _clean(found[0])
         if line:
-            places = [found.start() + letter.start() for letter in _LETTER.finditer(found[0])] or [found.start()]
-            looks = [_look(page, place) for place in {places[0], places[len(places) // 2], places[-1]}]
-            _, top, bottom, _ = looks[0]
-            size = sorted(look[0] for look in looks)[len(looks) // 2]
-            yield _Line(line, size, all(look[3] for look in looks), top, bottom)
+            yield _looked(native, page, line, found)
 
 
-def _look(page: PdfTextPage, place: int) -> tuple[float, float, float, bool]:
-    """The size, top and bottom of a character, and whether it is bold."""
-    import pypdfium2.raw as native
-
-    box, matrix, flags = native.FS_RECTF(), native.FS_MATRIX(), ctypes.c_int()
-    name = ctypes.create_string_buffer(64)
+def _looked(native: ModuleType, page: PdfTextPage, text: str, found: re.Match[str]) -> _Line:
+    """A line with its look: that of a letter in the middle; bold only if the first and the last are, too."""
+    middle = _LETTER.search(found[0], len(found[0]) // 2) or _LETTER.search(found[0])
+    place = found.start() + (middle.start() if middle else 0)
+    box, matrix = native.FS_RECTF(), native.FS_MATRIX()
     native.FPDFText_GetLooseCharBox(page.raw, place, ctypes.byref(box))
     native.FPDFText_GetMatrix(page.raw, place, ctypes.byref(matrix))
+    size = round(native.FPDFText_GetFontSize(page.raw, place) * math.hypot(matrix.c, matrix.d), 1)
+    bold = len(text) <= HEADING_CHARACTERS and _is_bold(native, page, place)
+    if bold:
+        letters = [found.start() + letter.start() for letter in _LETTER.finditer(found[0])] or [place]
+        bold = _is_bold(native, page, letters[0]) and _is_bold(native, page, letters[-1])
+    return _Line(text, size, bold, box.top, box.bottom)
+
+
+def _is_bold(native: ModuleType, page: PdfTextPage, place: int) -> bool:
+    name, flags = ctypes.create_string_buffer(64), ctypes.c_int()
     native.FPDFText_GetFontInfo(page.raw, place, name, len(name), ctypes.byref(flags))
-    size = native.FPDFText_GetFontSize(page.raw, place) * math.hypot(matrix.c, matrix.d)
-    bold = bool(_BOLD.search(name.value)) or native.FPDFText_GetFontWeight(page.raw, place) >= BOLD_WEIGHT
-    return round(size, 1), box.top, box.bottom, bold
+    return bool(_BOLD.search(name.value)) or native.FPDFText_GetFontWeight(page.raw, place) >= BOLD_WEIGHT
 
 
 def _clean(text: str) -> str:
@@ -225,22 +230,22 @@ def _drop_running_lines(read: list[list[_Line]]) -> None:
     """Remove lines that come again and again at the edges of pages; the first of each stays."""
     seen: Counter[str] = Counter()
     for number, page in enumerate(read):
-        seen.update({shape for line in _edges(page) for shape in _shapes(line.text, number)})
+        seen.update({shape for line in _edges(page) for shape in _shapes(line, number)})
     met: set[str] = set()
     for number, page in enumerate(read):
         for line in _edges(page):
-            running = [shape for shape in _shapes(line.text, number) if seen[shape] >= RUNNING_PAGES]
+            running = [shape for shape in _shapes(line, number) if seen[shape] >= RUNNING_PAGES]
             if running:
                 line.level = 0
                 line.text = "" if met.intersection(running) else line.text
                 met.update(running)
 
 
-def _shapes(text: str, number: int) -> list[str]:
-    """What a running line has in common on all pages: its text, or all but a number that counts pages."""
-    numbers = _DIGITS.findall(text)
-    shape = _DIGITS.sub("0", text)
-    return [text, *(f"{shape}|{int(found) - number}" for found in {*numbers[:1], *numbers[-1:]})]
+def _shapes(line: _Line, number: int) -> list[str]:
+    """What a running line has in common on all pages: its text, or, but for a heading, all but a number that counts pages."""
+    numbers = [] if line.level else _DIGITS.findall(line.text)
+    shape = _DIGITS.sub("0", line.text)
+    return [line.text, *(f"{shape}|{int(found) - number}" for found in {*numbers[:1], *numbers[-1:]})]
 
 
 def _edges(page: list[_Line]) -> list[_Line]:
