@@ -19,6 +19,7 @@ from cortex.settings import environment, load
 from cortex.store import Store
 from protocol.client import Client
 from protocol.code_server import CORTEX, check_envelope
+from protocol.golden import check_golden
 
 FILES = {
     "guide.md": "# Guide\n\n## Tokens\n\nTokens expire after fifteen minutes.\n\n## Lamps\n\nA lamp is switched by its owner.\n",
@@ -336,6 +337,7 @@ def test_the_server_offers_the_tools_the_resource_and_the_prompt(server, cortex,
         "kb_stats",
     ]
     assert all(tool["annotations"]["readOnlyHint"] for tool in tools)
+    check_golden("kb-tools", tools)
     templates = server.request("resources/templates/list")["result"]["resourceTemplates"]
     assert [one["uriTemplate"] for one in templates] == ["kb://source/{id}"]
     read = server.request("resources/read", {"uri": "kb://source/notes"})["result"]["contents"][0]
