@@ -101,7 +101,7 @@ LINES = st.text(alphabet="ab(){}[]'\"`\\:;=>#/*@ \n\tdefclassconst", max_size=40
     size=st.integers(0, 40),
 )  # fmt: skip
 def test_any_text_with_any_symbols_gives_entries_with_ids_of_their_own(text, language, places, size):
-    symbols = [Symbol("a", "a", kind, first, last) for first, last, kind in places]
+    symbols = [Symbol(name, name, kind, first, last) for first, last, kind in places for name in ("a", "")]
     made = list(entries_of(Doc(1, 1, "x/y", 1, 1, 1, language), text, symbols, Sizes(16, 4, size, size // 3)))
     assert len({one.id for one in made}) == len(made)
     for one in made:

@@ -49,6 +49,7 @@ _IMPORT = {
     "ruby": re.compile(r"^[ \t]*require(?:_relative)?\b", re.MULTILINE),
     "elixir": re.compile(r"^[ \t]*(?:import|alias|use|require)[ \t]+[A-Z]", re.MULTILINE),
 }
+_AFTER_NAME = re.compile(r"\s*(?:=\s*(?:async\s+)?(?:function\s*)?)?([(<\[].*)$")
 _GO_IMPORT = re.compile(r'[ \t]*(?:import[ \t]+)?[\w.]*[ \t]*"[^"]*"')
 
 
@@ -95,8 +96,9 @@ class Outline:
         functions = [f"  - {self._call(one)} {_span(one)}" for one in self.symbols if one.kind in FUNCTIONS]
         if not types and not functions:
             return []
-        blocks = [f"Package: {self.package}"] if self.package else []
-        blocks += [f"Imports: {self.imports} packages"] if self.imports else []
+        package, imports = self.package, self.imports
+        blocks = [f"Package: {package}"] if package else []
+        blocks += [f"Imports: {imports} packages"] if imports else []
         blocks += ["\n".join(("Types:", *types))] if types else []
         return blocks + (["\n".join(("Functions:", *functions))] if functions else [])
 
@@ -137,9 +139,14 @@ class Outline:
     def _call(self, one: Symbol) -> str:
         """A function by its qualified name, with what follows the name in its declaration."""
         signature = " ".join(line.strip() for line in self._signature(one))
-        found = re.search(rf"\b{re.escape(one.name)}\b\s*(?:=\s*(?:async\s+)?(?:function\s*)?)?([(<\[].*)$", signature)
-        rest = found[1].rstrip(" {:" if self.language in _BY_COLON else " {") if found else "()"
-        return f"{one.qualified}{rest}"
+        at = signature.find(one.name) if one.name else -1
+        while at >= 0:
+            end = at + len(one.name)
+            whole = not signature[at - 1 : at].isidentifier()
+            if whole and (found := _AFTER_NAME.match(signature, end)):
+                return f"{one.qualified}{found[1].rstrip(' {:' if self.language in _BY_COLON else ' {')}"
+            at = signature.find(one.name, end)
+        return f"{one.qualified}()"
 
     def _function(self, one: Symbol) -> list[str]:
         signature = self._signature(one)
