@@ -24,6 +24,7 @@ MAX_PARTS = 20_000
 MAX_DEPTH = 256
 MAX_ELEMENTS = 3_000_000
 _PIECE = 1 << 16
+_MAIN_PARTS = ("word/document.xml", "ppt/presentation.xml", "xl/workbook.xml")
 _RELATION = "relationships"  # how the namespace of references ends
 
 
@@ -85,6 +86,11 @@ class Archive:
             raise
         except Exception as error:  # each method of packing has errors of its own
             raise Unreadable(f"damaged: {name} can't be unpacked") from error
+
+    def main(self) -> str:
+        """The part that an office file begins with, "" where there is none."""
+        named = [name for kind, name in self.relations("").values() if kind == "officeDocument"]
+        return next((name for name in [*named, *_MAIN_PARTS] if name in self), "")
 
     def relations(self, part: str) -> dict[str, tuple[str, str]]:
         """What a part refers to: by id, the kind (the last word of its type) and the other part's name."""

@@ -87,22 +87,24 @@ def _read_archive(raw: bytes) -> str:
     from cortex.readers.archive import Archive
 
     archive = Archive(raw)
-    if "word/document.xml" in archive:
-        from cortex.readers.docx import read_docx
-
-        return read_docx(archive)
-    if "ppt/presentation.xml" in archive:
-        from cortex.readers.pptx import read_pptx
-
-        return read_pptx(archive)
-    if "xl/workbook.xml" in archive:
-        from cortex.readers.sheets import read_xlsx
-
-        return read_xlsx(archive)
     if "META-INF/container.xml" in archive:
         from cortex.readers.epub import read_epub
 
         return read_epub(archive)
+    main = archive.main()
+    folder = main.partition("/")[0]
+    if folder == "word":
+        from cortex.readers.docx import read_docx
+
+        return read_docx(archive, main)
+    if folder == "ppt":
+        from cortex.readers.pptx import read_pptx
+
+        return read_pptx(archive, main)
+    if folder == "xl":
+        from cortex.readers.sheets import read_xlsx
+
+        return read_xlsx(archive, main)
     raise Unreadable("an archive without a document in it")
 
 

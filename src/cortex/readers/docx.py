@@ -77,11 +77,8 @@ class _Numbering:
         return re.sub(r"%([1-9])", shown, level.text).strip()
 
 
-def read_docx(archive: Archive) -> str:
+def read_docx(archive: Archive, main: str) -> str:
     """The document as Markdown. Raises: Unreadable."""
-    main = next(
-        (name for kind, name in archive.relations("").values() if kind == "officeDocument"), "word/document.xml"
-    )
     return _Reader(archive, main).text()
 
 

@@ -23,11 +23,8 @@ _NOT_IN_CELLS = frozenset({"tbl"})
 MAX_LEVEL = 9
 
 
-def read_pptx(archive: Archive) -> str:
+def read_pptx(archive: Archive, main: str) -> str:
     """The presentation as Markdown, a page for each slide. Raises: Unreadable."""
-    main = next(
-        (name for kind, name in archive.relations("").values() if kind == "officeDocument"), "ppt/presentation.xml"
-    )
     relations = archive.relations(main)
     order = [slide.get("r:id", "") for slide in descendants(archive.xml(main), "sldId")]
     names = [relations[key][1] for key in order if key in relations and relations[key][1] in archive]

@@ -40,9 +40,8 @@ def read_csv(text: str) -> str:
     return "\n".join(_lines(rows))
 
 
-def read_xlsx(archive: Archive) -> str:
+def read_xlsx(archive: Archive, main: str) -> str:
     """A heading for each sheet, then its rows. Raises: Unreadable."""
-    main = next((name for kind, name in archive.relations("").values() if kind == "officeDocument"), "xl/workbook.xml")
     relations = archive.relations(main)
     others = {kind: name for kind, name in relations.values() if name in archive}
     workbook = archive.xml(main)
