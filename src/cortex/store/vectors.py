@@ -60,7 +60,7 @@ DEAD_SHARE = 0.25  # of a log's records, before it is written anew
 DEAD_MINIMUM = 1000
 MEANS = 20_000  # of ranges that are remembered, a kilobyte each
 SNAPSHOT_MINIMUM = 10_000  # rows; encoding fewer takes below 50 ms
-SNAPSHOT_SHARE = 0.2  # of the log that is new since the last snapshot
+SNAPSHOT_SHARE = 0.05  # of the log that is new since the last snapshot, and is encoded again whenever it is opened
 SCAN = f"scan{BITS}"  # snapshots of another precision are none
 
 Engine = Literal["turbovec", "numpy"]
@@ -313,7 +313,7 @@ class Vectors:
     def _refresh_scan(self, view: View) -> IdMapIndex | None:
         """The scan, brought to the same state; None where there is too little to scan."""
         if self._scan is None:
-            self._load_scan(view.records)
+            self._load_scan(view)
         if self._scan is None:
             if self._turbovec and len(view.ids) > CANDIDATES:
                 self._scan = encode_all(view)
@@ -340,7 +340,7 @@ class Vectors:
         named = [(path.stem.split("-"), path) for path in directory.glob(f"{SCAN}-{self._generation:06d}-*-*.tvim")]
         return sorted(((int(parts[2]), path) for parts, path in named if parts[2].isdecimal()), reverse=True)
 
-    def _load_scan(self, records: Records) -> None:
+    def _load_scan(self, view: View) -> None:
         """Make a whole snapshot of a prefix of the log the scan, where there is one."""
         self._snapshot, self._snapshot_records = "", 0
         if self._directory is None or not self._turbovec:
@@ -349,14 +349,14 @@ class Vectors:
 
         for count, path in self._snapshots(self._directory):
             try:
-                if count > len(records) or checksum_of(path) != int(path.stem.split("-")[3], 16):
+                if count > view.folded or checksum_of(path) != int(path.stem.split("-")[3], 16):
                     continue
                 self._scan = IdMapIndex.load(os.fspath(path))
             except (OSError, ValueError):
                 continue
             self._snapshot, self._snapshot_records = path.name, count
-            nothing = np.empty(0, dtype=np.int64)
-            self._scanned, _ = fold(View(records[:0], nothing, nothing), records[:count])
+            nothing = View(view.records[:0], view.ids[:0], view.positions[:0])
+            self._scanned = view if count == view.folded else fold(nothing, view.records[:count])[0]
             return
 
     def _save_scan(self, directory: Path, view: View) -> None:

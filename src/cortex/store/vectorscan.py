@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 BITS = 2  # per dimension in turbovec's scan: half the memory of 4, and rescoring twice as many rows finds as much
 BLOCK = 1024  # rows that are converted at once
+FOLDED = 32_768  # records of a log that are folded at once: sorting takes ten times their memory
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -63,13 +64,20 @@ def find(ids: Ids, wanted: Ids) -> NDArray[np.intp]:
 
 
 def fold(view: View, records: Records) -> tuple[View, Ids]:
-    """The view after the records that it doesn't account for, and the ids whose rows in it no longer count."""
+    """The view after the records that it doesn't account for, and the ids whose rows no longer count, in it or among those records."""
+    gone: list[Ids] = [view.ids[:0]]
+    while view.folded < len(records):
+        view, some = _fold_some(view, records[: view.folded + FOLDED])
+        gone.append(some)
+    return view, np.concatenate(gone)
+
+
+def _fold_some(view: View, records: Records) -> tuple[View, Ids]:
     tail = np.ascontiguousarray(records["id"][view.folded :])
     added = np.flatnonzero(tail >= 0)
     fresh, gone = tail[added], ~tail[tail < 0]
-    # Ids ascend and seldom come again, and what is removed was there before. Sorting a whole log would take ten times the memory.
-    newest = view.ids[-1:]
-    if (fresh[:1] <= newest).any() or (fresh[1:] <= fresh[:-1]).any():
+    # Ids mostly ascend, and what is removed was there before. Where an id comes again, the last record decides.
+    if (fresh[:1] <= view.ids[-1:]).any() or (fresh[1:] <= fresh[:-1]).any():
         return _fold_any(view, records, tail)
     stale, dead = find(view.ids, gone), find(fresh, gone)
     ids = np.concatenate((np.delete(view.ids, stale), np.delete(fresh, dead)))
