@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from cortex.cli.families import ask
+from cortex.cli.mcp import log_level
 from cortex.cli.workspace import find_for
 from protocol.code_server import CORTEX, CodeServer, make_repository
 
@@ -54,3 +56,26 @@ def test_a_project_can_not_make_the_server_listen(tmp_path):
 def test_a_clients_variable_that_nobody_filled_in_names_no_folder(repository):
     found, warnings = find_for([Path("${workspaceFolder}")], {}, repository)
     assert ([one.root for one in found], warnings) == ([repository.resolve()], [])
+
+
+@pytest.mark.parametrize(
+    ("variables", "level"),
+    [
+        ({}, "error"),
+        ({"CONDUIT_MCP_LOG_LEVEL": "debug"}, "error"),
+        ({"CONDUIT_MCP_LOG_LEVEL": "debug", "CORTEX_MCP_KB_LOGGING_TO_STDERR": "true"}, "debug"),
+        ({"CONDUIT_MCP_LOG_LEVEL": "debug", "CORTEX_LOG_LEVEL": "warn"}, "warn"),
+    ],
+)
+def test_where_documents_alone_are_served_their_own_settings_say_what_is_logged(tmp_path, variables, level):
+    variables = {"CORTEX_HOME": str(tmp_path), **variables}
+    assert log_level(ask(["kb"], [], variables, tmp_path)) == level
+
+
+def test_beside_other_families_documents_have_no_say_in_what_is_logged(repository, tmp_path):
+    variables = {
+        "CORTEX_HOME": str(tmp_path),
+        "CORTEX_MCP_KB_LOGGING_TO_STDERR": "true",
+        "CONDUIT_MCP_LOG_LEVEL": "debug",
+    }
+    assert log_level(ask(["code", "kb"], [repository], variables, tmp_path)) == "info"

@@ -25,7 +25,6 @@ from cortex.cli import (
     index,
     install,
     kb,
-    kb_import,
     mcp,
     models,
     search,
@@ -71,7 +70,6 @@ app.command("uninstall")(install.uninstall_clients)
 app.add_typer(chunks.app, name="chunks")
 app.add_typer(config.app, name="config")
 app.add_typer(embed.app, name="embed")
-kb.app.add_typer(kb_import.app, name="import")
 app.add_typer(kb.app, name="kb")
 app.add_typer(models.app, name="models")
 

@@ -68,7 +68,7 @@ def mcp(
     stdio = None if http else claim()  # before anything can write to stdout
     variables = environment() | ({"CORTEX_PROFILE": profile} if profile else {})
     asked = ask(families or (), workspaces or [], variables, Path.cwd())
-    logging.getLogger().setLevel(asked.settings.server.log_level.upper())
+    logging.getLogger().setLevel(log_level(asked).upper())
     site = http_site(http, asked)
     identity = identity_of(asked, tool_names)
     if site is not None:
@@ -80,6 +80,15 @@ def mcp(
     from cortex.surfaces.mcp_stdio import serve_stdio
 
     return serve_stdio(_open(asked, read_only), stdio, identity)
+
+
+def log_level(asked: Asked) -> str:
+    """What goes to stderr. Where documents alone are served, `mcp.kb.logging` has its say, unless somebody chose `server.logLevel`."""
+    settings = asked.settings
+    if asked.names != ("kb",) or settings.origin("server.logLevel") != "default":
+        return settings.server.log_level
+    chosen = asked.person.mcp.kb
+    return chosen.logging.level if chosen.logging.to_stderr else "error"
 
 
 def http_site(http: str | None, asked: Asked) -> Site | None:

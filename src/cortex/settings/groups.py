@@ -345,11 +345,17 @@ class Embedding(Group):
 
 class Storage(Group):
     cache_location: Annotated[str, Mark(Trust.INSIDE)] = Field(
-        "", description="Chunk files: folder of their cache; empty: the usual place."
+        "", description="Chunk files: folder of another indexer's cache. No effect yet."
     )
-    branch_cache_enabled: bool = Field(True, description="Chunk files: one cache for each branch.")
-    cache_max_age_days: Whole = Field(30, ge=0, description="Chunk files: age at which a cache is dropped.")
-    cache_max_size_mb: Whole = Field(500, ge=0, description="Chunk files: most that caches may take, in MB.")
+    branch_cache_enabled: bool = Field(
+        True, description="Chunk files: another indexer's cache for each branch. No effect yet."
+    )
+    cache_max_age_days: Whole = Field(
+        30, ge=0, description="Chunk files: age at which another indexer drops a cache. No effect yet."
+    )
+    cache_max_size_mb: Whole = Field(
+        500, ge=0, description="Chunk files: most that another indexer's caches may take, in MB. No effect yet."
+    )
 
 
 class Rag(Group):
@@ -399,9 +405,9 @@ class KbLogging(Group):
         Literal["debug", "info", "warn", "error"],
         BeforeValidator(_level),
         Mark(Trust.NEVER, ("CONDUIT_MCP_LOG_LEVEL",)),
-    ] = Field("info", description="Documents: what `cortex mcp kb` logs.")
+    ] = Field("info", description="Documents: what `cortex mcp kb --no-sidecar` logs, where server.logLevel isn't set.")
     to_stderr: Annotated[bool, Mark(Trust.NEVER)] = Field(
-        False, description="Documents: whether `cortex mcp kb` logs more than errors to stderr."
+        False, description="Documents: whether it logs more than errors, to stderr; cortexd has a log of its own."
     )
 
 
