@@ -42,6 +42,16 @@ def test_bookmarks_say_what_the_headings_are(make_pdf):
     assert [line for line in text.split("\n") if line.startswith("#")] == ["# Alpha", "# Gamma"]
 
 
+def test_the_title_is_a_heading_where_bookmarks_begin_later(make_pdf):
+    page = [(24, "The Whole"), (24, "of the Title"), "by somebody", "", "Alpha", "some words here"]
+    text = text_of(make_pdf([page, ["Gamma", "the end"]], bookmarks=[("Alpha", 0), ("Gamma", 1)]))
+    assert [line for line in text.split("\n") if line.startswith("#")] == [
+        "# The Whole of the Title",
+        "# Alpha",
+        "# Gamma",
+    ]
+
+
 def test_running_headers_and_footers_stay_once(make_pdf):
     pages = [
         ["Annual Report", f"text with number {at * at}", "words", "words of it", "more", f"Page {at} of 5"]

@@ -31,6 +31,7 @@ HEADING_RATIO = 1.15  # of the size of ordinary text
 HEADING_CHARACTERS = 120
 BOLD_WEIGHT = 600
 TITLE_RATIO = 1.4
+TITLE_LINES = 3
 HEADING_SHARE = 0.2  # of all lines: when more are large, size means something else
 MAX_LEVELS = 4
 PARAGRAPH_GAP = 0.75  # of a line's height, above which a new paragraph begins
@@ -174,11 +175,14 @@ def _mark_by_bookmarks(document: PdfDocument, read: list[list[_Line]]) -> bool:
 
 
 def _mark_title(page: list[_Line]) -> None:
-    """Make a heading of the largest line of the first page, which bookmarks mostly leave out."""
-    if page and not any(line.level for line in page):
-        largest = max(page, key=lambda line: line.size)
-        if _may_be_heading(largest) and largest.size >= TITLE_RATIO * min(line.size for line in page):
-            largest.level = 1
+    """Make a heading of the largest line before the first one on the first page: bookmarks mostly leave the title out."""
+    first = next((place for place, line in enumerate(page) if line.level), len(page))
+    if first:
+        largest = max(page[:first], key=lambda line: line.size)
+        least = TITLE_RATIO * min(line.size for line in page)
+        if _may_be_heading(largest) and largest.size >= max([least, *(line.size for line in page[first : first + 1])]):
+            for line in [line for line in page[:first] if line.size == largest.size][:TITLE_LINES]:
+                line.level = 1
 
 
 def _letters(text: str) -> str:
@@ -235,10 +239,9 @@ def _drop_running_lines(read: list[list[_Line]]) -> None:
     for number, page in enumerate(read):
         for line in _edges(page):
             running = [shape for shape in _shapes(line, number) if seen[shape] >= RUNNING_PAGES]
-            if running:
-                line.level = 0
-                line.text = "" if met.intersection(running) else line.text
-                met.update(running)
+            if met.intersection(running):
+                line.text, line.level = "", 0
+            met.update(running)
 
 
 def _shapes(line: _Line, number: int) -> list[str]:
@@ -259,7 +262,7 @@ def _written(page: list[_Line]) -> Iterator[str]:
     title: list[str] = []
     for line in [*page, _Line("", 0, False, 0, 0)]:
         joins = before is not None and line.level == before.level and abs(before.bottom - line.top) < line.size
-        if title and not (line.level and joins and len(title) < 3):
+        if title and not (line.level and joins and len(title) < TITLE_LINES):
             yield from ("", heading(before.level if before else 1, " ".join(title)), "")
             title = []
         if line.level:
