@@ -19,7 +19,7 @@ from sets import Sets
 
 from cortex.engine import Engine
 from cortex.search.evidence import entry
-from cortex.types import Query
+from cortex.types import Mode, Query
 
 PER_TREE = 25  # queries of a kind
 SET = "semble-full"
@@ -50,7 +50,7 @@ class Made:
 
 def measure_made(sets: Sets, seed: int) -> str:
     """The reciprocal rank of the one right place for each kind of query, and what is lost without the rules made for it."""
-    made = [one for corpus in sets.corpora(SET) for one in _make(sets.engine(SET, corpus), corpus, seed)]
+    made = [one for corpus in sets.corpora(SET) for one in make_queries(sets.engine(SET, corpus), corpus, seed)]
     base = _ranks(sets, made)
     kinds = np.array([one.kind for one in made])
     shown = ", ".join(
@@ -66,11 +66,12 @@ def measure_made(sets: Sets, seed: int) -> str:
 
 
 def _ranks(sets: Sets, made: Sequence[Made]) -> np.ndarray:
-    return np.array([_reciprocal(sets.engine(SET, one.corpus), one) for one in made], dtype=float)
+    return np.array([reciprocal(sets.engine(SET, one.corpus), one) for one in made], dtype=float)
 
 
-def _reciprocal(engine: Engine, one: Made) -> float:
-    hits = engine.search(Query(one.text, limit=10)).hits
+def reciprocal(engine: Engine, one: Made, mode: Mode = Mode.HYBRID) -> float:
+    """1 / rank of the right place, 0 below the tenth."""
+    hits = engine.search(Query(one.text, limit=10, mode=mode)).hits
     right = (
         number
         for number, hit in enumerate(hits, 1)
@@ -79,7 +80,8 @@ def _reciprocal(engine: Engine, one: Made) -> float:
     return 1 / number if (number := next(right, 0)) else 0.0
 
 
-def _make(engine: Engine, corpus: str, seed: int) -> Iterator[Made]:
+def make_queries(engine: Engine, corpus: str, seed: int) -> Iterator[Made]:
+    """Queries of every kind about one tree."""
     lookup, source = engine.store.lookup, engine.source.id
     docs = [doc for doc in lookup.docs(source) if not doc.role]
     texts = {doc.path: lookup.text(doc.blob) for doc in docs}

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from arms import measure_arms
 from figures import Section, Setup
 from intervals import mean_of
 from sets import MEMORIES, RANKED, Sets
@@ -45,6 +46,12 @@ def measure(setup: Setup, kit: Path, built: Path, provider: str = "local", names
             "By category:",
             _categories(sets, scores, setup.seed),
         ]
+        if provider == "local" and not setup.quick:
+            parts += [
+                "**What nearness weighs**, by kind of source and class of query (`made`: of kinds that no set has, MRR@10): the best weight of a group, and what weights are worth that were "
+                "picked without the repository (in a source that is one repository: without a fifth of the queries) on which they are judged.",
+                measure_arms(sets, setup.seed),
+            ]
     if provider == "local":
         _cost(section)
     section.text = "\n\n".join(parts)
@@ -62,8 +69,8 @@ def _judge(section: Section, scores: Scores) -> None:
     }
     section.at_least("both - the better arm, mean of all sets", np.mean(list(behind.values())), BEHIND)
     section.at_least("both - the better arm, worst set", min(behind.values()), BEHIND_ONE)
-    for name, least in ALONE.items():
-        section.at_least(f"{name}, the model alone", scores[name]["meaning"].mean(), least)
+    for name in ALONE.keys() & scores.keys():
+        section.at_least(f"{name}, the model alone", scores[name]["meaning"].mean(), ALONE[name])
 
 
 def _table(scores: Scores, seed: int) -> str:
