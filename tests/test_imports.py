@@ -129,8 +129,11 @@ def test_only_commands_print():
 
 
 def test_only_the_store_holds_sql():
+    """Besides questions to what other products have stored, which `sources/foreign` asks."""
     found = []
     for file in files_outside("store"):
+        if file.is_relative_to(PACKAGE / "sources" / "foreign"):
+            continue
         tree = tree_of(file)
         docstrings = docstrings_of(tree)
         for node in ast.walk(tree):
