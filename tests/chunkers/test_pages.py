@@ -45,7 +45,7 @@ def test_no_chunk_is_on_two_pages_and_every_word_is_in_one(lines, language, targ
     assert all(inside or character.isspace() for inside, character in zip(seen, text, strict=True))
 
 
-@given(st.lists(LINES, max_size=40), st.sampled_from(["markdown", "text"]))
+@given(st.lists(LINES.filter(lambda line: line != "====="), max_size=40), st.sampled_from(["markdown", "text"]))
 def test_text_without_form_feeds_is_cut_as_ever(lines, language):
     text = "\n".join(lines).replace("\f", "")
     assert cut(text, "a", language, 60, 10, document=True) == cut(text, "a", language, 60, 10)
@@ -107,6 +107,22 @@ Words.
 
 After a transition.
 """
+
+
+def test_plain_text_with_headings_is_cut_by_them_in_documents_only():
+    for document, paths in ((True, ["Guide", "Guide > Install"]), (False, [""])):
+        made = cut("Guide\n=====\n\nwords\n\nInstall\n-------\n\nsteps\n", "a.txt", "text", 16, document=document)
+        assert list(dict.fromkeys(chunk.qualified for chunk in made.chunks)) == paths
+    one = "Totals\n------\n\nwords\n"
+    assert cut(one, "a.txt", "text", 16, document=True) == cut(one, "a.txt", "text", 16)
+
+
+def test_a_heading_of_a_document_keeps_its_underscores():
+    text = "# The `MAX_FILE_SIZE` of __all__ *files*\n\nwords\n"
+    assert cut(text, "a.md", "markdown", 16, document=True).chunks[0].name == "The MAX_FILE_SIZE of all files"
+    text = "``LOG_LEVEL``\n=============\n\nwords\n\n:ref:`Other_one`\n================\n\nwords\n"
+    chunks = cut(text, "a.rst", "restructuredtext", 16, document=True).chunks
+    assert [chunk.name for chunk in chunks] == ["LOG_LEVEL", "Other_one"]
 
 
 def test_rst_is_cut_by_its_headings_in_documents_only():

@@ -8,7 +8,7 @@ from __future__ import annotations
 from cortex.chunkers.languages import HEAD_CHARACTERS, LANGUAGES, language_of
 from cortex.chunkers.lines import cut_lines
 from cortex.chunkers.markdown import cut_markdown
-from cortex.chunkers.rst import rst_headings
+from cortex.chunkers.rst import is_sectioned, rst_headings
 from cortex.types import Cut
 
 __all__ = ["HEAD_CHARACTERS", "LANGUAGES", "VERSION", "cut", "language_of"]
@@ -22,7 +22,7 @@ def cut(
     """Cut `text` into chunks of about `target_tokens`; every non-blank line is in one.
 
     `overlap_tokens` counts for cutting by lines only. In a `document` a form feed ends a page, and no chunk of prose is on two pages;
-    reStructuredText is cut by its headings.
+    reStructuredText is cut by its headings, and so is plain text that has such.
     """
     # The grammars (and the parser library) load only for a process that cuts code.
     from cortex.chunkers.grammars import has_grammar
@@ -31,7 +31,7 @@ def cut(
     if language == "markdown":
         chunks, symbols = cut_markdown(text, target_tokens, document)
         return Cut(language, text, chunks, symbols)
-    if document and language == "restructuredtext":
+    if document and (language == "restructuredtext" or (language == "text" and is_sectioned(text))):
         chunks, symbols = cut_markdown(text, target_tokens, document, rst_headings)
         return Cut(language, text, chunks, symbols)
     if has_grammar(language):

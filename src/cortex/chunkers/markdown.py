@@ -23,6 +23,7 @@ _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*\r?$")
 # Blank, code, a list entry, a quotation, a table, a line across; "2.34.2" and "*new*" begin like lists and are none.
 _NOT_PARAGRAPH = re.compile(r"\s*$| {4}|\t| {0,3}(?:(?:[-*+]|\d{1,9}[.)])(?:\s|$)|[>|]|([-*_])(?:[ \t]*\1){2,}\s*$)")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|[*_`]{1,3}")
+_MARK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|[*`]{1,3}|(?<!\w)_{1,3}|_{1,3}(?!\w)|\\(?=[^\w\s])")
 MAX_HEADING_CHARACTERS = 200
 Heading = tuple[int, int, str]  # row, level, title
 
@@ -45,7 +46,7 @@ def cut_markdown(
     """Chunks and headings of a Markdown text, or of one whose headings are found by `headings`; with `paged` no chunk is on two pages."""
     rows = Rows(text, paged)
     target = target_tokens * TOKEN_CHARACTERS
-    sections = _sections(rows, (headings or _headings)(rows))
+    sections = _sections(rows, headings(rows) if headings else _headings(rows, titled if paged else _plain))
     chunks: list[Chunk] = []
     for section in _group(sections, rows, target):
         name = section.trail[-1] if section.trail else ""
@@ -84,7 +85,7 @@ def _sections(rows: Rows, headings: list[Heading]) -> list[_Section]:
     return [section for section in out if section.last >= section.first]
 
 
-def _headings(rows: Rows) -> list[Heading]:
+def _headings(rows: Rows, title_of: Callable[[str], str]) -> list[Heading]:
     """Every heading outside of fences and front matter."""
     out: list[Heading] = []
     lines = rows.lines
@@ -101,11 +102,11 @@ def _headings(rows: Rows) -> list[Heading]:
         elif fence:
             continue
         elif line.lstrip(" ")[:1] == "#" and (heading := _HEADING.match(line)):
-            out.append((row, len(heading[1]), plain(heading[2] or "")))
+            out.append((row, len(heading[1]), title_of(heading[2] or "")))
         elif (underline := _UNDERLINE.match(line)) and row > begin and not _NOT_PARAGRAPH.match(lines[row - 1]):
             single = row - 1 == begin or not lines[row - 2].strip() or (out and out[-1][0] == row - 2)
             if single and not (out and out[-1][0] == row - 1):
-                out.append((row - 1, 1 if underline[1][0] == "=" else 2, plain(lines[row - 1])))
+                out.append((row - 1, 1 if underline[1][0] == "=" else 2, title_of(lines[row - 1])))
     return out
 
 
@@ -119,8 +120,12 @@ def _after_front_matter(lines: list[str]) -> int:
     return 0
 
 
-def plain(heading: str) -> str:
-    """A heading without the marks of links, emphasis and code."""
+def titled(heading: str) -> str:
+    """A heading without the marks of links, emphasis and code; MAX_SIZE keeps its underscore."""
+    return " ".join(_MARK.sub(lambda found: found[1] or "", heading).split())[:MAX_HEADING_CHARACTERS]
+
+
+def _plain(heading: str) -> str:
     return " ".join(_LINK.sub(lambda found: found[1] or "", heading).split())[:MAX_HEADING_CHARACTERS]
 
 

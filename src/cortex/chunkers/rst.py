@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 
 from cortex.chunkers.lines import Rows
-from cortex.chunkers.markdown import Heading, plain
+from cortex.chunkers.markdown import Heading, titled
 
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*")
+_MARK = re.compile(r"^([=\-~*^#+])\1{2,}[ \t]*$", re.MULTILINE)
+_ROLE = re.compile(r":[a-z:+-]{2,30}:(?=`)")
 SHORTEST = 0.7  # of the title: authors miscount, and wide characters count twice
 
 
@@ -31,9 +33,14 @@ def rst_headings(rows: Rows) -> list[Heading]:
         style = lines[row][0] * (1 + overlined)
         if style not in styles:
             styles.append(style)
-        out.append((row - 1 - overlined, styles.index(style) + 1, plain(title)))
+        out.append((row - 1 - overlined, styles.index(style) + 1, titled(_ROLE.sub("", title))))
         free = row + 1
     return out
+
+
+def is_sectioned(text: str) -> bool:
+    """Whether a plain text has headings: two at least, since one underlined line may be anything."""
+    return _MARK.search(text) is not None and len(rst_headings(Rows(text))) > 1
 
 
 def _is_title(title: str, adornment: str) -> bool:

@@ -9,4 +9,6 @@ from cortex.readers.documents import Document, read_document
 from cortex.readers.plain import read
 from cortex.readers.refusal import is_mended
 
-__all__ = ["Document", "is_mended", "read", "read_document"]
+__all__ = ["VERSION", "Document", "is_mended", "read", "read_document"]
+
+VERSION = 1  # of documents: grows whenever the same file would be read differently
