@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from cortex import chunkers, indexing
 from cortex.cache import Cache
@@ -137,11 +138,14 @@ class Engine:
             ensure_store_dir(directory)
             if directory.parent == self.root:
                 remember_project(self.settings.home, self.root)
-        store = Store(directory, root, read_only=self.read_only)
+        store = self._open_store(directory, root)
         source = self._main_source(store)
         embedding = Embedding(store, self._embedders, lambda: self.settings)
         runs = Runs(store, source, self._pool, self.settings_of, embedding.makings)
         return _Opened(store, source, embedding, runs)
+
+    def _open_store(self, directory: Path | None, root: str) -> Store:
+        return Store(directory, root, read_only=self.read_only)
 
     def _find_directory(self) -> Path:
         return find_store(self.root, self.settings.home)
@@ -310,9 +314,9 @@ class Engine:
                     self.store, sources, query, meaning=meaning, cancel=cancel, deadline=deadline, why_words=why
                 )
             except CortexError as error:
-                if now.embedder is None or not now.embedder.rests:
+                if now.embedder is None or not (now.embedder.rests or self.store.indexes.sets.away):
                     raise
-                log.warning("%s could not embed a question: %s", now.embedder.name, error.message)
+                log.warning("%s could not answer a question: %s", now.embedder.name, error.message)
                 continue  # it rests now: the next one answers, or words do
             stands_in = meaning is not None and now.why and page.mode is not Mode.WORDS
             return replace(page, notes=(*page.notes, now.why)) if stands_in else page
@@ -483,7 +487,7 @@ class Engine:
             self._embedders.close()
         self._opened.close()
 
-    def __enter__(self) -> Engine:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -70,6 +70,7 @@ COMMANDS = [
     [
         *COMMANDS,
         *("chunks", "chunks export", "chunks reembed"),
+        *("kb", "kb add", "kb remove", "kb list", "kb sync", "kb search", "kb stats", "kb import conduit"),
         *("config", "config show", "config get", "config set", "models", "models list", "models use"),
     ],
 )

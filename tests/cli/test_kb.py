@@ -162,9 +162,9 @@ def test_files_that_cannot_be_read_are_named_with_the_reason_and_end_a_sync_with
 
 
 def test_words_only_ends_a_sync_with_2_unless_that_is_wanted(cortex, notes, monkeypatch):
-    monkeypatch.setenv("CORTEX_INDEXING_EMBEDDINGPROVIDER", "none")
+    monkeypatch.setenv("CORTEX_INDEXING_EMBEDDING_PROVIDER", "none")
     assert cortex("kb", "add", notes)[0] == 0
-    monkeypatch.setenv("CORTEX_INDEXING_EMBEDDINGPROVIDER", "local")
+    monkeypatch.setenv("CORTEX_INDEXING_EMBEDDING_PROVIDER", "local")
     monkeypatch.setenv("CORTEX_LIMITS_MEMORY_EMBEDDINGS", "1B")
     code, _, err = cortex("kb", "sync")
     assert code == 2
@@ -361,3 +361,18 @@ def test_documents_are_served_without_any_project(isolated, cortex, notes, tmp_p
     with KbServer(cwd=tmp_path / "elsewhere") as server:
         assert "guide.md" in server.text("kb_search", query="tokens")
         assert server.garbage == []
+
+
+def test_the_status_of_servers_tells_capabilities_and_sources(cortex, notes, monkeypatch):
+    assert "documents    no sources" in cortex("mcp", "status")[1]
+    write(notes, {"broken.docx": "no archive"})
+    cortex("kb", "add", notes)
+    out = cortex("mcp", "status")[1]
+    assert "documents    1 sources, searched by words and meaning (local" in out
+    assert re.search(r"  notes \(ID: \w+\): 2 documents, synced .*, 1 files could not be read: .*notes", out)
+    told = json.loads(cortex("mcp", "status", "--json")[1])["documents"]
+    assert (told["capabilities"]["words"], told["capabilities"]["meaning"]) == (True, True)
+    assert told["capabilities"]["embedder"]["provider"] == "local"
+    assert [source["name"] for source in told["sources"]] == ["notes"]
+    monkeypatch.setenv("CORTEX_INDEXING_EMBEDDING_PROVIDER", "none")
+    assert "searched by words only\n" in cortex("mcp", "status")[1]

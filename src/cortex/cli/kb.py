@@ -21,16 +21,18 @@ import typer
 from cortex.cli import kb_import
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, printable, progress_bar, say
-from cortex.errors import Cancelled, ConfigError, CortexError, InputError
+from cortex.errors import CODES, Cancelled, ConfigError, CortexError, InputError
 from cortex.families.kb.answers import ago, size_text, source_text, unread_lines
 from cortex.families.kb.asking import Findings, Result, find, query_of
 from cortex.families.kb.states import Overview, SourceState, overview_of, state_of, states_of
+from cortex.indexing import Stopped
 from cortex.library import Library
 from cortex.settings import Settings, environment, load
 from cortex.store import Folder
 from cortex.types import Cancel, IndexReport
 
 PARTIAL = 2
+EMBEDDER_CODES = tuple(code for code in CODES if code.startswith("EMBEDDER_"))
 NAMED_FILES = 20  # that could not be read; --json names all
 FOLLOW_SECONDS = 10.0  # for the process that holds the library to let its indexes forget, too
 POLL_SECONDS = 0.05
@@ -55,6 +57,11 @@ class Synced:
     state: SourceState
     report: IndexReport | None
     error: CortexError | None
+
+    @property
+    def words_are_done(self) -> bool:
+        """Whether every document was read, and whatever went wrong did so with vectors."""
+        return self.error is None or self.error.code in ("EMBEDDINGS_LIMIT", *EMBEDDER_CODES)
 
 
 @app.command("add")
@@ -262,6 +269,7 @@ def _sync(library: Library, folder: Folder, as_json: bool) -> Synced:
                 raise
         except CortexError as error:
             failed = error
+            report = error.report if isinstance(error, Stopped) else report
     return Synced(folder, state_of(library, folder), report, failed)
 
 
@@ -280,7 +288,7 @@ def _await_indexes(library: Library) -> bool:
 
 def _exit_code(done: Sequence[Synced], overview: Overview) -> int:
     """1 where a source could not be synced, 2 where not all of it was; that nobody wants vectors is no lack."""
-    if any(one.error is not None and one.report is None for one in done):
+    if any(one.error is not None and not one.words_are_done for one in done):
         return 1
     words_only = bool(done) and overview.embedding is not None and not overview.meaning
     unread = any(one.error is not None or one.state.unread for one in done)
