@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+import chunks
 import corpus
 import meaning
 import memory
@@ -54,6 +55,7 @@ MEASURES: dict[str, Callable[[Setup], Section]] = {
     "memory": memory.measure,
     "updates": updates.measure,
     "daemon": daemon.measure,
+    "chunks": chunks.measure,
 }
 NEEDS_MORE = ("peers", "retrieval", "ranking", "meaning", "relevance", "tokens")
 

@@ -80,6 +80,23 @@ def test_narrowing_is_by_source_extension_language_and_doc(tmp_path):
     assert find(words, "lamp", Narrow((1,), docs=frozenset())) == []
 
 
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.9])
+def test_many_docs_narrow_as_few_do(tmp_path, monkeypatch, share):
+    chance = random.Random(5)
+    words = Words(tmp_path / "w", create=True)
+    words.apply([row(doc, doc, "lamp " * (1 + doc % 7) + "rest " * (doc % 11)) for doc in range(1, 400)], (), 1)
+    for _ in range(5):
+        narrow = Narrow((1,), docs=frozenset(doc for doc in range(1, 400) if chance.random() < share))
+        few = words.search([Term("lamp", ANYWHERE)], narrow, 10)
+        with monkeypatch.context() as patch:
+            patch.setattr("cortex.store.words.MANY_DOCS", 1)
+            assert [score for *_, score in words.search([Term("lamp", ANYWHERE)], narrow, 10)] == [
+                score for *_, score in few
+            ]
+            assert {doc for doc, _ in find(words, "lamp", narrow)} <= narrow.docs
+            assert find(words, "nowhere", narrow) == []
+
+
 def test_an_extension_is_lower_case_and_a_name_without_one_is_its_own():
     assert [extension_of(path) for path in ("a/b.PY", "Makefile", "a.b/c", ".bashrc")] == [
         "py",

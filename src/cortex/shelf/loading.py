@@ -172,15 +172,15 @@ class Loading:
             self.states = states
             if former is not None:
                 self._former.append(former)
-        self.reap()
+        if not self._former or not self.reap():
+            _give_back()  # what the building took
 
     def reap(self) -> bool:
         """Close the former generations that nobody uses any more; true where all are."""
         before = len(self._former)
         self._former = [one for one in self._former if not one.retire()]
         if len(self._former) < before:
-            gc.collect()  # a store and its parts know one another
-            give_memory_back()
+            _give_back()
         return not self._former
 
     def problem(self, name: str, message: str) -> None:
@@ -202,3 +202,8 @@ class Loading:
             one.retire()
         if current is not None:
             current.close()
+
+
+def _give_back() -> None:
+    gc.collect()  # a store and its parts know one another
+    give_memory_back()

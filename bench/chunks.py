@@ -1,0 +1,228 @@
+"""Chunk files of 384 dimensions: what loading, asking and reloading them cost, and what they leave in memory.
+
+`python chunks.py TASK '{"folder": ..., "home": ...}'` runs one task in a process of its own, JSON on stdout. Texts and vectors are random, from
+a seed; questions are embedded by a stand-in that knows their vectors, so that only the search itself is measured.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import random
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from client import RpcError, Session
+from figures import Section, Setup
+from measure import Watch, run
+
+DIMENSIONS = 384
+MODEL = "BAAI/bge-small-en-v1.5"
+FILES = {
+    "symbols": "code-symbols",
+    "definitions": "code-definitions",
+    "data": "code-data",
+    "documentation": "doc-chunks",
+}
+SMALL_FILE, SMALL_CHUNKS = "extra.json", 20
+WORDS = 5_000
+QUESTIONS = 50
+LOAD_SECONDS = 600.0
+TARGETS_MB = {10_000: 60.0, 100_000: 150.0}
+NEAR_MS, RELOAD_SECONDS, SMALL_SECONDS = 10.0, 2.0, 0.5
+
+
+def measure(setup: Setup) -> Section:
+    """With 10,000 and 100,000 chunks: a server from nothing and again, then questions and reloads in a process of their own."""
+    section = Section("chunks", "Chunk files")
+    sizes = (1_000, 10_000) if setup.quick else (10_000, 100_000)
+    section.text = (
+        f"{DIMENSIONS} dimensions, four files, 120 words a chunk. Memory is RssAnon of `cortex mcp chunks` above a bare Python, after a "
+        "question was answered. Reloads are measured from the look at the files to the swap, without the quiet time before."
+    )
+    for size in sizes:
+        folder = setup.work / f"chunks{size}" / ".cortex" / "chunks"
+        write_all(folder, size, setup.seed)
+        _add_server(section, setup, folder, size)
+        home = str(setup.work / "chunks-home")
+        asked = _inside(setup, "ask", folder=str(folder), home=home)
+        target = NEAR_MS if size == 10_000 else None
+        section.add(f"{size:,} chunks, vector part of a query, p95", "ms", _p95(asked["near_ms"]), target)
+        section.add(f"{size:,} chunks, whole query, p95", "ms", _p95(asked["whole_ms"]))
+        section.add(f"{size:,} chunks, query narrowed by a tag, p95", "ms", _p95(asked["narrowed_ms"]))
+        reloaded = _inside(setup, "reload", folder=str(folder), home=home, chunks=size, seed=setup.seed)
+        limited = size == 10_000
+        section.add(
+            f"{size:,} chunks, reload after a new run of the indexer (all times, one text in ten)",
+            "s",
+            reloaded["regenerated"],
+            RELOAD_SECONDS if limited else None,
+        )
+        section.add(f"{size:,} chunks, reload of another project's chunks (nothing stays)", "s", reloaded["everything"])
+        section.add(
+            f"{size:,} chunks, reload of one small file", "s", reloaded["small"], SMALL_SECONDS if limited else None
+        )
+    return section
+
+
+def _add_server(section: Section, setup: Setup, folder: Path, size: int) -> None:
+    root = str(folder.parent.parent)
+    for what in ("from nothing", "again"):
+        started = time.perf_counter()
+        environment = setup.environment(CORTEX_NO_SIDECAR="1")
+        with Session([*setup.cortex, "mcp", "chunks", "--workspace", root], environment) as session:
+            watch = Watch(session.server.pid)
+            _await_answer(session)
+            seconds = time.perf_counter() - started
+            now, peak = watch.now_kb, watch.peak_kb
+            watch.stop()
+        section.add(f"{size:,} chunks, started {what}, to the first answer", "s", seconds)
+        memory = (now - setup.bare_kb) / 1024
+        section.add(f"{size:,} chunks, started {what}, memory after", "MB", memory, TARGETS_MB.get(size))
+        section.add(f"{size:,} chunks, started {what}, memory at its peak", "MB", (peak - setup.bare_kb) / 1024)
+
+
+def _await_answer(session: Session) -> None:
+    deadline = time.monotonic() + LOAD_SECONDS
+    while True:
+        try:
+            session.call("cortex_search", query="word1 word2", limit=5)
+            time.sleep(0.5)  # a look at the memory after the answer
+            return
+        except RpcError:  # still being loaded
+            if time.monotonic() > deadline:
+                raise
+
+
+def _inside(setup: Setup, task: str, **arguments: object) -> dict:
+    command = [sys.executable, str(Path(__file__)), task, json.dumps(arguments)]
+    return json.loads(run(command, setup.environment(), setup.bare_kb).output)
+
+
+def _p95(values: list[float]) -> float:
+    return statistics.quantiles(values, n=20)[-1]
+
+
+# -- the files ---------------------------------------------------------------------------------------------------------
+
+
+def write_all(folder: Path, size: int, seed: int, *, updated: str = "2025-10-28T22:06:02Z", changed: int = 0) -> None:
+    """Write four files of chunks; with `changed` every chunk whose number it divides says something else."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, (kind, name) in enumerate(FILES.items()):
+        write_file(folder / f"{name}.json", kind, size // len(FILES), seed + number, updated, changed)
+
+
+def write_file(path: Path, kind: str, count: int, seed: int, updated: str, changed: int = 0) -> None:
+    """Write one file of chunks, aside and then in its place."""
+    about = {"model": MODEL, "dimensions": DIMENSIONS, "chunk_type": kind, "version": "2.0.0"}
+    fresh = path.with_suffix(".tmp")
+    with fresh.open("w", encoding="utf-8") as file:
+        file.write(f'{{"_metadata":{json.dumps(about)},"chunks":[')
+        for place, chunk in enumerate(_chunks(kind, count, seed, updated, changed)):
+            file.write(("," if place else "") + chunk)
+        file.write("]}")
+    os.replace(fresh, path)
+
+
+def _chunks(kind: str, count: int, seed: int, updated: str, changed: int) -> Iterator[str]:
+    words, vectors = random.Random(seed), np.random.default_rng(seed)
+    for number in range(count):
+        row = vectors.standard_normal(DIMENSIONS).astype(np.float32)
+        row /= np.linalg.norm(row)
+        text = " ".join(f"word{words.randrange(WORDS)}" for _ in range(120))
+        if changed and number % changed == 0:
+            text += " changed"
+        path = f"internal/pkg{number % 97}/file{number}.go"
+        fields = {
+            "id": f"{kind}-{path}",
+            "chunk_type": kind,
+            "title": f"{kind.title()}: {path}",
+            "text": text,
+            "tags": ["code", "go" if number % 2 else "rust", kind],
+            "metadata": {"file_path": path, "language": "go", "source": "code", "start_line": number},
+            "created_at": "2025-10-28T22:06:02.745712-06:00",
+            "updated_at": updated,
+        }
+        numbers = ",".join(map(repr, np.round(row.astype(np.float64), 9).tolist()))
+        yield f'{json.dumps(fields)[:-1]},"embedding":[{numbers}]}}'
+
+
+# -- tasks in a process of their own -----------------------------------------------------------------------------------
+
+
+def ask(folder: str, home: str) -> dict[str, list[float]]:
+    """Milliseconds of whole queries, of what finds by meaning in them, and of queries that a tag narrows."""
+    import cortex.search as searching
+    from cortex.shelf import Wanted
+
+    shelf = _open(folder, home)
+    near: list[float] = []
+    inner = searching.add_by_meaning
+
+    def timed(*given: object, **named: object) -> None:
+        start = time.perf_counter()
+        inner(*given, **named)  # type: ignore[arg-type]
+        near.append((time.perf_counter() - start) * 1000)
+
+    searching.add_by_meaning = timed
+    questions = [f"word{number} word{number * 7 % WORDS} word{number * 13 % WORDS}" for number in range(QUESTIONS)]
+    took: dict[str, list[float]] = {"whole_ms": [], "narrowed_ms": []}
+    for name, tags in (("whole_ms", ()), ("narrowed_ms", ("go",))):
+        for question in (*questions[:5], *questions):
+            start = time.perf_counter()
+            shelf.search(Wanted(question, tags=tags))
+            took[name].append((time.perf_counter() - start) * 1000)
+        del took[name][:5]
+    found = {**took, "near_ms": near[5 : 5 + QUESTIONS]}
+    shelf.close()
+    return found
+
+
+def reload(folder: str, home: str, chunks: int, seed: int) -> dict[str, float]:
+    """Seconds of a reload after a new run of the indexer, of one with nothing in common, and of one small file."""
+    shelf, path = _open(folder, home), Path(folder)
+    took: dict[str, float] = {}
+    write_file(path / SMALL_FILE, "documentation", SMALL_CHUNKS, seed + 99, "2025-10-28T22:06:02Z")
+    _timed_reload(shelf)
+    write_file(path / SMALL_FILE, "documentation", SMALL_CHUNKS, seed + 99, "2025-10-29T22:06:02Z", changed=4)
+    took["small"] = _timed_reload(shelf)
+    write_all(path, chunks, seed, updated="2025-11-01T10:00:00Z", changed=10)
+    took["regenerated"] = _timed_reload(shelf)
+    write_all(path, chunks, seed + 1000)
+    took["everything"] = _timed_reload(shelf)
+    (path / SMALL_FILE).unlink()
+    shelf.close()
+    return took
+
+
+def _timed_reload(shelf: object) -> float:
+    gc.collect()
+    start = time.perf_counter()
+    assert shelf._loading.reload()  # type: ignore[attr-defined]
+    return time.perf_counter() - start
+
+
+def _open(folder: str, home: str) -> object:
+    from cortex.settings import load
+    from cortex.shelf import Shelf
+    from cortex.shelf.asking import Choice
+
+    def vector_of(text: str) -> np.ndarray:
+        return np.random.default_rng(len(text) + sum(map(ord, text))).standard_normal(DIMENSIONS).astype(np.float32)
+
+    shelf = Shelf(Path(folder), load(None, environment={"CORTEX_HOME": home}), watch=False)
+    shelf._asker.choose = lambda stamps: Choice((stamps[0], vector_of))  # type: ignore[method-assign]
+    if not shelf._loading.adopt():
+        shelf._loading.reload()
+    shelf._ready.set()
+    return shelf
+
+
+if __name__ == "__main__":
+    print(json.dumps({"ask": ask, "reload": reload}[sys.argv[1]](**json.loads(sys.argv[2]))))
