@@ -48,7 +48,11 @@ def run(folder: Path, dimensions: int = 16) -> dict[str, tuple[int, str, str]]:
 
 
 def test_model_dimensions_and_vectors_change_and_nothing_else(tmp_path):
-    before = {"_metadata": HEAD, "chunks": [chunk(1), chunk(2, extra={"kept": [1, 2.50, True]})], "later": 1e400}
+    before = {
+        "_metadata": HEAD,
+        "chunks": [chunk(1), chunk(2, extra={"kept": [1, 2.50, True], "embedding": [1, 2]})],
+        "later": 1e400,
+    }
     put(tmp_path, "code-data.json", json.dumps(before).replace("0.1,", "0.100,").replace("Infinity", "1e400"))
     assert run(tmp_path) == {"code-data.json": (2, "BAAI/bge-small-en-v1.5", "")}
     raw = (tmp_path / "code-data.json").read_text(encoding="utf-8")
