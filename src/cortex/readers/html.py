@@ -117,8 +117,10 @@ class _Builder(HTMLParser):
                 del self._open[at:]
                 return
 
-    def handle_data(self, data: str) -> None:
+    def _take_text(self, data: str) -> None:
         self._open[-1].children.append(data)
+
+    handle_data = _take_text  # as the parser calls it
 
     def _close_until(self, ended: frozenset[str], walls: frozenset[str]) -> None:
         """Close the outermost of the open elements in `ended`, looking no further than `walls`."""
