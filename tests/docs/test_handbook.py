@@ -9,7 +9,7 @@ writes the tables into the pages; what a person wrote in a column of their own i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,11 @@ from cortex.chunkers import LANGUAGES, languages
 from cortex.chunkers.grammars import has_grammar
 from cortex.cli import app
 from cortex.errors import CODES
+from cortex.families import chunks, kb
 from cortex.families.code import PROMPTS, RESOURCES, TOOLS
 from cortex.search.classes import WEIGHTS, Weights
 from cortex.sources import names
-from cortex.tools import Tool, input_schema
+from cortex.tools import Prompt, Resource, Tool, input_schema
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -60,15 +61,17 @@ def command_rows(command: Any) -> list[str]:
     return rows
 
 
-def tool_rows() -> list[str]:
+def tool_rows(tools: Sequence[Tool] = TOOLS) -> list[str]:
     rows = ["| tool | changes the index or settings | when to use it |", "|---|---|---|"]
-    for tool in TOOLS:
+    for tool in tools:
         first = re.split(r"(?<=\.) ", tool.description, maxsplit=1)[0]
         rows.append(f"| `{tool.name}` | {'yes' if tool.writes else 'no'} | {_cell(first)} |")
     return rows
 
 
 def argument_rows(tool: Tool) -> list[str]:
+    if not input_schema(tool)["properties"]:
+        return ["It takes no arguments."]
     rows = ["| argument | type | default | meaning |", "|---|---|---|---|"]
     for name, schema, required in _arguments(input_schema(tool)):
         default = "" if schema.get("default") is None else f"`{_plain(schema['default'])}`"
@@ -92,13 +95,13 @@ def _type(schema: Mapping[str, Any]) -> str:
     return kind + bounds + (f" like `{schema['pattern']}`" if "pattern" in schema else "")
 
 
-def resource_rows() -> list[str]:
-    return ["| address | meaning |", "|---|---|", *(f"| `{one.uri}` | {_cell(one.description)} |" for one in RESOURCES)]
+def resource_rows(resources: Sequence[Resource] = RESOURCES) -> list[str]:
+    return ["| address | meaning |", "|---|---|", *(f"| `{one.uri}` | {_cell(one.description)} |" for one in resources)]
 
 
-def prompt_rows() -> list[str]:
+def prompt_rows(prompts: Sequence[Prompt] = PROMPTS) -> list[str]:
     rows = ["| prompt | argument | | meaning |", "|---|---|---|---|"]
-    for prompt in PROMPTS:
+    for prompt in prompts:
         rows.append(f"| `{prompt.name}` | | | {_cell(prompt.description)} |")
         for argument in prompt.arguments:
             need = "required" if argument.required else "optional"
@@ -163,7 +166,14 @@ def tables() -> dict[str, tuple[str, Callable[[str], list[str]]]]:
         found[f"options of {name}"] = ("commands.md", lambda _, command=command: command_rows(command))
     for tool in TOOLS:
         found[f"arguments of {tool.name}"] = ("code.md", lambda _, tool=tool: argument_rows(tool))
+    for tool in chunks.TOOLS:
+        found[f"arguments of {tool.name}"] = ("chunks.md", lambda _, tool=tool: argument_rows(tool))
+    for tool in kb.TOOLS:
+        found[f"arguments of {tool.name}"] = ("documents.md", lambda _, tool=tool: argument_rows(tool))
     return found | {
+        "document tools": ("documents.md", lambda _: tool_rows(kb.TOOLS)),
+        "document resources": ("documents.md", lambda _: resource_rows(kb.RESOURCES)),
+        "document prompts": ("documents.md", lambda _: prompt_rows(kb.PROMPTS)),
         "tools": ("code.md", lambda _: tool_rows()),
         "resources": ("code.md", lambda _: resource_rows()),
         "prompts": ("code.md", lambda _: prompt_rows()),
@@ -198,7 +208,9 @@ def test_a_table_of_the_handbook_says_what_the_code_says(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("page", ["commands.md", "code.md", "errors.md", "files.md", "python.md", "ranking.md"])
+@pytest.mark.parametrize(
+    "page", ["commands.md", "code.md", "chunks.md", "errors.md", "files.md", "python.md", "ranking.md", "documents.md"]
+)
 def test_a_page_has_no_table_of_something_that_is_gone(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     present = set(re.findall(r"^<!-- end of (.+) -->$", text, re.MULTILINE))
