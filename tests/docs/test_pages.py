@@ -376,3 +376,26 @@ def test_the_examples_of_commands_have_the_shape_of_real_answers(
         key for key in shape(json.loads(done.stdout)) if key not in optional and not key.startswith(".operations[].")
     }
     assert found == documented(name) - optional - operations
+
+
+def test_the_examples_of_document_commands_have_the_shape_of_real_answers(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "tokens.md").write_text("# Auth\n\nTokens expire.\n", encoding="utf-8")
+    for name in ("old.doc", "picture.png"):
+        (notes / name).write_bytes(b"old")
+
+    def answer(*arguments: str) -> set[str]:
+        done = subprocess.run(
+            [CORTEX, "kb", *arguments, "--json"],
+            env={**os.environ, "CORTEX_HOME": str(tmp_path / "home")},
+            capture_output=True,
+            encoding="utf-8",
+            timeout=SECONDS,
+            check=False,
+        )
+        return shape(json.loads(done.stdout))
+
+    answer("add", str(notes))
+    for name, *more in (["list"], ["sync"], ["search", "tokens"], ["stats"]):
+        assert answer(name, *more) == documented(f"cortex kb {name}"), name
