@@ -15,6 +15,7 @@ import pytest
 from cortex import indexing
 from cortex.errors import FileError, LimitError
 from cortex.indexing import Task
+from cortex.readers.refusal import NO_PDF
 from cortex.settings import Settings, load
 from cortex.sources.files import read_bytes
 from cortex.store import Change, Making, Store
@@ -450,3 +451,9 @@ def test_progress_never_goes_back_and_ends_at_the_total(work):
     done = [step.done for step in steps[1:]]
     assert done == sorted(done)
     assert (done[-1], steps[-1].total) == (100, 100)
+
+
+def test_a_file_that_was_refused_for_want_of_an_extra_is_read_once_it_is_there():
+    file, reason = Found("a.pdf", 10, 20), "PDF needs an extra: pip install"
+    assert not indexing._changed(file, None, (10, 20, reason), retry=False)
+    assert indexing._changed(file, None, (10, 20, NO_PDF), retry=False)  # which the tests have

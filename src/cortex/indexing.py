@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cortex import chunkers
+from cortex import chunkers, readers
 from cortex.errors import Cancelled, FileError, LimitError
 from cortex.process import memory_bytes
+from cortex.readers import is_mended
 from cortex.settings import Settings
 from cortex.sources import git
 from cortex.sources.files import Rules, read_bytes, scan, scan_paths
@@ -92,7 +93,7 @@ class _Run:
         self.root = Path(task.source.root)
         self.documents = task.source.kind == DOCUMENTS
         self.rules = rules_of(task.settings, documents=self.documents)
-        self.stamp = _chunker_stamp(task.settings)
+        self.stamp = _chunker_stamp(task.settings, self.documents)
         self.change = Change(self.started_ns)
         self.waiting_characters = 0
         self.flush_characters = min(FLUSH_CHARACTERS, task.settings.limits.memory.buffer)
@@ -135,8 +136,7 @@ class _Run:
         if task.force:
             truth.set({"epoch": str(int(truth.get("epoch", "0")) + 1)})
             truth.doubt()
-        kind = f"{DOCUMENTS}:" if self.documents else ""  # the same file is read in another way
-        self.salt = f"{kind}{self.stamp}:{truth.get('epoch', '0')}".encode()
+        self.salt = f"{self.stamp}:{truth.get('epoch', '0')}".encode()
         self.retry = whole and not 0 <= time.time() - int(truth.get(f"retried:{task.source.id}", "0")) < RETRY_SECONDS
         waiting = [
             file
@@ -340,14 +340,16 @@ class _Until(Cancel):
         return bool(self._flag) or time.monotonic() > self._deadline
 
 
-def _chunker_stamp(settings: Settings) -> str:
-    return f"{chunkers.VERSION}:{settings.indexing.chunk_size}:{settings.indexing.chunk_overlap}"
+def _chunker_stamp(settings: Settings, documents: bool) -> str:
+    """What decides how a file is read and cut: where it is another one, all files are read again."""
+    reading = f"{DOCUMENTS}{readers.VERSION}:" if documents else ""
+    return f"{reading}{chunkers.VERSION}:{settings.indexing.chunk_size}:{settings.indexing.chunk_overlap}"
 
 
 def _changed(file: Found, known: Known | None, skip: tuple[int, int, str] | None, retry: bool) -> bool:
     if skip is not None:
         size, mtime_ns, reason = skip
-        passing = reason == "worker died" or (retry and reason in ("timed out", "memory"))
+        passing = reason == "worker died" or (retry and reason in ("timed out", "memory")) or is_mended(reason)
         return (file.size, file.mtime_ns) != (size, mtime_ns) or passing
     if known is None or (file.size, file.mtime_ns) != (known.size, known.mtime_ns):
         return True

@@ -107,7 +107,7 @@ class _Surface:
         answer = await self._threads.run(partial(perform, family, tool, arguments, call), call)
         fault = family.fault(answer.error) if answer.error is not None else None
         if fault is not None:
-            raise MCPError(fault.number, well_formed(fault.message), _data(answer.text))
+            raise MCPError(fault.number, well_formed(fault.message), _detail(answer.text))
         texts = [answer.text, *(["\n".join(answer.notes)] if answer.notes else ())]
         return wire.CallToolResult(
             content=[wire.TextContent(type="text", text=well_formed(text)) for text in texts],
@@ -256,10 +256,10 @@ def _read_error(context: Context, family: Family, error: CortexError) -> MCPErro
             code = wire.INVALID_PARAMS
         case _:
             code = wire.INTERNAL_ERROR
-    return MCPError(code, well_formed(error.message), _data(family.render_error(error)))
+    return MCPError(code, well_formed(error.message), _detail(family.render_error(error)))
 
 
-def _data(rendered: str) -> object:
+def _detail(rendered: str) -> object:
     """A rendered error as the data of a JSON-RPC error."""
     try:
         return json.loads(well_formed(rendered))
