@@ -90,3 +90,12 @@ def test_no_weight_is_negative_and_a_repeat_never_gains():
     for weights in WEIGHTS.values():
         assert min(astuple(weights)) >= 0
         assert 0 < weights.repeat <= 1
+
+
+def test_in_documents_a_files_name_and_its_length_count_less_than_in_code():
+    for one in QueryClass:
+        code, documents = weights_of((one,)), weights_of((one,), documents=True)
+        assert documents.coherence == 0
+        assert documents.repeat >= code.repeat
+        assert documents.path <= code.path
+        assert documents.stem <= code.stem

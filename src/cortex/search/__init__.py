@@ -50,7 +50,7 @@ def search(
     Raises: InputError QUERY_EMPTY or QUERY_INVALID, LimitError SEARCH_TIMEOUT, Cancelled.
     """
     check_query(query)
-    parsed = parse(query.text, query.code)
+    parsed = parse(query.text, query.code, all(source.kind == "documents" for source in sources))
     near = None if meaning is None or query.mode is Mode.WORDS else (meaning[0], meaning[1](parsed.text))
     if near is not None and not near[1].any():
         near, why_words = None, UNKNOWN_WORDS
@@ -126,7 +126,7 @@ def _candidates(
     found = {} if mode is Mode.MEANING else find_by_words(store, words, narrow, parsed, masses)
     if near is not None:
         held = max((one.covers for one in found.values()), default=1.0)
-        weight = factor * evidence.turn_to_meaning(weights_of(parsed.classes).meaning, held)
+        weight = factor * evidence.turn_to_meaning(weights_of(parsed.classes, parsed.documents).meaning, held)
         add_by_meaning(store, narrow, *near, found, 1.0 if mode is Mode.MEANING else weight)
     return list(found.values())
 

@@ -53,7 +53,7 @@ def find_by_words(
         return {}
     matched = _by_words(words, narrow, parsed)
     covered, rest = _by_coverage(words, narrow, masses)
-    weights = weights_of(parsed.classes)
+    weights = weights_of(parsed.classes, parsed.documents)
     defined = _by_definition(store.lookup, words, narrow, parsed) if weights.definition else {}
     joined = _by_joined_words(store.lookup, narrow, parsed) if weights.joined else {}
     located = _by_place(store.lookup, narrow, parsed)

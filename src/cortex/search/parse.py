@@ -65,10 +65,11 @@ class Parsed:
     phrases: tuple[tuple[str, ...], ...]  # texts whose words should stand together
     roles: frozenset[str]  # roles of files that the query asks for
     keywords: tuple[str, ...]  # plain words worth matching against paths
+    documents: bool = False  # documents are asked, and no code
 
 
-def parse(text: str, code: bool = False) -> Parsed:
-    """Understand a query; `code` says that it is a snippet of code, whose every identifier counts alike."""
+def parse(text: str, code: bool = False, documents: bool = False) -> Parsed:
+    """Understand a query; `code` says that it is a snippet of code, whose every identifier counts alike, `documents` what is asked."""
     tokens = _TOKEN.findall(text)
     name = not code and len(text.split()) == 1 and len(tokens) == 1
     names, qualified = ([], []) if code else _names(text, tokens, name)
@@ -92,6 +93,7 @@ def parse(text: str, code: bool = False) -> Parsed:
         phrases=phrases,
         roles=roles,
         keywords=tuple(word for word in weights if len(word) > 2),
+        documents=documents,
     )
 
 
