@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,6 +114,53 @@ def isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     homes = _make_homes(tmp_path_factory.mktemp("homes"))
     _set(monkeypatch, homes)
     return homes
+
+
+class LocalQdrant:
+    """A Qdrant without a server: the official client's local mode in place of its connections, and a switch for being away."""
+
+    def __init__(self) -> None:
+        from qdrant_client import QdrantClient
+
+        self.client = QdrantClient(":memory:")
+        self.away = False
+        self.asked: list[str] = []
+
+    def connect(self, **options: object) -> LocalQdrant:
+        """What takes the place of the client's constructor."""
+        return self
+
+    def close(self) -> None:
+        """A connection ends, the server goes on."""
+
+    def names(self) -> list[str]:
+        return sorted(one.name for one in self.client.get_collections().collections)
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        def call(*arguments: object, **options: object) -> object:
+            self.asked.append(name)
+            if self.away:
+                from httpx import ConnectError
+                from qdrant_client.http.exceptions import ResponseHandlingException
+
+                raise ResponseHandlingException(ConnectError("Connection refused"))
+            return getattr(self.client, name)(*arguments, **options)
+
+        return call
+
+
+@pytest.fixture
+def local_qdrant(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalQdrant]:
+    """Whatever connects to a Qdrant gets this one; nothing that was read of it is believed for longer than a call."""
+    from cortex.store import qdrant
+
+    server = LocalQdrant()
+    monkeypatch.setattr("qdrant_client.QdrantClient", server.connect)
+    monkeypatch.setattr(qdrant, "LOOK_SECONDS", 0.0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Local mode")  # it always searches exactly, and says so
+        yield server
+    server.client.close()
 
 
 def _make_homes(directory: Path) -> Homes:

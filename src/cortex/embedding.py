@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 BATCH_SECONDS = 2.0  # of work that a kill can cost
 FIRST_BATCH, LARGEST_BATCH = 16, 512  # texts
 KNOWN_BATCH = 1_000  # texts that were paid for before
+LOOK_SECONDS = 10.0  # between two looks whether a server still has the vectors
 CLOSE_SECONDS = 5.0  # what a batch under way gets to end
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class Embedding:
         self._thread: threading.Thread | None = None
         self._settled: tuple[Stamp | None, int] | None = None  # whose vectors have everything up to which `seq`
         self._resume = 0.0  # when to try again after a failure that was no embedder's
+        self._look_again = 0.0
         self._batch = FIRST_BATCH
         self._earlier_stamps: list[Stamp] | None = None  # whose vectors were complete when the store was opened
 
@@ -109,16 +111,20 @@ class Embedding:
             return f"nothing is embedded by {one.name} yet"
         if self._is_ready(stamp):
             return ""
-        vectors = self._store.indexes.vectors(stamp)
-        if vectors.memory > self._room or not self._store.indexes.sets.fits(stamp, self._room):
+        vectors, sets = self._store.indexes.vectors(stamp), self._store.indexes.sets
+        if sets.away:
+            return sets.away
+        if 0 <= vectors.watermark < sets.least_mark:
+            return "Qdrant still has to remove what was removed here"
+        if vectors.memory > self._room or not sets.fits(stamp, self._room):
             return f"limits.memory.embeddings leaves no room for all vectors of {one.name}"
         # How much it is, `status` counts: every search would pay for that.
         return f"{'not everything' if vectors.memory else 'nothing'} is embedded by {one.name} yet"
 
     def _is_ready(self, stamp: Stamp) -> bool:
-        """Whether vectors have everything, or had once, and fit into memory."""
-        vectors = self._store.indexes.vectors(stamp)
-        return vectors.watermark >= 0 and vectors.memory <= self._room
+        """Whether vectors have everything, or had once, fit into memory, and can be asked."""
+        vectors, sets = self._store.indexes.vectors(stamp), self._store.indexes.sets
+        return vectors.watermark >= sets.least_mark and vectors.memory <= self._room and not sets.away
 
     def _find_out(self, one: Guarded) -> None:
         """Ask an embedder for its stamp where its vectors could answer."""
@@ -131,7 +137,8 @@ class Embedding:
         wanted = self._embedders.wanted
         if wanted is None or wanted.rests or not wanted.costly:
             return
-        if wanted.stamp is None or not self._store.indexes.vectors(wanted.stamp).memory:
+        vectors = self._store.indexes.vectors(wanted.stamp) if wanted.stamp is not None else None
+        if vectors is None or (vectors.watermark < 0 and not vectors.memory):
             with suppress(CortexError):
                 wanted.query("?")
 
@@ -145,7 +152,7 @@ class Embedding:
         if wanted is None:
             return None
         now, sets = self.answering(ask=ask), self._store.indexes.sets
-        stamp, chunks, embedded, problem = wanted.stamp, sets.count(), 0, wanted.problem
+        stamp, chunks, embedded, problem = wanted.stamp, sets.count(), 0, wanted.problem or sets.away
         if stamp is not None and self._store.indexes.vectors(stamp).memory <= self._room:
             embedded = sets.embedded(stamp)
         if stamp is not None and not problem and not sets.fits(stamp, self._room):
@@ -206,13 +213,23 @@ class Embedding:
         wanted = self._embedders.wanted
         if wanted is None or self.working:
             return
-        if self._settled == (wanted.stamp, self._store.truth.seq()) or wanted.rests or time.monotonic() < self._resume:
+        if wanted.rests or time.monotonic() < self._resume or self._is_settled(wanted) or self._store.indexes.sets.away:
             return
         if not wanted.costly:
-            self._settle(wanted)
+            if not self._settle(wanted) and self._store.indexes.sets.may_vanish:
+                self.catch_up()  # their server was away, or has lost them
             return
         self._thread = threading.Thread(target=self._work, name="embedding", daemon=True)
         self._thread.start()
+
+    def _is_settled(self, wanted: Guarded) -> bool:
+        """Whether there is nothing to do; where a server keeps the vectors, it is asked now and then whether it still has them."""
+        if self._settled != (wanted.stamp, self._store.truth.seq()):
+            return False
+        if wanted.stamp is None or not self._store.indexes.sets.may_vanish or time.monotonic() < self._look_again:
+            return True
+        self._look_again = time.monotonic() + LOOK_SECONDS
+        return self._store.indexes.vectors(wanted.stamp).watermark == self._store.truth.seq()
 
     def _work(self) -> None:
         embedders = self._embedders
@@ -291,7 +308,7 @@ class Embedding:
                 sets.copy(stamp, known)
             batch.clear()
             known.clear()
-            progress(Progress("embedding", min(total, len(sets.of(stamp))), total))
+            progress(Progress("embedding", min(total, sets.size(stamp)), total))
 
         for one in self._store.paid.waiting(model, plan):
             if one.known:

@@ -6,7 +6,7 @@
     ├── FileError          filesystem      PATH_OUTSIDE, FILE_NOT_FOUND, FILE_UNREADABLE, IMPORT_UNREADABLE, PERMISSION_DENIED, DISK_FULL
     ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_NEWER, STORE_UNWRITABLE, STORE_READ_ONLY, STORE_IO
     ├── LimitError         resource        INDEX_TIMEOUT, SEARCH_TIMEOUT, REGEX_TIMEOUT, MEMORY_LIMIT, DISK_LIMIT, EMBEDDINGS_LIMIT, INDEX_BUSY, RATE_LIMITED
-    ├── NetworkError       network         SERVER_LOST, CORTEXD_UNAVAILABLE, EMBEDDER_UNAVAILABLE, EMBEDDER_REFUSED, EMBEDDER_ANSWER, EMBEDDER_CHANGED, EMBEDDER_MISSING, ADDRESS_REFUSED, REQUEST_REFUSED
+    ├── NetworkError       network         SERVER_LOST, CORTEXD_UNAVAILABLE, EMBEDDER_UNAVAILABLE, EMBEDDER_REFUSED, EMBEDDER_ANSWER, EMBEDDER_CHANGED, EMBEDDER_MISSING, QDRANT_UNAVAILABLE, ADDRESS_REFUSED, REQUEST_REFUSED
     └── Cancelled          processing      CANCELLED
 
 `CODES` holds what is fixed for each code; message, context and (extra) suggestions come from where it is raised. Each family
@@ -115,6 +115,9 @@ CODES: Mapping[str, Code] = {
     "EMBEDDER_MISSING": Code(
         "network", False, "Install what is missing, or choose another indexing.embeddingProvider."
     ),
+    "QDRANT_UNAVAILABLE": Code(
+        "network", True, "See `cortex qdrant status`; until it is back, search goes by words, and nothing is lost."
+    ),
     "ADDRESS_REFUSED": Code("network", False, "Choose another address or port."),
     "REQUEST_REFUSED": Code(
         "network", False, "Send it to the server's own address and path, as JSON, with the token where there is one."
@@ -195,7 +198,7 @@ _CLASSES: Mapping[type[CortexError], str] = {
     FileError: "PATH_OUTSIDE FILE_NOT_FOUND FILE_UNREADABLE IMPORT_UNREADABLE PERMISSION_DENIED DISK_FULL",
     StoreError: "STORE_LOCKED STORE_CORRUPT STORE_NEWER STORE_UNWRITABLE STORE_READ_ONLY STORE_IO",
     LimitError: "INDEX_TIMEOUT SEARCH_TIMEOUT REGEX_TIMEOUT MEMORY_LIMIT DISK_LIMIT EMBEDDINGS_LIMIT INDEX_BUSY RATE_LIMITED",
-    NetworkError: "SERVER_LOST CORTEXD_UNAVAILABLE EMBEDDER_UNAVAILABLE EMBEDDER_REFUSED EMBEDDER_ANSWER EMBEDDER_CHANGED EMBEDDER_MISSING ADDRESS_REFUSED REQUEST_REFUSED",
+    NetworkError: "SERVER_LOST CORTEXD_UNAVAILABLE EMBEDDER_UNAVAILABLE EMBEDDER_REFUSED EMBEDDER_ANSWER EMBEDDER_CHANGED EMBEDDER_MISSING QDRANT_UNAVAILABLE ADDRESS_REFUSED REQUEST_REFUSED",
 }
 _BY_CODE = {code: kind for kind, codes in _CLASSES.items() for code in codes.split()}
 

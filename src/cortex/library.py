@@ -7,6 +7,7 @@ nothing they can call writes. Knows no tool and no command.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import threading
 import uuid
@@ -20,9 +21,9 @@ from cortex.errors import ConfigError, CortexError, InputError
 from cortex.guarded import Embedders
 from cortex.indexing import rules_of
 from cortex.paths import root_text
-from cortex.settings import Settings
+from cortex.settings import Settings, stays_here
 from cortex.sources.files import scan
-from cortex.store import STORE_NAME, Counts, Folder, Store
+from cortex.store import STORE_NAME, Counts, Folder, Qdrant, Store
 from cortex.text import rfc3339
 from cortex.types import Doc, Found, Skipped, Source
 
@@ -34,6 +35,8 @@ _PRIVATE = (
     ".local/share/keyrings", "Library/Keychains", ".mozilla", ".config/google-chrome", ".config/chromium", "AppData",
 )  # fmt: skip
 _SYSTEM = ("/proc", "/sys", "/dev", "/run", "/boot", "/etc", "/System", "C:\\Windows", "C:\\Program Files")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,11 @@ class Library(Engine):
         embedder: Embedder | None = None,
         embedders: Embedders | None = None,
         read_only: bool = False,
+        qdrant: Qdrant | None = None,
     ) -> None:
+        """`embedder` or `embedders`, and `qdrant`, take the place of what the settings choose; whoever lends one closes it."""
+        self._lent_qdrant = qdrant is not None
+        self._qdrant = qdrant or open_qdrant(settings)
         self._reader: Library | None = None
         self._reader_turn = threading.Lock()
         self._ids: tuple[int, dict[str, tuple[Folder, str]]] = (-1, {})
@@ -68,6 +75,9 @@ class Library(Engine):
 
     def _find_directory(self) -> Path:
         return self.settings.home
+
+    def _open_store(self, directory: Path | None, root: str) -> Store:
+        return Store(directory, root, read_only=self.read_only, qdrant=self._qdrant)
 
     def _main_source(self, store: Store) -> Source:
         return Source(0, "records", PERSON, "") if self.read_only else store.truth.source("records", PERSON, "")
@@ -153,6 +163,8 @@ class Library(Engine):
         """Forget a folder, its documents, their texts and vectors, at once and for good; returns how many documents that were."""
         holder = self.store.lease.take()
         count = self.store.folders.remove(folder)  # a run that is at it ends at its next step
+        if self._qdrant is not None:  # it may be away
+            self.store.truth.set({"removed": str(self.store.truth.seq())})
         self.store.lookup.drop_recent()
         if holder:  # else the holder sees it
             self.embedding.catch_up()
@@ -204,7 +216,7 @@ class Library(Engine):
         """This library, opened a second time for reading only."""
         with self._reader_turn:
             if self._reader is None:
-                self._reader = Library(self.settings, embedders=self._embedders, read_only=True)
+                self._reader = Library(self.settings, embedders=self._embedders, read_only=True, qdrant=self._qdrant)
             return self._reader
 
     def close(self) -> None:
@@ -214,6 +226,19 @@ class Library(Engine):
         if reader is not None:
             reader.close()
         super().close()
+        if self._qdrant is not None and not self._lent_qdrant:
+            self._qdrant.close()
+
+
+def open_qdrant(settings: Settings) -> Qdrant | None:
+    """The Qdrant server that keeps the vectors, None where files do; with server.localOnly one beyond this machine is not used."""
+    qdrant = settings.kb.qdrant
+    if not qdrant.url:
+        return None
+    if settings.server.local_only and not stays_here(qdrant.url):
+        log.warning("server.localOnly: %s is not used, the vectors are kept in files", qdrant.url)
+        return None
+    return Qdrant(qdrant.url, qdrant.api_key, qdrant.collection)
 
 
 def id_of(folder: Folder, path: str) -> str:

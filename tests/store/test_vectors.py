@@ -2,6 +2,7 @@ import random
 import subprocess
 import sys
 import threading
+import uuid
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cortex.store import vectors as module
+from cortex.store.qdrant import Qdrant
+from cortex.store.qdrantvectors import QdrantVectors
 from cortex.store.vectors import FRESH, Vectors
 from cortex.types import Stamp
 
@@ -19,6 +22,23 @@ STAMP = Stamp(provider="test", model="random", dimensions=32)
 @pytest.fixture(params=["turbovec", "numpy"])
 def engine(request):
     return request.param
+
+
+@pytest.fixture(params=["turbovec", "numpy", "qdrant"])
+def any_engine(request):
+    """What every set of vectors can do, wherever it is."""
+    if request.param != "qdrant":
+        return request.param
+    request.getfixturevalue("local_qdrant")
+    return Qdrant("http://127.0.0.1:6333")
+
+
+def opened(directory, engine):
+    if isinstance(engine, Qdrant):
+        vectors = QdrantVectors(engine, str(directory or uuid.uuid4()), STAMP)
+        vectors.reload_if_moved()
+        return vectors
+    return Vectors.open(directory, STAMP, engine)
 
 
 def make_rows(count, seed=0, dimensions=32):
@@ -31,7 +51,7 @@ def make_ids(*numbers):
 
 
 def filled(directory, engine, count, first=1, seed=0):
-    vectors = Vectors.open(directory, STAMP, engine)
+    vectors = opened(directory, engine)
     vectors.add(np.arange(first, first + count), make_rows(count, seed))
     return vectors
 
@@ -47,8 +67,8 @@ def assert_nearest(hits, ids, rows, query, k):
 
 @pytest.mark.parametrize("count", [50, 3000])
 @pytest.mark.parametrize("on_disk", [True, False])
-def test_a_search_finds_the_nearest_rows_by_cosine(tmp_path, engine, count, on_disk):
-    vectors = filled(tmp_path if on_disk else None, engine, count)
+def test_a_search_finds_the_nearest_rows_by_cosine(tmp_path, any_engine, count, on_disk):
+    vectors = filled(tmp_path if on_disk else None, any_engine, count)
     rows = make_rows(count)
     for query in make_rows(10, seed=1):
         assert_nearest(vectors.search(query, 10), np.arange(1, count + 1), rows, query, 10)
@@ -59,39 +79,39 @@ def test_both_engines_answer_alike():
     assert filled(None, "turbovec", 3000).search(query, 20) == filled(None, "numpy", 3000).search(query, 20)
 
 
-def test_equal_scores_are_ordered_by_id(engine):
-    vectors = Vectors.open(None, STAMP, engine)
+def test_equal_scores_are_ordered_by_id(any_engine):
+    vectors = opened(None, any_engine)
     row = make_rows(1)
     vectors.add(make_ids(9, 3, 7), np.repeat(row, 3, axis=0))
     assert vectors.search(row[0], 5) == [(3, 1.0), (7, 1.0), (9, 1.0)]
 
 
 @pytest.mark.parametrize("allowed_count", [1, 40, 120, 900, 2500])
-def test_an_allow_list_is_exact_at_every_width(engine, allowed_count):
-    vectors = filled(None, engine, 3000)
+def test_an_allow_list_is_exact_at_every_width(any_engine, allowed_count):
+    vectors = filled(None, any_engine, 3000)
     allowed = np.random.default_rng(2).permutation(np.arange(1, 3001))[:allowed_count]
     query = make_rows(1, seed=1)[0]
     with_strangers = np.concatenate([allowed, make_ids(999_999, 1_000_000)])
     assert_nearest(vectors.search(query, 10, with_strangers), allowed, make_rows(3000)[allowed - 1], query, 10)
 
 
-def test_an_allow_list_without_a_known_id_finds_nothing(engine):
-    vectors = filled(None, engine, 300)
+def test_an_allow_list_without_a_known_id_finds_nothing(any_engine):
+    vectors = filled(None, any_engine, 300)
     query = make_rows(1)[0]
     assert vectors.search(query, 5, make_ids()) == []
     assert vectors.search(query, 5, make_ids(7000, 8000)) == []
 
 
-def test_odd_questions_have_plain_answers(engine):
-    vectors = filled(None, engine, 300)
+def test_odd_questions_have_plain_answers(any_engine):
+    vectors = filled(None, any_engine, 300)
     assert vectors.search(np.zeros(32, dtype=np.float32), 5) == []
     assert vectors.search(make_rows(1)[0], 0) == []
     assert len(vectors.search(make_rows(1)[0], 10_000)) == 300
-    assert Vectors.open(None, STAMP, engine).search(make_rows(1)[0], 5) == []
+    assert opened(None, any_engine).search(make_rows(1)[0], 5) == []
 
 
-def test_what_is_no_vector_is_refused(engine):
-    vectors = Vectors.open(None, STAMP, engine)
+def test_what_is_no_vector_is_refused(any_engine):
+    vectors = opened(None, any_engine)
     bad = make_rows(1).copy()
     bad[0, 3] = np.nan
     for ids, rows in (
@@ -107,14 +127,14 @@ def test_what_is_no_vector_is_refused(engine):
     assert len(vectors) == 0
 
 
-def test_a_zero_vector_is_kept_and_near_to_nothing(engine):
-    vectors = Vectors.open(None, STAMP, engine)
+def test_a_zero_vector_is_kept_and_near_to_nothing(any_engine):
+    vectors = opened(None, any_engine)
     vectors.add(make_ids(1, 2), np.stack([np.zeros(32, dtype=np.float32), make_rows(1)[0]]))
     assert vectors.search(make_rows(1)[0], 2) == [(2, 1.0), (1, 0.0)]
 
 
-def test_adding_an_id_again_replaces_its_row_and_removing_a_stranger_is_nothing(engine):
-    vectors = filled(None, engine, 300)
+def test_adding_an_id_again_replaces_its_row_and_removing_a_stranger_is_nothing(any_engine):
+    vectors = filled(None, any_engine, 300)
     fresh = make_rows(2, seed=5)
     vectors.search(fresh[0], 1)
     vectors.add(make_ids(7, 7), fresh)
@@ -124,14 +144,14 @@ def test_adding_an_id_again_replaces_its_row_and_removing_a_stranger_is_nothing(
     assert 8 not in vectors.ids()
 
 
-def test_what_was_synced_is_there_when_opened_again(tmp_path, engine):
-    vectors = filled(tmp_path, engine, 500)
+def test_what_was_synced_is_there_when_opened_again(tmp_path, any_engine):
+    vectors = filled(tmp_path, any_engine, 500)
     vectors.remove(make_ids(1, 2))
     vectors.sync(41)
     query = make_rows(1, seed=1)[0]
     expected = vectors.search(query, 10)
     vectors.close()
-    again = Vectors.open(tmp_path, STAMP, engine)
+    again = opened(tmp_path, any_engine)
     assert (again.watermark, len(again), again.search(query, 10)) == (41, 498, expected)
 
 
@@ -148,13 +168,13 @@ def test_what_was_not_synced_is_forgotten_and_overwritten(tmp_path, engine):
     assert Vectors.open(tmp_path, STAMP, engine).ids().tolist() == [*range(1, 11), 50]
 
 
-def test_an_empty_index_can_be_complete(tmp_path, engine):
-    Vectors.open(tmp_path, STAMP, engine).sync(5)
-    again = Vectors.open(tmp_path, STAMP, engine)
+def test_an_empty_index_can_be_complete(tmp_path, any_engine):
+    opened(tmp_path, any_engine).sync(5)
+    again = opened(tmp_path, any_engine)
     assert (again.watermark, len(again)) == (5, 0)
     again.add(make_ids(1), make_rows(1))
     again.sync(6)
-    assert Vectors.open(tmp_path, STAMP, engine).ids().tolist() == [1]
+    assert opened(tmp_path, any_engine).ids().tolist() == [1]
 
 
 def test_opening_and_searching_write_nothing(tmp_path, engine):
@@ -427,16 +447,16 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_index_at_its_watermark(tmp
             assert vectors.search(expected[number].astype(np.float32), 1) == [(number, 1.0)]
 
 
-def test_the_nearness_of_known_ids_is_told_and_strangers_are_left_out(engine):
-    vectors, query = filled(None, engine, 300), make_rows(301)[300]
+def test_the_nearness_of_known_ids_is_told_and_strangers_are_left_out(any_engine):
+    vectors, query = filled(None, any_engine, 300), make_rows(301)[300]
     told = vectors.cosines(query, make_ids(7, 8, 4000))
     assert told == {number: score for number, score in vectors.search(query, 300) if number in (7, 8)}
     assert vectors.cosines(query, make_ids()) == {}
 
 
-def test_the_nearness_of_a_range_is_that_of_its_mean_and_follows_what_is_added(tmp_path):
+def test_the_nearness_of_a_range_is_that_of_its_mean_and_follows_what_is_added(tmp_path, any_engine):
     rows, query = make_rows(6), make_rows(7)[6]
-    vectors = Vectors.open(tmp_path, STAMP)
+    vectors = opened(tmp_path, any_engine)
     vectors.add(make_ids(1, 2, 3), rows[:3])
 
     def expected(some):
@@ -449,3 +469,18 @@ def test_the_nearness_of_a_range_is_that_of_its_mean_and_follows_what_is_added(t
     vectors.add(make_ids(4, 5, 6), rows[3:])  # the range was not whole, so it was not remembered
     assert vectors.cosines_of_ranges(query, [(2, 6)]) == pytest.approx([expected(rows[1:])], abs=2e-3)
     assert vectors.cosines_of_ranges(query, []) == []
+
+
+def test_the_rows_of_known_ids_are_told_and_strangers_are_left_out(any_engine):
+    vectors, rows = filled(None, any_engine, 30), make_rows(30)
+    told = vectors.rows(make_ids(9, 3, 4000))
+    assert list(told) == [3, 9]
+    assert np.stack(list(told.values())) == pytest.approx(rows[[2, 8]], abs=1e-3)
+    assert vectors.rows(make_ids()) == {}
+
+
+def test_ids_without_a_row_are_told(any_engine):
+    vectors = filled(None, any_engine, 5)
+    vectors.remove(make_ids(2))
+    assert vectors.lacking(make_ids(9, 2, 1, 2)).tolist() == [2, 9]
+    assert vectors.lacking(make_ids()).tolist() == []

@@ -27,6 +27,7 @@ from cortex.cli import (
     kb,
     mcp,
     models,
+    qdrant,
     search,
     status,
 )
@@ -72,6 +73,7 @@ app.add_typer(config.app, name="config")
 app.add_typer(embed.app, name="embed")
 app.add_typer(kb.app, name="kb")
 app.add_typer(models.app, name="models")
+app.add_typer(qdrant.app, name="qdrant")
 
 
 @app.callback(invoke_without_command=True)

@@ -54,6 +54,7 @@ Duration = Annotated[float, BeforeValidator(parse_duration), Kind("duration")]
 Texts = Annotated[tuple[str, ...], BeforeValidator(parse_list), Kind("list")]
 Paths = Annotated[tuple[str, ...], BeforeValidator(parse_paths), Kind("list of paths")]
 Line = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"), Kind("line of text")]
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,100}$"), Kind("letters, digits, _ and -")]
 Url = Annotated[str, BeforeValidator(parse_url), Kind("address")]
 
 _STRATEGIES = {"meaning": "embeddings", "semantic": "embeddings", "words": "tfidf", "fts5": "tfidf"}
@@ -375,8 +376,21 @@ class Rag(Group):
     )
 
 
+class KbQdrant(Group):
+    url: Annotated[Url, Mark(Trust.NEVER)] = Field(  # what documents mean goes there
+        "", description="Documents: address of a Qdrant server that keeps their vectors; empty: files do."
+    )
+    api_key: Annotated[str, Mark(Trust.NEVER, secret=True)] = Field(
+        "", repr=False, description="Documents: key for that server, from a file that only you can read."
+    )
+    collection: Annotated[Name, Mark(Trust.NEVER)] = Field(
+        "cortex_kb", description="Documents: what the names of its collections begin with."
+    )
+
+
 class Kb(Group):
     rag: Rag = Rag.model_construct()
+    qdrant: KbQdrant = KbQdrant.model_construct()
     max_file_size: Annotated[Size, Mark(Trust.NEVER)] = Field(
         50_000_000, ge=1, description="Documents: larger files are skipped, and listed as such."
     )

@@ -1,6 +1,6 @@
 """What is remembered. One `Store` is one directory: a SQLite file that is the truth, and indexes that can be thrown away.
 
-This folder alone has SQL over our own tables, imports tantivy and turbovec, and knows the lease.
+This folder alone has SQL over our own tables, imports tantivy, turbovec and the client of Qdrant, and knows the lease.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from cortex.store.lease import Lease
 from cortex.store.log import Log, Operation, Request
 from cortex.store.lookup import Counts, Definition, Lookup, Place
 from cortex.store.paid import Embed, Making, Paid, Waiting
+from cortex.store.qdrant import Collection, Qdrant
 from cortex.store.schema import is_current, migrate
 from cortex.store.truth import Change, Known, Truth
 from cortex.store.words import FIELDS, Narrow, Term, Words, extension_of, stem_of
@@ -28,6 +29,7 @@ __all__ = [
     "FIELDS",
     "STORE_NAME",
     "Change",
+    "Collection",
     "Counts",
     "Definition",
     "Embed",
@@ -41,6 +43,7 @@ __all__ = [
     "Operation",
     "Paid",
     "Place",
+    "Qdrant",
     "Request",
     "Store",
     "Term",
@@ -58,10 +61,13 @@ STORE_NAME = "cortex.db"
 class Store:
     """An open store. `directory` None keeps everything in memory.
 
-    Read-only, nothing can be written through it, whoever tries: SQLite itself refuses (`mode=ro`, `query_only`).
+    `qdrant` keeps the vectors, where it is given, in place of files. Read-only, nothing can be written through it, whoever tries:
+    SQLite itself refuses (`mode=ro`, `query_only`).
     """
 
-    def __init__(self, directory: Path | None, folder: str = "", *, read_only: bool = False) -> None:
+    def __init__(
+        self, directory: Path | None, folder: str = "", *, read_only: bool = False, qdrant: Qdrant | None = None
+    ) -> None:
         self.directory = directory
         path = None if directory is None else directory / STORE_NAME
         self._connections = Connections(path, read_only=read_only)
@@ -73,7 +79,7 @@ class Store:
                     migrate(connection)
             self.truth = Truth(self._connections)
             self.paid = Paid(self._connections)
-            self.indexes = Indexes(directory, self._connections, self.truth, self.paid)
+            self.indexes = Indexes(directory, self._connections, self.truth, self.paid, qdrant)
         except BaseException:
             self._connections.close()
             raise

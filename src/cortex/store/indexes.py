@@ -19,12 +19,13 @@ from cortex.errors import StoreError
 from cortex.store.connect import Connections
 from cortex.store.lookup import CHUNK_COLUMNS, DOC_COLUMNS, unpack
 from cortex.store.paid import Making, Paid
+from cortex.store.qdrant import Qdrant
 from cortex.store.truth import Truth
 from cortex.store.words import FORMAT, NO_WATERMARK, Row, Words, remove_generation
 from cortex.types import Chunk, Doc, Stamp
 
 if TYPE_CHECKING:  # numpy and the vectors are loaded where an embedder uses them
-    from cortex.store.vectors import Vectors
+    from cortex.store.vectorset import VectorSet
     from cortex.store.vectorsets import VectorSets
 
 DEAD_SHARE = 0.10  # dead rows bend BM25 until they are merged away
@@ -40,8 +41,11 @@ class Indexes:
     written; who holds it may take `_lock`, never the other way round.
     """
 
-    def __init__(self, directory: Path | None, connections: Connections, truth: Truth, paid: Paid) -> None:
+    def __init__(
+        self, directory: Path | None, connections: Connections, truth: Truth, paid: Paid, qdrant: Qdrant | None = None
+    ) -> None:
         self._directory = directory
+        self._qdrant = qdrant
         self._connections = connections
         self._truth = truth
         self._paid = paid
@@ -86,10 +90,12 @@ class Indexes:
 
         with self._lock:
             if self._sets is None:
-                self._sets = VectorSets(self._vectors_directory, self._connections, self._truth, self._paid)
+                self._sets = VectorSets(
+                    self._vectors_directory, self._connections, self._truth, self._paid, self._qdrant
+                )
             return self._sets
 
-    def vectors(self, stamp: Stamp) -> Vectors:
+    def vectors(self, stamp: Stamp) -> VectorSet:
         """The vectors made by the embedder with this stamp."""
         return self.sets.of(stamp)
 
@@ -149,8 +155,9 @@ class Indexes:
             return _difference("words", set(pairs), words.identities())
 
     def check_vectors(self) -> list[str]:
-        """How the ids of the vectors on disk differ from the truth's, whoever made them."""
-        if self._vectors_directory is None or not self._vectors_directory.exists():
+        """How the ids of the vectors differ from the truth's, whoever made them."""
+        on_disk = self._vectors_directory is not None and self._vectors_directory.exists()
+        if not on_disk and self._qdrant is None:
             return []
         return self.sets.check()
 

@@ -1,4 +1,5 @@
-"""The vectors of one store: a directory for each embedder, so that a new one is made beside the one that answers.
+"""The vectors of one store: a directory, or a collection of a Qdrant server, for each embedder, so that a new one is made beside the one
+that answers.
 
 Vectors of a cheap embedder are made here, of the texts in SQLite, and exist nowhere else. Those that are paid for are in SQLite
 (`paid.py`) and are only copied. A set takes in what SQLite has committed since the set's watermark; where that can't be told any more,
@@ -13,21 +14,25 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from cortex.errors import LimitError
+from cortex.errors import LimitError, NetworkError
 from cortex.store.connect import Connections
 from cortex.store.lookup import unpack
 from cortex.store.paid import Embed, Making, Paid
+from cortex.store.qdrant import UNAVAILABLE, Qdrant
+from cortex.store.qdrantvectors import QdrantVectors
 from cortex.store.truth import Truth
 from cortex.store.vectorlog import Manifest, read_manifest
 from cortex.store.vectors import FRESH, Vectors
 from cortex.store.vectorscan import Floats, Ids, unit
+from cortex.store.vectorset import VectorSet
 from cortex.store.words import Narrow, extension_of
 from cortex.text import hash_bytes
 from cortex.types import Stamp
@@ -67,38 +72,66 @@ class _Due:
 class VectorSets:
     """The vectors of every embedder that a store has some of. Only the lease holder may change them."""
 
-    def __init__(self, directory: Path | None, connections: Connections, truth: Truth, paid: Paid) -> None:
+    def __init__(
+        self,
+        directory: Path | None,
+        connections: Connections,
+        truth: Truth,
+        paid: Paid,
+        qdrant: Qdrant | None = None,
+    ) -> None:
         self._directory = directory
+        self._qdrant = qdrant
         self._connections = connections
         self._truth = truth
         self._paid = paid
         self._lock = threading.RLock()  # of what is open: held for moments
         self._writing = threading.RLock()  # who holds it may take the other one, never the other way round
-        self._open: dict[Stamp, Vectors] = {}
+        self._open: dict[Stamp, VectorSet] = {}
         self._within: dict[tuple[int, Narrow], Ids] = {}
         self._counted = (FRESH, 0)  # how many chunks were in use at which `seq`
         self._copied: dict[Stamp, int] = {}  # up to which `seq` paid vectors are known to be copied
 
-    def of(self, stamp: Stamp) -> Vectors:
+    @property
+    def away(self) -> str:
+        """Why the vectors can't be asked now; only those of a server ever can't."""
+        return self._qdrant.away if self._qdrant else ""
+
+    @property
+    def may_vanish(self) -> bool:
+        """Whether somebody else keeps the vectors, and may lose them."""
+        return self._qdrant is not None
+
+    @property
+    def least_mark(self) -> int:
+        """Vectors below this watermark are not searched: their server may hold what was removed for good while it was away."""
+        return int(self._truth.get("removed", "0")) if self._qdrant else 0
+
+    def of(self, stamp: Stamp) -> VectorSet:
         """The vectors made by the embedder with this stamp, as they are now."""
         with self._lock:
             vectors = self._open.get(stamp)
             if vectors is None:
-                vectors = self._open[stamp] = Vectors.open(self._path_of(stamp), stamp)
-            else:
-                vectors.reload_if_moved()
+                vectors = self._open[stamp] = self._open_set(stamp)
+            vectors.reload_if_moved()
             return vectors
 
+    def _open_set(self, stamp: Stamp) -> VectorSet:
+        if self._qdrant is not None:
+            return QdrantVectors(self._qdrant, self._truth.get("identity"), stamp)
+        return Vectors.open(self._path_of(stamp), stamp)
+
     def catch_up(self, making: Making, room: int) -> None:
-        """Make one embedder's vectors those of the chunks in use; paid ones, as far as they are there.
+        """Make one embedder's vectors those of the chunks in use; paid ones, as far as they are there. Where their server is away, later.
 
         Raises: LimitError EMBEDDINGS_LIMIT where vectors that are made here would take more than `room` bytes; what is there is kept.
         """
         with self._writing:
-            if making.embed is not None:
-                self._make(self.of(making.stamp), making.embed, room)
-            else:
-                self._copy(self.of(making.stamp), room)
+            with _unless_away():
+                if making.embed is not None:
+                    self._make(self.of(making.stamp), making.embed, room)
+                else:
+                    self._copy(self.of(making.stamp), room)
             if self._directory is not None:  # ids of another store, say of one that was deleted, mean other chunks
                 for path in self._directory.parent.glob("vectors*"):
                     if path != self._directory:
@@ -119,7 +152,7 @@ class VectorSets:
 
     def copy(self, stamp: Stamp, hashes: Sequence[bytes]) -> None:
         """Copy paid vectors of these texts, to be searched."""
-        with self._writing:
+        with self._writing, _unless_away():
             vectors, chunks = self.of(stamp), self._paid.chunks_of(hashes)
             copied = self._copied.pop(stamp, FRESH)  # where this fails, the next look is at everything
             self._add_paid(vectors, vectors.lacking(np.asarray(chunks, dtype=np.int64)))
@@ -142,12 +175,23 @@ class VectorSets:
             self._counted = counted = (seq, row[0])
         return counted[1]
 
+    def size(self, stamp: Stamp) -> int:
+        """How many rows there are; none, where their server is away."""
+        vectors = self.of(stamp)
+        if not self.away:
+            with _unless_away():
+                return len(vectors)
+        return 0
+
     def embedded(self, stamp: Stamp) -> int:
-        """How many of these have a vector."""
+        """How many of these have a vector; none, where their server is away."""
         vectors = self.of(stamp)
         if vectors.watermark == self._truth.seq():
-            return len(vectors)
-        return len(np.intersect1d(vectors.ids(), self._live(), assume_unique=True))
+            return self.size(stamp)
+        if not self.away:
+            with _unless_away():
+                return len(np.intersect1d(vectors.ids(), self._live(), assume_unique=True))
+        return 0
 
     def chunks_within(self, narrow: Narrow) -> Ids:
         """The chunks of the docs that may be candidates at all; remembered, since who narrows a search does so again."""
@@ -183,12 +227,17 @@ class VectorSets:
         """Remove the vectors of every other embedder."""
         with self._writing:
             self.let_go(stamps)
-            kept = {self._path_of(stamp) for stamp in stamps}
+            kept = set() if self._qdrant else {self._path_of(stamp) for stamp in stamps}
             for path in self._paths():
                 if path not in kept:
                     shutil.rmtree(
                         path, ignore_errors=True
                     )  # what another process has open (Windows) goes the next time
+            if self._qdrant is not None:
+                with _unless_away():
+                    store = self._truth.get("identity")
+                    names = {self._qdrant.name_of(store, stamp) for stamp in stamps}
+                    self._qdrant.drop(one.name for one in self._qdrant.collections(store) if one.name not in names)
 
     def rest_but(self, stamp: Stamp) -> None:
         """Let go of the memory of all others, unless somebody writes just now."""
@@ -213,7 +262,12 @@ class VectorSets:
             if manifest is None:
                 problems.append("vectors: nothing says how much of them is complete")
             elif manifest.watermark == self._truth.seq():
-                problems += self._difference(path, manifest.stamp)
+                problems += self._difference(manifest.stamp, partial(_ids_in, path))
+        if self._qdrant is not None:
+            with _unless_away():
+                for one in self._qdrant.collections(self._truth.get("identity")):
+                    if one.mark is not None and one.mark.watermark == self._truth.seq():
+                        problems += self._difference(one.mark.stamp, lambda stamp: self.of(stamp).ids())
         return problems
 
     def verify(self) -> None:
@@ -222,24 +276,24 @@ class VectorSets:
             opened = list(self._open.values())
         for vectors in opened:
             complete = vectors.watermark == self._truth.seq() and self._paid.find(vectors.stamp) is None
-            if complete and len(vectors) != self.count():
-                log.warning("there are %d vectors of %d chunks: they will be compared", len(vectors), self.count())
-                self._truth.doubt()
+            with _unless_away():
+                if complete and len(vectors) != self.count():
+                    log.warning("there are %d vectors of %d chunks: they will be compared", len(vectors), self.count())
+                    self._truth.doubt()
 
     def close(self) -> None:
         """Let go of files; whoever writes is waited for."""
         with self._writing:
             self.let_go(())
 
-    def _difference(self, path: Path, stamp: Stamp) -> list[str]:
+    def _difference(self, stamp: Stamp, ids_of: Callable[[Stamp], Ids]) -> list[str]:
         missing = surplus = 0
         for attempt in range(CHECK_TRIES):
             if attempt:
                 time.sleep(CHECK_SECONDS)
             paid = self._paid.find(stamp) is not None
             expected = np.asarray(self._paid.embedded(stamp), dtype=np.int64) if paid else self._live()
-            with closing(Vectors.open(path, stamp)) as vectors:
-                found = vectors.ids()
+            found = ids_of(stamp)
             missing, surplus = len(np.setdiff1d(expected, found)), len(np.setdiff1d(found, expected))
             if not missing + surplus:
                 return []
@@ -258,7 +312,7 @@ class VectorSets:
             return []
         return sorted(path for path in self._directory.iterdir() if path.is_dir())
 
-    def _make(self, vectors: Vectors, embed: Embed, room: int) -> None:
+    def _make(self, vectors: VectorSet, embed: Embed, room: int) -> None:
         due = self._due(vectors.watermark)
         if due.seq == vectors.watermark:
             return
@@ -282,13 +336,15 @@ class VectorSets:
         _add(vectors, embed, batch, room)
         vectors.sync(due.seq)
 
-    def _copy(self, vectors: Vectors, room: int) -> None:
+    def _copy(self, vectors: VectorSet, room: int) -> None:
         stamp = vectors.stamp
         if vectors.memory_of(self.count()) > room:
             return
         # A crash may have left vectors in SQLite that no watermark tells of: the first look is at all of them.
-        after = self._copied.get(stamp, FRESH)
-        due, complete = self._due(after), self._paid.is_complete(stamp)
+        after, complete = self._copied.get(stamp, FRESH), self._paid.is_complete(stamp)
+        if complete:  # a server may have lost what was copied
+            after = min(after, vectors.watermark)
+        due = self._due(after)
         if after == due.seq and (vectors.watermark == due.seq) == complete:
             return
         self._drop(vectors, due, due.chunks())
@@ -299,14 +355,14 @@ class VectorSets:
         vectors.sync(due.seq if complete else FRESH)
         self._copied[stamp] = due.seq
 
-    def _drop(self, vectors: Vectors, due: _Due, used: Ids) -> None:
+    def _drop(self, vectors: VectorSet, due: _Due, used: Ids) -> None:
         """Take out the rows of chunks that are no longer in use."""
         if vectors.watermark > due.seq:  # SQLite is a copy from before: its next ids will mean other chunks
             vectors.remove(vectors.ids())
         else:
             vectors.remove(np.setdiff1d(vectors.ids(), used) if due.gone is None else due.gone)
 
-    def _add_paid(self, vectors: Vectors, chunks: Ids) -> None:
+    def _add_paid(self, vectors: VectorSet, chunks: Ids) -> None:
         for rows in self._paid.rows(vectors.stamp, chunks.tolist()):
             packed = np.frombuffer(b"".join(row for _, row in rows), dtype="<f2")
             ids = np.asarray([number for number, _ in rows], dtype=np.int64)
@@ -338,6 +394,22 @@ class VectorSets:
                 yield from ((number, text[start:end]) for number, start, end in ranges if number in missing)
 
 
+@contextmanager
+def _unless_away() -> Iterator[None]:
+    """Leave undone what a server that is away can't do: a watermark tells later what is missing."""
+    try:
+        yield
+    except NetworkError as error:
+        if error.code != UNAVAILABLE:
+            raise
+        log.warning("%s; until it is back, words answer", error.message)
+
+
+def _ids_in(path: Path, stamp: Stamp) -> Ids:
+    with closing(Vectors.open(path, stamp)) as vectors:
+        return vectors.ids()
+
+
 def _columns(rows: Sequence[tuple[int, ...]], count: int) -> Iterator[Ids]:
     return iter(np.asarray(rows, dtype=np.int64).reshape(-1, count).T)
 
@@ -352,7 +424,7 @@ def _expand(firsts: Ids, lasts: Ids) -> Ids:
     return np.sort(starts + np.arange(len(starts), dtype=np.int64))
 
 
-def _add(vectors: Vectors, embed: Embed, batch: Sequence[tuple[int, str]], room: int) -> None:
+def _add(vectors: VectorSet, embed: Embed, batch: Sequence[tuple[int, str]], room: int) -> None:
     if batch:
         if vectors.memory + vectors.memory_of(len(batch)) > room:
             vectors.sync(FRESH)  # kept, but not searched: chunks without a vector would always come last
@@ -360,7 +432,7 @@ def _add(vectors: Vectors, embed: Embed, batch: Sequence[tuple[int, str]], room:
         vectors.add(np.asarray([number for number, _ in batch], dtype=np.int64), embed([text for _, text in batch]))
 
 
-def _no_room(vectors: Vectors, room: int) -> LimitError:
+def _no_room(vectors: VectorSet, room: int) -> LimitError:
     stamp = vectors.stamp
     return LimitError(
         "EMBEDDINGS_LIMIT",

@@ -1,0 +1,103 @@
+"""`cortex qdrant` as a person or a script runs it; the server is the official client's local mode."""
+
+import json
+
+import pytest
+
+from cortex.cli import run
+
+URL = "http://127.0.0.1:6333"
+KEY = "a-very-secret-key"
+
+
+@pytest.fixture
+def cortex(capsys, isolated):
+    """Runs a command in this process; gives its exit code, stdout and stderr."""
+
+    def call(*arguments):
+        capsys.readouterr()
+        code = run([str(one) for one in arguments])
+        seen = capsys.readouterr()
+        return code, seen.out, seen.err
+
+    return call
+
+
+@pytest.fixture
+def filled(cortex, tmp_path, monkeypatch, local_qdrant):
+    """A library whose vectors are in Qdrant; the server."""
+    monkeypatch.setenv("CORTEX_KB_QDRANT_URL", URL)
+    monkeypatch.setenv("CORTEX_KB_QDRANT_API_KEY", KEY)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "desk.md").write_text("# Desk\n\nThe desk has three drawers.\n", encoding="utf-8")
+    assert cortex("kb", "add", tmp_path / "notes")[0] == 0
+    return local_qdrant
+
+
+def searched(cortex):
+    code, out, _ = cortex("kb", "search", "how many drawers", "--json")
+    assert code == 0
+    return json.loads(out)
+
+
+def test_without_a_server_the_status_says_that_files_are_used(cortex):
+    assert cortex("qdrant", "status")[:2] == (
+        0,
+        "No Qdrant is used: the vectors of documents are kept in files. See kb.qdrant.url.\n",
+    )
+    code, out, _ = cortex("qdrant", "status", "--json")
+    assert (code, json.loads(out)["url"], json.loads(out)["reachable"]) == (0, "", False)
+    code, _, err = cortex("qdrant", "purge", "--yes")
+    assert (code, "kb.qdrant.url" in err) == (1, True)
+
+
+def test_the_status_shows_what_is_there_and_not_the_key(cortex, filled):
+    code, out, err = cortex("qdrant", "status", "--json")
+    told = json.loads(out)
+    (row,) = told.pop("collections")
+    assert (code, told) == (
+        0,
+        {"url": URL, "key": True, "collection": "cortex_kb", "reachable": True, "problem": ""},
+    )
+    assert row.pop("name").startswith("cortex_kb_")
+    assert row.pop("model").startswith("cortex-static")
+    assert row == {"points": 1, "provider": "local", "dimensions": 256, "own": True, "upToDate": True}
+    code, shown, more = cortex("qdrant", "status")
+    assert (code, "Points:    1" in shown, "this library" in shown) == (0, True, True)
+    assert KEY not in out + err + shown + more + cortex("config", "show")[1]
+
+
+def test_a_server_that_is_away_is_said_with_the_reason(cortex, filled):
+    filled.away = True
+    code, out, _ = cortex("qdrant", "status")
+    assert (code, "Reachable:   no: Qdrant at" in out, "Connection refused" in out) == (1, True, True)
+    code, out, _ = cortex("qdrant", "status", "--json")
+    assert (code, json.loads(out)["reachable"]) == (1, False)
+    code, out, err = cortex("qdrant", "purge", "--yes", "--json")
+    assert (code, "QDRANT_UNAVAILABLE" in out + err) == (1, True)
+    found = searched(cortex)
+    assert (found["mode"], found["degraded"], found["results"][0]["path"]) == ("fts5", True, "desk.md")
+
+
+def test_what_was_purged_is_made_anew_by_a_sync(cortex, filled):
+    code, _, err = cortex("qdrant", "purge")
+    assert (code, "--yes" in err, len(filled.names())) == (2, True, 1)
+    (name,) = filled.names()
+    code, out, _ = cortex("qdrant", "purge", "--yes", "--json")
+    assert (code, json.loads(out)) == (0, {"url": URL, "dropped": [{"name": name, "points": 1}]})
+    assert filled.names() == []
+    assert cortex("qdrant", "purge", "--yes")[1] == "There is nothing to drop.\n"
+    assert searched(cortex)["degraded"] is True
+    assert cortex("kb", "sync")[0] == 0
+    assert filled.names() == [name]
+    assert searched(cortex)["mode"] == "hybrid"
+
+
+def test_another_librarys_collections_go_only_with_all(cortex, filled, monkeypatch, tmp_path):
+    monkeypatch.setenv("CORTEX_HOME", str(tmp_path / "other"))
+    rows = json.loads(cortex("qdrant", "status", "--json")[1])["collections"]
+    assert [row["own"] for row in rows] == [False]
+    cortex("qdrant", "purge", "--yes")
+    assert len(filled.names()) == 1
+    code, out, _ = cortex("qdrant", "purge", "--all", "--yes", "--url", "http://127.0.0.1:7777")
+    assert (code, "Dropped" in out, filled.names()) == (0, True, [])
