@@ -1,7 +1,9 @@
 """Generations on disk: taken over after a kill, copied from a living process, rebuilt where damaged, removed when nobody has them."""
 
+import os
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -123,6 +125,20 @@ def test_a_damaged_generation_is_built_anew(folder, place, opened, until, damage
     until(lambda: "n7" in ids(shelf.search(Wanted("apple number 7"))))
     (current,) = [path for path in generations.newest_first(place) if generations.is_published(path)]
     assert sum(log.stat().st_size for log in current.glob("store/vectors-*/*/rows-*.log")) == 300 * (8 + 2 * 16)
+
+
+def test_what_is_kept_of_folders_that_nobody_asks_about_goes_after_a_month(folder, place, opened, until):
+    write_chunks(folder / "a.json", make_chunk("a", "apple"))
+    for name, days in (("old", 40), ("young", 20), ("held", 40)):
+        other = generations.begin(place.parent / name, None)
+        if name != "held":
+            other.close()
+        moment = time.time() - days * 86_400
+        os.utime(place.parent / name, (moment, moment))
+    shelf = opened()
+    wait_until_loaded(shelf, until, 1)
+    until(lambda: {path.name for path in place.parent.iterdir()} == {place.name, "young", "held"})
+    other.close()
 
 
 def test_a_copy_never_shares_what_may_be_written(folder, place, opened, until):

@@ -9,6 +9,7 @@ import pytest
 
 from cortex.errors import ConfigError, FileError, InputError
 from cortex.shelf import Wanted
+from cortex.shelf.loading import Loading
 from cortex.types import Mode
 from shelf.chunkmaking import ids, make_chunk, write_chunks
 
@@ -270,3 +271,20 @@ def test_the_same_chunks_give_the_same_answer_however_they_came_about(folder, op
     shelf.close()
     afresh = ask(opened(CORTEX_HOME=str(tmp_path / "another")), "basket of 3 articles", limit=10).results
     assert stepwise == afresh
+
+
+def test_dead_rows_are_cleared_away_after_a_reload(folder, home):
+    chunks = [make_chunk(f"n{n}", f"basket number {n}", embedding=None) for n in range(1500)]
+    loading = Loading(folder, home)
+    tidied = []
+    for turn in range(4):  # 400 of 1,500 at a time: too few to write the words anew at once
+        changed = [make_chunk(f"n{n}", f"other {turn}", embedding=None) for n in range(400)]
+        write_chunks(folder / "a.json", *changed, *chunks[400:])
+        assert loading.reload()
+        tidied.append(loading.tidy())
+    assert tidied == [False, False, False, True]
+    assert not loading.tidy()
+    with loading.using() as generation:
+        assert generation.store.truth.get("dead") == "0"
+        assert generation.store.check() == []
+    loading.close(ConfigError("WORKSPACE_MISSING", "over"))

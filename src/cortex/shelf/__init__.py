@@ -109,6 +109,7 @@ class Shelf:
     def _look(self) -> None:
         try:
             self._loading.reload()
+            self._loading.tidy()
         except Exception as error:  # the thread's last line of defence: what is there goes on to answer
             told = explained(error, "loading the chunk files")
             self._loading.problem(RELOAD, f"{told.message}; what was there before is served")

@@ -22,7 +22,7 @@ from cortex.types import Chunk, Cut, Entry, Source, Stamp, Symbol
 
 PROVIDER = "chunks"  # of the stamp of vectors that stand in files
 BATCH = 1_000  # vectors that are kept at once
-REBUILD_SHARE = 0.3  # of all entries: when more have changed, the words are written anew rather than mended
+REBUILD_SHARE = 1.0  # of all entries: when more were written and removed, the words are written anew rather than mended
 MAX_WARNINGS = 50  # of one state
 PROSE = "markdown"
 _FACT, _COUNTS = "chunk files", "chunk vectors"
@@ -130,7 +130,6 @@ def _bring_up(store: Store, source: Source, changes: int) -> None:
     if changes > REBUILD_SHARE * store.truth.size(source.id):
         store.indexes.rebuild()
     store.indexes.catch_up()
-    store.indexes.tidy()
 
 
 def _read_file(update: Update, vectors: _Vectors, file: ChunkFile, built: Built) -> None:
@@ -223,7 +222,7 @@ class _Reader:
         numbers = b"" if vector is None else vector.tobytes()
         told = (entry.id, entry.chunk_type or "", entry.title or "", *(entry.tags or ()))
         parts = (path, cut.text, cut.language, self._reading.model, *told)
-        return hash_bytes(numbers, *(part.encode("utf-8") for part in parts))
+        return hash_bytes(numbers, repr(parts).encode("utf-8"))
 
     def _warn(self, warning: str) -> None:
         if len(self._warnings) < MAX_WARNINGS:

@@ -32,6 +32,7 @@ LAYOUT = 1  # of what the shelf itself keeps in a store: another one is built an
 FORMAT = f"shelf {LAYOUT} schema {len(MIGRATIONS)}\n"
 KIND = "chunks"
 YOUNG_SECONDS = 60.0  # that a new directory has to get its lease
+UNUSED_SECONDS = 30 * 86_400.0  # for which a folder is remembered
 TRIES = 100
 _STORE, _MARK = "store", "published"
 _LOCKS = (".tantivy-writer.lock", ".tantivy-meta.lock")  # each writer its own
@@ -140,6 +141,16 @@ def sweep(home: Path) -> None:
             young = time.time() - path.stat().st_mtime < YOUNG_SECONDS
             if not (young and not (path / "lease").exists()) and lease.take():
                 remove(path, lease)
+
+
+def sweep_unused(home: Path) -> None:
+    """Remove what is kept of folders that nobody has asked about for long; `home` is in use."""
+    with contextlib.suppress(OSError):
+        os.utime(home)
+        for other in home.parent.iterdir():
+            if other != home and time.time() - other.stat().st_mtime > UNUSED_SECONDS:
+                sweep(other)
+                other.rmdir()  # where a living process has none in it
 
 
 def remove(path: Path, lease: Lease) -> None:

@@ -19,6 +19,7 @@ from cortex.shelf import generations
 from cortex.shelf.building import Built, FileState, States, build, check_vectors, read_states, stamps_of, to_read
 from cortex.shelf.generations import Generation
 from cortex.sources.chunkfiles import ENDING, ChunkFile, Listing, Signature, list_chunk_files
+from cortex.store.indexes import DEAD_ROWS, DEAD_SHARE
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +66,7 @@ class Loading:
         """Remove what earlier processes left, and bring what there is up to date. Raises: CortexError."""
         generations.sweep(self._home)
         self.reload()
+        generations.sweep_unused(self._home)
 
     def adopt(self) -> bool:
         """Let what an earlier process left answer, until the files have been looked at; false where there is nothing."""
@@ -96,6 +98,25 @@ class Loading:
             self.problem("", f"{self.directory} holds no chunk files any more; what was there before is served")
             return False
         return self._rebuild(listing.files, changed, gone)
+
+    def tidy(self) -> bool:
+        """Write the words anew where much of what they hold is dead, which bends scores; true where that was so. After a reload: nobody waits."""
+        current = self._current
+        if current is None:
+            return False
+        dead, live = int(current.store.truth.get("dead", "0")), current.store.truth.size(current.source.id)
+        if dead < DEAD_ROWS or dead < DEAD_SHARE * (dead + live):
+            return False
+        fresh = generations.begin(self._home, current)
+        try:
+            fresh.store.indexes.rebuild()
+            fresh.publish()
+            self._warm(fresh, self.states)
+        except BaseException:
+            fresh.retire()
+            raise
+        self._swap(fresh, self.states)
+        return True
 
     def _list(self) -> Listing | None:
         try:
