@@ -147,10 +147,11 @@ def sweep_unused(home: Path) -> None:
     """Remove what is kept of folders that nobody has asked about for long; `home` is in use."""
     with contextlib.suppress(OSError):
         os.utime(home)
-        for other in home.parent.iterdir():
-            if other != home and time.time() - other.stat().st_mtime > UNUSED_SECONDS:
-                sweep(other)
-                other.rmdir()  # where a living process has none in it
+        for other in list(home.parent.iterdir()):
+            with contextlib.suppress(OSError):  # a living process has one in it
+                if other != home and time.time() - other.stat().st_mtime > UNUSED_SECONDS:
+                    sweep(other)
+                    other.rmdir()
 
 
 def remove(path: Path, lease: Lease) -> None:
