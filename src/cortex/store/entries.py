@@ -53,7 +53,7 @@ class Update:
         self._connection.execute("SAVEPOINT file")
         try:
             yield
-            self._flush()
+            self.flush()
         except BaseException:
             self._waiting = _Rows()
             self._connection.execute("ROLLBACK TO file")
@@ -88,7 +88,7 @@ class Update:
         rows.tags.extend((name, doc) for name in names)
         self.changes += 1
         if len(rows.docs) >= PART:
-            self._flush()
+            self.flush()
         return Held(doc, path, content_hash, chunk, file)
 
     def refresh(self, doc: int, entry: Entry) -> None:
@@ -102,14 +102,15 @@ class Update:
     def remove(self, held: Held) -> None:
         """Remove an entry, with its text."""
         if self._waiting.docs and held.doc >= self._waiting.docs[0][0]:
-            self._flush()
+            self.flush()
         row = self._connection.execute("SELECT blob FROM docs WHERE id = ?", (held.doc,)).fetchone()
         if row is not None:
             _remove_doc(self._connection, self._source, held.path, self.seq)
             _forget_blob(self._connection, row[0])
             self.changes += 1
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what waits."""
         rows, self._waiting = self._waiting, _Rows()
         write = self._connection.executemany
         write(
@@ -163,7 +164,9 @@ class Entries:
     def update(self, source: int) -> Iterator[Update]:
         """One transaction: all of it counts when the block ends, nothing where it raises."""
         with self._connections.write() as connection:
-            yield Update(connection, source)
+            update = Update(connection, source)
+            yield update
+            update.flush()
 
     def read(self, docs: Sequence[int]) -> dict[int, Entry]:
         """The entries of these docs, whole."""
