@@ -210,8 +210,11 @@ class Engine:
         )
 
     def serve_requests(self) -> None:
-        """As the lease holder, do what other processes asked for."""
+        """As the lease holder, do what other processes asked for, and let the indexes forget what they removed for good."""
         self._runs.serve_requests()
+        if self.store.truth.words_linger:
+            self.embedding.catch_up()
+            self.store.indexes.tidy()
 
     # -- put and forget ------------------------------------------------------------------------------------------------
 

@@ -169,7 +169,6 @@ class Keeper:
         for number, track in list(self._tracks.items()):
             if number not in wanted or wanted[number].watch != track.watches:
                 self._tracks.pop(number).close()
-                self._engine.embedding.catch_up()  # where somebody else removed it, words and vectors still have it
         for number, followed in wanted.items():
             if number not in self._tracks:
                 self._tracks[number] = _Track(followed, self._wake)

@@ -12,7 +12,7 @@ import os
 import threading
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cortex.embedders import Embedder
@@ -25,7 +25,7 @@ from cortex.settings import Settings, stays_here
 from cortex.sources.files import scan
 from cortex.store import STORE_NAME, Counts, Folder, Qdrant, Store
 from cortex.text import rfc3339
-from cortex.types import Doc, Found, Skipped, Source
+from cortex.types import Doc, Found, Freshness, Skipped, Source
 
 PERSON = "person"  # the records source that is always there
 EVERYTHING = ("**/*",)
@@ -169,6 +169,7 @@ class Library(Engine):
         if holder:  # else the holder sees it
             self.embedding.catch_up()
             self.store.indexes.tidy()
+        self.store.checkpoint()  # the write-ahead log has the text, too
         self.store.log.record("delete", {"docs": count, "source": folder.name})
         return count
 
@@ -188,6 +189,15 @@ class Library(Engine):
     def files_of(self, folder: Folder) -> tuple[Found, ...]:
         """The files of a folder that belong in the library, as they are on disk now."""
         return scan(Path(folder.source.root), rules_of(self.settings_of(folder.source), documents=True)).files
+
+    def freshness(self) -> Freshness:
+        """How far the library follows its folders: as far as the one that was compared longest ago."""
+        state = super().freshness()
+        compared = [self.store.truth.get(f"indexed:{folder.source.id}") for folder in self.folders()]
+        oldest = min(map(int, compared), default=0) if all(compared) else 0
+        if state.state == "error" or self.running or not all(compared):
+            return replace(state, last_indexed=rfc3339(oldest) if oldest else "")
+        return Freshness("ready", 1.0, rfc3339(oldest) if oldest else "")
 
     # -- documents -----------------------------------------------------------------------------------------------------
 

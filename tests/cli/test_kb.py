@@ -192,7 +192,24 @@ def test_a_folder_that_is_away_is_an_error_and_the_others_are_synced(cortex, not
     assert cortex("kb", "remove", "notes")[0] == 0
 
 
-def test_a_source_that_is_removed_is_gone_from_every_table_and_index(cortex, isolated, notes, tmp_path):
+def test_of_a_source_that_is_removed_no_file_keeps_a_word(cortex, isolated, notes, tmp_path):
+    write(notes, {"quokkaxx.md": "# Zanzibarqq\n\nThe quokkaxx sleeps.\n"})
+    assert cortex("kb", "add", notes)[0] == 0
+    assert cortex("kb", "add", write(tmp_path / "more", {"a.md": "# Kept\n"}))[0] == 0
+    write(notes, {"quokkaxx.md": "# Zanzibarqq\n\nThe quokkaxx is awake.\n"})
+    assert cortex("kb", "sync")[0] == 0
+
+    def files_with(word: bytes) -> list[str]:
+        files = (path for path in isolated.cortex.rglob("*") if path.is_file())
+        return [path.name for path in files if word in path.read_bytes().lower()]
+
+    assert files_with(b"zanzibarqq")
+    assert cortex("kb", "remove", "notes")[0] == 0
+    assert files_with(b"zanzibarqq") + files_with(b"quokkaxx") == []
+    assert json.loads(cortex("kb", "search", "kept", "--json")[1])["total"] == 1
+
+
+def test_a_source_that_is_removed_is_gone_from_every_table_and_index(cortex, isolated, notes):
     assert cortex("kb", "add", notes)[0] == 0
     code, out, _ = cortex("kb", "remove", "NOTES")
     assert code == 0
@@ -282,17 +299,20 @@ def test_the_command_and_the_tool_rank_alike(cortex, tmp_path):
 # -- beside a server ---------------------------------------------------------------------------------------------------
 
 
-def test_commands_work_while_a_server_holds_the_library(cortex, isolated, notes, server, until):
+@pytest.mark.parametrize("more", [(), ("--no-watch",)])
+def test_commands_work_while_a_server_holds_the_library(cortex, isolated, notes, server, until, more):
     holder = server.process.pid
-    code, out, _ = cortex("kb", "add", notes)
+    code, out, _ = cortex("kb", "add", notes, *more)
     assert code == 0
     assert "Indexed 2 documents" in out
     with closing(Store(isolated.cortex)) as store:
         assert store.lease.holder() == holder
     assert "guide.md" in server.text("kb_search", query="tokens")
     write(notes, {"new.md": "# News\n\nA comet was seen.\n"})
-    until(lambda: "new.md" in server.text("kb_search", query="comet"), 15)
+    if not more:
+        until(lambda: "new.md" in server.text("kb_search", query="comet"), 15)
     assert cortex("kb", "sync")[0] == 0
+    assert "new.md" in server.text("kb_search", query="comet")
     assert json.loads(cortex("kb", "stats", "--json")[1])["documents"] == 3
     code, out, err = cortex("kb", "remove", "notes")
     assert (code, err) == (0, "")

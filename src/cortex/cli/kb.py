@@ -274,9 +274,9 @@ def _sync(library: Library, folder: Folder, as_json: bool) -> Synced:
 
 
 def _await_indexes(library: Library) -> bool:
-    """Whether words have followed what was written; where another process does that, it gets a moment."""
-    deadline = time.monotonic() + FOLLOW_SECONDS
-    while library.store.indexes.state()[1] < library.store.truth.seq():
+    """Whether the words have forgotten what was removed; where another process does that, it gets a moment."""
+    deadline, truth = time.monotonic() + FOLLOW_SECONDS, library.store.truth
+    while library.store.indexes.state()[1] < truth.seq() or truth.words_linger:
         if time.monotonic() > deadline or not library.store.lease.holder():
             return False
         time.sleep(POLL_SECONDS)

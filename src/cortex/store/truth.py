@@ -19,6 +19,7 @@ from cortex.text import role_of
 from cortex.types import Cut, Found, Skipped, Source
 
 REMOVALS = 2_000  # docs that are known to be gone after the words have dropped them: vectors come later
+ALL_DEAD = 10**12  # rows of the words: more than there are, so that they are built anew
 COMPRESSION = 6  # level 9 saves 1 % more and takes twice the time on source code
 
 
@@ -170,6 +171,11 @@ class Truth:
                 (str(dead), dead),
             )
 
+    @property
+    def words_linger(self) -> bool:
+        """Whether the words still have, on disk, some of what was removed for good: they are to be built anew."""
+        return int(self.get("dead", "0")) >= ALL_DEAD
+
     def remembers(self, seq: int) -> bool:
         """Whether all that was removed since `seq` is still known."""
         return seq >= int(self.get("forgotten", str(seq + 1)))
@@ -275,6 +281,7 @@ def forget_source(connection: sqlite3.Connection, source: int) -> int:
     connection.execute("DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.hash = vectors.hash)")
     connection.execute("DELETE FROM sources WHERE id = ?", (source,))
     connection.execute("DELETE FROM meta WHERE key LIKE '%:' || ?", (source,))  # facts about it
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('dead', ?)", (str(ALL_DEAD),))
     return len(docs)
 
 
