@@ -187,6 +187,21 @@ def test_two_libraries_and_two_models_share_a_server_and_never_meet(open_library
     assert len(server.names()) == 2
 
 
+@pytest.mark.parametrize("url", ["", URL])
+def test_a_source_is_chosen_before_the_nearest_are(open_library, notes, tmp_path, server, url):
+    crowd = tmp_path / "crowd"
+    crowd.mkdir()
+    for number in range(200):
+        (crowd / f"{number}.md").write_text(f"# Lamp {number}\n\nThe owner of lamp {number} may switch it.\n", "utf-8")
+    library = open_library(url=url)
+    add(library, notes, crowd)
+    assert "guide.md" not in [
+        result.path for result in ask(library, "the owner may switch the lamp", limit=200).results
+    ]
+    found = ask(library, "the owner may switch the lamp", source="notes")
+    assert [result.path for result in found.results] == ["guide.md"]
+
+
 # -- away and back -----------------------------------------------------------------------------------------------------
 
 

@@ -83,8 +83,11 @@ def add_by_meaning(
     """Add those whose vectors are near the query's, and give every candidate the weight of its own nearness."""
     import numpy as np  # here, because without an embedder nobody needs it
 
-    vectors, narrowed = store.indexes.vectors(stamp), narrow.extensions or narrow.languages or narrow.docs is not None
-    chosen = store.indexes.sets.chunks_within(narrow) if narrowed else None
+    vectors, sets = store.indexes.vectors(stamp), store.indexes.sets
+    narrowed = not narrow.alone or narrow.extensions or narrow.languages or narrow.docs is not None
+    chosen = sets.chunks_within(narrow) if narrowed else None
+    if chosen is not None and len(chosen) == sets.count():  # nothing is left out
+        chosen = None
     near = dict(vectors.search(query, NEAR_DEPTH if found else DEPTH, chosen))
     pairs = [pair for pair in store.lookup.places_of_chunks(narrow.sources, list(near)) if pair not in found]
     others = np.array([chunk for _, chunk in found if chunk not in near], dtype=np.int64)

@@ -224,7 +224,7 @@ def _reason(error: Exception) -> str:
             case 401 | 403:
                 return "refuses the key: see kb.qdrant.api_key"
             case 404:
-                return "has lost the collection"
+                return "knows no such collection, or is no Qdrant (status 404)"
         return f"answered with the status {error.status_code}"
     source = error.source if isinstance(error, ResponseHandlingException) else error
     if "timeout" in type(source).__name__.lower():
