@@ -1,4 +1,4 @@
-"""A process that serves chunk files until it is killed: python loader.py FOLDER HOME"""
+"""A process that serves chunk files until it is killed: python loader.py FOLDER HOME [VARIABLE=VALUE ...]"""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from cortex.shelf import Shelf, Wanted
 
 
 def main() -> None:
-    shelf = Shelf(Path(sys.argv[1]), load(None, environment={"CORTEX_HOME": sys.argv[2]}))
+    variables = dict(given.split("=", 1) for given in sys.argv[3:])
+    shelf = Shelf(Path(sys.argv[1]), load(None, environment={"CORTEX_HOME": sys.argv[2], **variables}))
     shelf.start()
     shelf.search(Wanted("anything"))
     print(shelf.state().generation, flush=True)

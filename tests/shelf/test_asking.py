@@ -211,6 +211,24 @@ def test_a_server_of_our_own_is_started_where_that_is_wanted_and_ends_with_the_s
     until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="psutil's children of a child")
+def test_a_server_of_our_own_ends_with_a_killed_owner(folder, home, until):
+    from shelf.test_generations import another_process
+
+    address = f"http://127.0.0.1:{unused_port()}"
+    variables = (f"CORTEX_EMBEDDING_ENDPOINT={address}", "CORTEX_EMBEDDING_AUTOSTART=true")
+    stamp = open_local().connect()
+    row = open_local().embed(["apple tree"], "passage").tolist()[0]
+    write_chunks(
+        folder / "a.json", make_chunk("a", "apple tree", embedding=row), model=stamp.model, dimensions=stamp.dimensions
+    )
+    with another_process(folder, home, *variables) as (process, _):
+        (child,) = [one for one in psutil.Process(process.pid).children() if "embed" in one.cmdline()]
+        process.kill()
+        process.wait(10)
+        until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+
+
 def test_without_that_no_server_is_started(opened, from_file):
     opened(root=from_file({"endpoint": f"http://127.0.0.1:{unused_port()}", "autostart": True}))
     assert [one for one in psutil.Process().children() if "embed" in one.cmdline()] == []

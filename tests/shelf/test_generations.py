@@ -22,10 +22,9 @@ def place(folder, home):
 
 
 @contextmanager
-def another_process(folder, home):
-    process = subprocess.Popen(
-        [sys.executable, str(LOADER), str(folder), str(home)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
+def another_process(folder, home, *variables):
+    command = [sys.executable, str(LOADER), str(folder), str(home), *variables]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         assert process.stdout is not None
         yield process, int(process.stdout.readline())
