@@ -151,6 +151,7 @@ class Family:
     prompts: tuple[Prompt, ...] = ()
     render_error: Callable[[CortexError], str] = envelope
     fault: Callable[[CortexError], Fault | None] = lambda error: None  # None: the error is the tool's answer
+    warnings: tuple[str, ...] = ()  # what whoever starts the server should know
     close: Callable[[], None] = lambda: None
 
 

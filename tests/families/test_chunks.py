@@ -184,16 +184,19 @@ def test_an_embedder_that_is_required_and_fails_is_an_internal_error(project, st
         stub.close()
 
 
-def test_words_alone_are_told_beside_the_answer(project, strangers_environment):
-    with Client(
-        [*CORTEX, "mcp", "chunks", "--workspace", str(project)], env=strangers_environment.environment()
-    ) as client:
+def test_words_alone_are_told_beside_the_answer_and_to_whoever_starts_it(project, strangers_environment, tmp_path):
+    command = [*CORTEX, "mcp", "chunks", "--workspace", str(project)]
+    with (
+        open(tmp_path / "stderr", "wb") as told,
+        Client(command, env=strangers_environment.environment(), stderr=told) as client,
+    ):
         client.initialize()
         result = search(client, query="auth")["result"]
     first, second = result["content"]
     assert list(json.loads(first["text"])) == ["results", "total"]
     assert second["text"].startswith("answered by words: ")
     assert result["_meta"]["cortex/mode"] == "words"
+    assert (tmp_path / "stderr").read_text(encoding="utf-8").count("is searched by words") == 1
 
 
 def start(root, environment):

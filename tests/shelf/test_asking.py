@@ -73,12 +73,12 @@ def test_a_projects_endpoint_beyond_this_machine_is_never_asked(opened, from_fil
     assert opened(root=root).search(Wanted("apple")).mode is Mode.WORDS
 
 
-def test_an_endpoint_from_a_file_that_is_down_means_words_and_a_note(opened, from_file, caplog):
+def test_an_endpoint_from_a_file_that_is_down_means_words_and_a_note(opened, from_file):
     shelf = opened(root=from_file({"endpoint": f"http://127.0.0.1:{unused_port()}/embed"}))
     found = shelf.search(Wanted("apple"))
     assert (ids(found), found.mode) == (["a"], Mode.WORDS)
     assert "can't be asked now" in found.notes[0]
-    assert "is searched by words" in caplog.text
+    assert "is searched by words" in shelf.warning
 
 
 def test_an_endpoint_that_was_just_named_must_answer(opened):

@@ -78,12 +78,13 @@ def ask(names: Sequence[str], paths: Sequence[Path], variables: Mapping[str, str
 
 
 def open_families(asked: Asked, lenders: Lenders, *, read_only: bool) -> tuple[list[Family], list[str]]:
-    """The families that were asked for, opened in the background, and what a person should know about those left out."""
+    """The families that were asked for, opened in the background, and what a person should know about them and those left out."""
     families: list[Family] = []
     messages: list[str] = []
     for name in asked.names or _with_content(asked):
         try:
             families.append(_open(name, asked, lenders, read_only))
+            messages += families[-1].warnings
         except CortexError as error:
             if len(asked.names) == 1:
                 raise

@@ -78,6 +78,7 @@ class Shelf:
 
     def __init__(self, directory: Path, settings: Settings, *, watch: bool = True) -> None:
         self.directory = directory
+        self.warning = ""  # what whoever started it should know
         self._settings = settings
         self._asker = Asker(settings)
         self._loading = Loading(directory, settings.home)
@@ -92,7 +93,8 @@ class Shelf:
         """
         why = self._asker.start(check_files(self.directory, self._settings))
         if why:
-            log.warning("%s is searched by words: %s", self.directory, why)
+            self.warning = f"{self.directory} is searched by words: {why}"
+            log.debug("%s", self.warning)
         self._follower.start()
 
     def _begin(self) -> None:

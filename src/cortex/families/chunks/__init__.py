@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
-from pathlib import Path
 
 from cortex import guide
 from cortex.errors import CortexError, FileError
@@ -16,8 +14,6 @@ from cortex.sources.chunkfiles import list_chunk_files
 from cortex.tools import Family
 
 __all__ = ["NAME", "TOOLS", "has_chunks", "open_family"]
-
-log = logging.getLogger(__name__)
 
 
 def has_chunks(workspace: Workspace) -> bool:
@@ -35,26 +31,21 @@ def open_family(found: Sequence[Workspace], shelves: Shelves) -> Family:
     embedder is required and can't be asked.
     """
     opened = Shelved(shelves)
-    first: CortexError | None = None
-    directories: set[Path] = set()
-    for workspace in found:
-        directory = chunks_dir(workspace.root, workspace.settings)
-        if directory in directories:
-            continue
-        directories.add(directory)
+    failures: list[CortexError] = []
+    for directory, settings in {chunks_dir(one.root, one.settings): one.settings for one in found}.items():
         try:
-            opened.add(shelves.borrow(directory, workspace.settings))
+            opened.add(shelves.borrow(directory, settings))
         except CortexError as error:
-            if first is not None or len(found) > 1:
-                log.warning("%s", error.message)
-            first = first or error
-    if not opened.shelves and first is not None:
-        raise first
+            failures.append(error)
+    if failures and not opened.shelves:
+        raise failures[0]
+    warnings = [*(shelf.warning for shelf in opened.shelves), *(error.message for error in failures)]
     return Family(
         name="chunks",
         instructions=guide.text("chunks"),
         context=opened,
         tools=TOOLS,
         fault=fault_of,
+        warnings=tuple(warning for warning in warnings if warning),
         close=opened.close,
     )
