@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -349,6 +349,31 @@ def test_what_fails_is_an_error_of_the_request_with_the_reason(desk, name, argum
     number, told = desk.fault(name, **arguments)
     assert number == -32000
     assert told.startswith(message)
+
+
+def test_what_nobody_foresaw_fails_the_search_too(tmp_path):
+    family = open_family(settings_in(tmp_path), Engines(keep=False))
+    family.close()
+    assert Desk(family).fault("kb_search", query="a") == (-32000, "Search failed: the server is ending")
+    broken = replace(family, context=None)
+    number, message = Desk(broken).fault("kb_search", query="a")
+    assert number == -32000
+    assert message.startswith("Search failed: kb_search failed unexpectedly")
+
+
+def test_a_phrase_in_quotes_comes_before_its_words_elsewhere(tmp_path, request):
+    words = "The river bank was green. Money in the bank, near the green river, is safe. A green bank."
+    settings = settings_in(tmp_path)
+    write(
+        tmp_path / "docs",
+        {"a.md": f"# A\n\n{words * 3}\n", "b.md": "# B\n\nThey met at the green river bank of old.\n"},
+    )
+    with Library(settings) as library:
+        library.index(source=library.add_folder(tmp_path / "docs").source)
+    family = open_family(settings, Engines(keep=False))
+    request.addfinalizer(family.close)
+    for mode in ("hybrid", "fts5"):
+        assert paths(Desk(family).ask("kb_search", query='"green river bank"', mode=mode))[0] == "b.md"
 
 
 # -- documents and sources ---------------------------------------------------------------------------------------------

@@ -196,6 +196,8 @@ def search(
         if asked != "fts5":
             reader.embedding.try_out()
         found = find(reader, query_of(library.settings, query, asked, wanted), source)
+    for note in found.notes:
+        say(f"note: {note}", error=True)
     if as_json:
         print_json(found_json(found))
     else:
@@ -339,8 +341,6 @@ def _stats_json(states: Sequence[SourceState], overview: Overview) -> dict[str, 
 
 def found_json(found: Findings) -> dict[str, object]:
     """An answer for programs."""
-    for note in found.notes:
-        say(f"note: {note}", error=True)
     results = [_result_json(result) for result in found.results]
     return {"results": results, "total": found.total, "mode": found.mode, "degraded": found.degraded}
 
@@ -362,8 +362,6 @@ def _result_json(result: Result) -> dict[str, object]:
 def _print_found(query: str, found: Findings) -> None:
     if found.degraded:
         say(f"note: degraded, answered by {found.mode} only", error=True)
-    for note in found.notes:
-        say(f"note: {note}", error=True)
     say(f"Found {len(found.results)} results for: {query}")
     for number, result in enumerate(found.results, 1):
         say("")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import mimetypes
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cortex.errors import NetworkError
 from cortex.library import Library, id_of
@@ -73,15 +73,18 @@ class Findings:
 
 def query_of(settings: Settings, text: str, mode: str, limit: int, offset: int = 0) -> Query:
     """A question as the settings have it answered."""
+    asked = Query(
+        text, mode=MODES[mode], limit=limit, offset=offset, threshold=settings.kb.rag.min_score, snippets=SNIPPETS
+    )
+    return tuned(settings, asked)
+
+
+def tuned(settings: Settings, query: Query) -> Query:
+    """The question with the order that the settings ask for."""
     rag = settings.kb.rag
-    asked = MODES[mode]
-    return Query(
-        text=text,
-        mode=Mode.WORDS if asked is Mode.HYBRID and not rag.semantic_weight else asked,
-        limit=limit,
-        offset=offset,
-        threshold=rag.min_score,
-        snippets=SNIPPETS,
+    return replace(
+        query,
+        mode=Mode.WORDS if query.mode is Mode.HYBRID and not rag.semantic_weight else query.mode,
         fusion=rag.fusion,
         meaning_weight=2 * rag.semantic_weight,
         diversity=rag.mmr_lambda if rag.enable_mmr else None,

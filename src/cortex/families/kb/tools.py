@@ -16,7 +16,7 @@ from cortex.families.kb.states import overview_of, states_of
 from cortex.library import id_of
 from cortex.paging import check_budget, read_cursor
 from cortex.settings import Settings
-from cortex.tools import Answer, Call, Fault, Tool
+from cortex.tools import Answer, Call, Fault, Tool, unforeseen
 
 SERVER_ERROR = -32000  # what the contract has for whatever goes wrong within a tool
 FAILED = "Search failed: "
@@ -42,10 +42,11 @@ def _says_that_it_failed(
             return run(context, arguments, call)
         except Cancelled:
             raise
-        except CortexError as error:
+        except Exception as failure:  # whatever it is, the caller is told that the search failed
+            error = failure if isinstance(failure, CortexError) else unforeseen(failure, run.__name__)
             told = error_of(error.code, FAILED + error.message, error.context)
             told.suggestions = error.suggestions
-            raise told from error
+            raise told from failure
 
     return search
 
