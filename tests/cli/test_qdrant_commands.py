@@ -77,6 +77,9 @@ def test_a_server_that_is_away_is_said_with_the_reason(cortex, filled):
     assert (code, "QDRANT_UNAVAILABLE" in out + err) == (1, True)
     found = searched(cortex)
     assert (found["mode"], found["degraded"], found["results"][0]["path"]) == ("fts5", True, "desk.md")
+    code, _, err = cortex("kb", "sync")
+    assert (code, "words only" in err, "Connection refused" in err) == (2, True, True)
+    assert "Connection refused" in cortex("kb", "stats")[1]
 
 
 def test_what_was_purged_is_made_anew_by_a_sync(cortex, filled):

@@ -90,6 +90,7 @@ class VectorSets:
         self._open: dict[Stamp, VectorSet] = {}
         self._within: dict[tuple[int, Narrow], Ids] = {}
         self._counted = (FRESH, 0)  # how many chunks were in use at which `seq`
+        self._said = ""  # why their server is away, as it was logged
         self._copied: dict[Stamp, int] = {}  # up to which `seq` paid vectors are known to be copied
 
     @property
@@ -127,7 +128,7 @@ class VectorSets:
         Raises: LimitError EMBEDDINGS_LIMIT where vectors that are made here would take more than `room` bytes; what is there is kept.
         """
         with self._writing:
-            with _unless_away():
+            with self._unless_away():
                 if making.embed is not None:
                     self._make(self.of(making.stamp), making.embed, room)
                 else:
@@ -152,7 +153,7 @@ class VectorSets:
 
     def copy(self, stamp: Stamp, hashes: Sequence[bytes]) -> None:
         """Copy paid vectors of these texts, to be searched."""
-        with self._writing, _unless_away():
+        with self._writing, self._unless_away():
             vectors, chunks = self.of(stamp), self._paid.chunks_of(hashes)
             copied = self._copied.pop(stamp, FRESH)  # where this fails, the next look is at everything
             self._add_paid(vectors, vectors.lacking(np.asarray(chunks, dtype=np.int64)))
@@ -179,7 +180,7 @@ class VectorSets:
         """How many rows there are; none, where their server is away."""
         vectors = self.of(stamp)
         if not self.away:
-            with _unless_away():
+            with self._unless_away():
                 return len(vectors)
         return 0
 
@@ -189,7 +190,7 @@ class VectorSets:
         if vectors.watermark == self._truth.seq():
             return self.size(stamp)
         if not self.away:
-            with _unless_away():
+            with self._unless_away():
                 return len(np.intersect1d(vectors.ids(), self._live(), assume_unique=True))
         return 0
 
@@ -234,7 +235,7 @@ class VectorSets:
                         path, ignore_errors=True
                     )  # what another process has open (Windows) goes the next time
             if self._qdrant is not None:
-                with _unless_away():
+                with self._unless_away():
                     store = self._truth.get("identity")
                     names = {self._qdrant.name_of(store, stamp) for stamp in stamps}
                     self._qdrant.drop(one.name for one in self._qdrant.collections(store) if one.name not in names)
@@ -264,7 +265,7 @@ class VectorSets:
             elif manifest.watermark == self._truth.seq():
                 problems += self._difference(manifest.stamp, partial(_ids_in, path))
         if self._qdrant is not None:
-            with _unless_away():
+            with self._unless_away():
                 for one in self._qdrant.collections(self._truth.get("identity")):
                     if one.mark is not None and one.mark.watermark == self._truth.seq():
                         problems += self._difference(one.mark.stamp, lambda stamp: self.of(stamp).ids())
@@ -276,7 +277,7 @@ class VectorSets:
             opened = list(self._open.values())
         for vectors in opened:
             complete = vectors.watermark == self._truth.seq() and self._paid.find(vectors.stamp) is None
-            with _unless_away():
+            with self._unless_away():
                 if complete and len(vectors) != self.count():
                     log.warning("there are %d vectors of %d chunks: they will be compared", len(vectors), self.count())
                     self._truth.doubt()
@@ -285,6 +286,20 @@ class VectorSets:
         """Let go of files; whoever writes is waited for."""
         with self._writing:
             self.let_go(())
+
+    @contextmanager
+    def _unless_away(self) -> Iterator[None]:
+        """Leave undone what a server that is away can't do: its watermark tells later what is missing."""
+        try:
+            yield
+        except NetworkError as error:
+            if error.code != UNAVAILABLE:
+                raise
+            if error.message != self._said:  # once, not with every batch of a run
+                log.warning("%s; until it is back, words answer", error.message)
+            self._said = error.message
+        else:
+            self._said = ""
 
     def _difference(self, stamp: Stamp, ids_of: Callable[[Stamp], Ids]) -> list[str]:
         missing = surplus = 0
@@ -392,17 +407,6 @@ class VectorSets:
             if row is not None:
                 text = unpack(row[0])
                 yield from ((number, text[start:end]) for number, start, end in ranges if number in missing)
-
-
-@contextmanager
-def _unless_away() -> Iterator[None]:
-    """Leave undone what a server that is away can't do: a watermark tells later what is missing."""
-    try:
-        yield
-    except NetworkError as error:
-        if error.code != UNAVAILABLE:
-            raise
-        log.warning("%s; until it is back, words answer", error.message)
 
 
 def _ids_in(path: Path, stamp: Stamp) -> Ids:
