@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from cortex.errors import ConfigError, FileError, InputError
-from cortex.shelf import Wanted
+from cortex.shelf import Wanted, building
 from cortex.shelf.loading import Loading
 from cortex.types import Mode
 from shelf.chunkmaking import ids, make_chunk, write_chunks
@@ -273,7 +273,8 @@ def test_the_same_chunks_give_the_same_answer_however_they_came_about(folder, op
     assert stepwise == afresh
 
 
-def test_dead_rows_are_cleared_away_after_a_reload(folder, home):
+def test_dead_rows_are_cleared_away_after_a_reload(folder, home, monkeypatch):
+    monkeypatch.setattr(building, "FEW_ENTRIES", 0)
     chunks = [make_chunk(f"n{n}", f"basket number {n}", embedding=None) for n in range(1500)]
     loading = Loading(folder, home)
     tidied = []

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from cortex.store.connect import Connections
 from cortex.store.lookup import unpack
-from cortex.store.truth import _forget_blob, _next_seq, _remove_doc
+from cortex.store.truth import _next_seq
 from cortex.types import Cut, Entry
 
 _TAG, _KIND = "tag:", "kind:"  # kinds are found as tags are
@@ -35,7 +35,7 @@ class Held:
 
 
 class Update:
-    """The changes of one transaction. New rows get their numbers here and are written some at a time: that halves the work."""
+    """The changes of one transaction. New rows get their numbers here, and changes are written some at a time: that halves the work."""
 
     def __init__(self, connection: sqlite3.Connection, source: int) -> None:
         self._connection = connection
@@ -103,16 +103,21 @@ class Update:
         """Remove an entry, with its text."""
         if self._waiting.docs and held.doc >= self._waiting.docs[0][0]:
             self.flush()
-        row = self._connection.execute("SELECT blob FROM docs WHERE id = ?", (held.doc,)).fetchone()
-        if row is not None:
-            _remove_doc(self._connection, self._source, held.path, self.seq)
-            _forget_blob(self._connection, row[0])
-            self.changes += 1
+        self._waiting.removed.append(held)
+        self.changes += 1
+        if len(self._waiting.removed) >= PART:
+            self.flush()
 
     def flush(self) -> None:
         """Write what waits."""
         rows, self._waiting = self._waiting, _Rows()
-        write = self._connection.executemany
+        write, removed = self._connection.executemany, rows.removed
+        # First: what is new may be the same text under another name.
+        write("DELETE FROM docs WHERE id = ?", [(held.doc,) for held in removed])
+        write("DELETE FROM blobs WHERE hash = ?", [(held.hash,) for held in removed])
+        write(
+            "INSERT INTO gone VALUES (?, ?, ?, ?)", [(held.doc, held.chunk, held.chunk, self.seq) for held in removed]
+        )
         write(
             "INSERT INTO blobs (id, hash, language, characters, lines, first_chunk, last_chunk, text) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -139,8 +144,9 @@ class _Numbers:
 
 @dataclass(slots=True)
 class _Rows:
-    """New rows that are not written yet."""
+    """What is not written yet."""
 
+    removed: list[Held] = field(default_factory=list)
     blobs: list[tuple[object, ...]] = field(default_factory=list)
     chunks: list[tuple[object, ...]] = field(default_factory=list)
     symbols: list[tuple[object, ...]] = field(default_factory=list)
