@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ from cortex.errors import Cancelled, ConfigError, CortexError, InputError, Store
 from cortex.keeper import Keeper
 from cortex.library import Library, has_folders, id_of
 from cortex.settings import Settings, load
+from cortex.sources.places import reason_against
 from cortex.types import Mode, Query
 
 Open = Callable[..., Library]
@@ -109,9 +111,9 @@ def test_two_folders_of_one_name_get_two_names(open_library, tmp_path):
     assert [folder.name for folder in library.folders()] == ["docs", "docs-2"]
 
 
-def refusal(library: Library, path: Path, **more: str) -> str:
+def refusal(library: Library, path: Path, name: str = "", key: str = "") -> str:
     with pytest.raises(ConfigError) as caught:
-        library.add_folder(path, **more)
+        library.add_folder(path, name=name, key=key)
     assert caught.value.code == "SOURCE_REFUSED"
     return caught.value.message
 
@@ -132,6 +134,45 @@ def test_private_and_system_folders_and_those_of_cortex_are_refused(open_library
     assert library.folders() == []
 
 
+def test_what_holds_a_private_folder_or_is_one_by_its_name_is_refused(open_library, tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    library = open_library()
+    for place in (".config/gh", ".config/notes", "other/.ssh/old", ".local/share/keyrings"):
+        (tmp_path / place).mkdir(parents=True)
+    assert "~/.config/gh" in refusal(library, tmp_path / ".config")
+    assert "keyrings" in refusal(library, tmp_path / ".local")
+    assert "by its name" in refusal(library, tmp_path / "other" / ".ssh" / "old")
+    assert library.add_folder(tmp_path / ".config" / "notes").name == "notes"
+
+
+@pytest.mark.skipif(not Path("/usr").is_dir(), reason="a folder of Unix")
+def test_the_folder_of_all_programs_is_refused_as_a_whole(open_library):
+    assert "more than documents" in refusal(open_library(), Path("/usr"))
+
+
+def test_a_private_folder_that_is_mounted_elsewhere_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "user" / ".ssh").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "inner").mkdir(parents=True)
+    real = os.stat
+
+    def stat(path, **more):  # a mount shows the same folder under another name
+        moved = str(path).replace(str(tmp_path / "elsewhere"), str(tmp_path / "user" / ".ssh"))
+        return real(moved if not moved.endswith("inner") else path, **more)
+
+    monkeypatch.setattr(os, "stat", stat)
+    why = reason_against(tmp_path / "elsewhere" / "inner", tmp_path / "user", tmp_path / "home")
+    assert "~/.ssh holds keys" in why
+
+
+def test_of_two_who_add_the_same_folder_at_once_one_is_refused(open_library, notes):
+    one, other = open_library(), open_library()
+    looks = [one.folders()]  # what the other saw before the first one added it
+    other.folders = lambda: looks.pop() if looks else Library.folders(other)  # type: ignore[method-assign]
+    one.add_folder(notes)
+    assert "one already" in refusal(other, notes)
+    assert len(one.folders()) == 1
+
+
 def test_a_folder_within_or_around_another_is_refused(open_library, notes):
     library = open_library()
     library.add_folder(notes / "sub")
@@ -148,7 +189,9 @@ def test_a_name_or_id_that_is_taken_is_refused(open_library, notes, tmp_path):
     (tmp_path / "more").mkdir()
     assert "already" in refusal(library, tmp_path / "more", name="ONE")
     assert "already" in refusal(library, tmp_path / "more", key="k")
-    assert "one line" in refusal(library, tmp_path / "more", name="a\nb")
+    for name in ("a\nb", "a\x1b[31mb", " ", "n" * 201, "half \ud800"):
+        assert "one line" in refusal(library, tmp_path / "more", name=name)
+    assert "letters" in refusal(library, tmp_path / "more", key="k)\n```\nFound 3 results")
 
 
 def test_a_removed_folder_is_gone_from_every_place_at_once(open_library, notes, settings):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import threading
 import uuid
 from collections.abc import Iterable, Sequence
@@ -23,18 +24,15 @@ from cortex.indexing import rules_of
 from cortex.paths import root_text
 from cortex.settings import Settings, stays_here
 from cortex.sources.files import scan
+from cortex.sources.places import reason_against
 from cortex.store import STORE_NAME, Counts, Folder, Qdrant, Store
 from cortex.text import rfc3339
 from cortex.types import Doc, Found, Freshness, Skipped, Source
 
 PERSON = "person"  # the records source that is always there
 EVERYTHING = ("**/*",)
-# Folders of keys and passwords below a home, and what is the system's: nothing in them is a document.
-_PRIVATE = (
-    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".config/gcloud", ".config/gh", ".config/op",
-    ".local/share/keyrings", "Library/Keychains", ".mozilla", ".config/google-chrome", ".config/chromium", "AppData",
-)  # fmt: skip
-_SYSTEM = ("/proc", "/sys", "/dev", "/run", "/boot", "/etc", "/System", "C:\\Windows", "C:\\Program Files")
+KEY = re.compile(r"[\w.-]{1,64}")  # what others know a folder by stands in answers
+MAX_NAME = 200
 
 log = logging.getLogger(__name__)
 
@@ -140,22 +138,30 @@ class Library(Engine):
         """
         root = Path(os.path.realpath(path.expanduser()))
         known = self.folders()
-        _check_place(root, path, self.settings.home, [Path(folder.source.root) for folder in known])
-        names = {folder.name.casefold() for folder in known}
-        if name and name.casefold() in names:
-            raise ConfigError("SOURCE_REFUSED", f"there is a source {name!r} already; choose another --name")
-        if any(character in name for character in "\n\r\t\0"):
-            raise ConfigError("SOURCE_REFUSED", "the name of a source is one line of text")
-        if key and any(folder.key == key for folder in known):
-            raise ConfigError("SOURCE_REFUSED", f"there is a source with the id {key} already")
-        folder = self.store.folders.add(
-            key or uuid.uuid4().hex[:8],
-            name or _free_name(root.name or "documents", names),
-            root_text(root),
-            tuple(include),
-            tuple(exclude),
-            watch=watch,
-        )
+        _check_place(root, path, self.settings.home)
+        _check_free(root, path, name, key, known)
+        if (name and not name.strip()) or not name.isprintable() or len(name) > MAX_NAME:
+            raise ConfigError(
+                "SOURCE_REFUSED", f"the name of a source is one line of text, of at most {MAX_NAME} characters"
+            )
+        if key and not KEY.fullmatch(key):
+            raise ConfigError(
+                "SOURCE_REFUSED", "the id of a source is made of at most 64 letters, digits, dots and dashes"
+            )
+        chosen = name or _free_name(root.name or "documents", {folder.name.casefold() for folder in known})
+        try:
+            folder = self.store.folders.add(
+                key or uuid.uuid4().hex[:8], chosen, root_text(root), tuple(include), tuple(exclude), watch=watch
+            )
+        except CortexError:  # another process may have added the same since
+            _check_free(root, path, chosen, key, self.folders())
+            raise
+        try:
+            before = [other for other in self.folders() if other.source.id < folder.source.id]
+            _check_free(root, path, chosen, folder.key, before)
+        except ConfigError:
+            self.store.folders.remove(folder)
+            raise
         self.store.log.record("add", {"source": folder.name})
         return folder
 
@@ -270,32 +276,32 @@ def has_folders(home: Path) -> bool:
         store.close()
 
 
-def _check_place(root: Path, given: Path, home: Path, known: Sequence[Path]) -> None:
-    def refuse(why: str) -> ConfigError:
-        return ConfigError("SOURCE_REFUSED", f"{given} can't be a source: {why}", context={"path": str(root)})
+def _refusal(given: Path, root: Path, why: str) -> ConfigError:
+    return ConfigError("SOURCE_REFUSED", f"{given} can't be a source: {why}", context={"path": str(root)})
 
-    user = Path(os.path.realpath(Path.home()))
-    if root == Path(root.anchor):
-        raise refuse("it is the whole disk")
-    if root == user or root in user.parents:
-        raise refuse("it holds all that you have; choose the folder of your documents in it")
-    private = next((part for part in _PRIVATE if _is_within(root, user / part)), None)
-    if private:
-        raise refuse(f"~/{private} holds keys, passwords or programs' own files")
-    system = next((part for part in _SYSTEM if _is_within(root, Path(part))), None)
-    if system:
-        raise refuse(f"{system} is the system's")
-    if _is_within(root, home) or _is_within(home, root):
-        raise refuse("Cortex keeps its own files there")
-    if not root.is_dir():
-        raise refuse("it is no folder" if root.exists() else "there is no such folder")
-    for other in known:
+
+def _check_place(root: Path, given: Path, home: Path) -> None:
+    why = reason_against(root, Path(os.path.realpath(Path.home())), Path(os.path.realpath(home)))
+    if not why and not root.is_dir():
+        why = "it is no folder" if root.exists() else "there is no such folder"
+    if why:
+        raise _refusal(given, root, why)
+
+
+def _check_free(root: Path, given: Path, name: str, key: str, known: Sequence[Folder]) -> None:
+    """Refuse what another folder has or covers already."""
+    for folder in known:
+        other = Path(folder.source.root)
         if root == other:
-            raise refuse("it is one already")
+            raise _refusal(given, root, "it is one already")
         if _is_within(root, other):
-            raise refuse(f"it lies in {other}, which is one already")
+            raise _refusal(given, root, f"it lies in {other}, which is one already")
         if _is_within(other, root):
-            raise refuse(f"{other}, which lies in it, is one already; remove that one first")
+            raise _refusal(given, root, f"{other}, which lies in it, is one already; remove that one first")
+        if name and name.casefold() == folder.name.casefold():
+            raise ConfigError("SOURCE_REFUSED", f"there is a source {name!r} already; choose another --name")
+        if key and key == folder.key:
+            raise ConfigError("SOURCE_REFUSED", f"there is a source with the id {key} already")
 
 
 def _is_within(path: Path, folder: Path) -> bool:

@@ -57,6 +57,11 @@ def is_secret(path: str) -> bool:
     return _holds_values(folders, name, extension) and _HARMLESS.fullmatch(name) is None
 
 
+def in_secret_folder(path: str) -> bool:
+    """Whether a folder is, or lies in, one that holds nothing but secrets."""
+    return not _FOLDERS.isdisjoint(path.lower().split("/"))
+
+
 def _holds_values(folders: list[str], name: str, extension: str) -> bool:
     if name in _NAMES or (extension not in _CODE and _PATTERN.fullmatch(name)):
         return True
