@@ -448,7 +448,7 @@ def test_statistics_tell_counts_capabilities_and_what_could_not_be_read(desk):
     assert "Keyword (fts5): available" in text
     assert "Semantic: available (local" in text
     assert "Files that could not be read: 1\n  notes: bad.docx: damaged: no docx" in text
-    assert "Left out as no documents: 1 binary" in text
+    assert "Left out by kind: 1 binary" in text
     one = desk.ask("kb_stats", source_id="other")
     assert "Documents: 1\n" in one
     assert "bad.docx" not in one

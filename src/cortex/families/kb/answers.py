@@ -228,7 +228,7 @@ def unread_lines(states: Sequence[SourceState], most: int, name: Callable[[str],
             others[reason] = others.get(reason, 0) + count
     if others:
         counted = ", ".join(f"{count:,} {reason}" for reason, count in sorted(others.items()))
-        lines.append(f"Left out as no documents: {counted}")
+        lines.append(f"Left out by kind: {counted}")
     return lines
 
 
