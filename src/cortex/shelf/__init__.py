@@ -2,8 +2,8 @@
 
 A question is answered by one generation from beginning to end (`generations.py`); a change is built aside (`building.py`) and takes its
 place in one step, so nobody waits for a reload or sees half of one. Who embeds questions is in `asking.py`. Knows no tool and no
-protocol. Road not taken: keeping the chunks in memory, as the original does; from the disk they are there at once after a restart, and
-100,000 of them take no more memory than 1,000.
+protocol. Road not taken: keeping the chunks in memory; from the disk they are there at once after a restart, and 100,000 of them take
+10 MB more than one.
 """
 
 from __future__ import annotations

@@ -20,7 +20,10 @@ from cortex.store import Held, Store, Update
 from cortex.text import hash_bytes, role_of
 from cortex.types import Chunk, Cut, Entry, Source, Stamp, Symbol
 
-PROVIDER = "chunks"  # of the stamp of vectors that stand in files
+PROVIDER, OWN_MODEL = (
+    "chunks",
+    "cortex-static",
+)  # who made vectors that stand in files; those of our own model are known by its name
 BATCH = 1_000  # vectors that are kept at once
 REBUILD_SHARE = 1.0  # of all entries: when more were written and removed, the words are written anew rather than mended
 FEW_ENTRIES = 2_000  # whose words are always written anew: a quarter of a second, and no dead row bends a score
@@ -48,10 +51,15 @@ class FileState:
 
     @property
     def stamp(self) -> Stamp | None:
-        return Stamp(PROVIDER, self.model, self.dimensions) if self.vectors else None
+        return stamp_of(self.model, self.dimensions) if self.vectors else None
 
 
 States = Mapping[str, FileState]
+
+
+def stamp_of(model: str, dimensions: int) -> Stamp:
+    """The stamp of a file's vectors; how sure a hit is can be told better by those of our own model."""
+    return Stamp("local" if model.startswith(OWN_MODEL) else PROVIDER, model, dimensions)
 
 
 def stamps_of(states: States) -> tuple[Stamp, ...]:
@@ -202,7 +210,7 @@ class _Reader:
         role = role_of(file or key)
         self._held[key] = held = self._update.put(path, role, digest, cut, entry, name)
         if vector is not None:
-            self._vectors.add(Stamp(PROVIDER, self._reading.model, len(vector)), held.chunk, vector)
+            self._vectors.add(stamp_of(self._reading.model, len(vector)), held.chunk, vector)
 
     def _of_another(self, key: str) -> Held | None:
         found = self._update.between(key, f"{key}{_AFTER}")

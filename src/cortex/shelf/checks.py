@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cortex.errors import ConfigError, FileError
 from cortex.settings import Settings
-from cortex.shelf.building import PROVIDER
+from cortex.shelf.building import stamp_of
 from cortex.sources.chunkfiles import ChunkFile, Reading, list_chunk_files, shown
 from cortex.types import Stamp
 
@@ -37,7 +37,7 @@ def check_files(directory: Path, settings: Settings) -> tuple[Stamp, ...]:
             found = True
             _check_dimensions(file, reading, settings)
             if first.embedding is not None:
-                stamps[Stamp(PROVIDER, reading.model, reading.dimensions)] = None
+                stamps[stamp_of(reading.model, reading.dimensions)] = None
     if not found:
         raise FileError(
             "FILE_UNREADABLE",
