@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cortex.errors import InputError
+from cortex.everywhere import Located
 from cortex.families.code.answers import dump, file_answer, search_answer
-from cortex.families.code.workspaces import Located
 from cortex.types import Chunk, FileView, Hit, Symbol
 from protocol.code_server import text_of
 

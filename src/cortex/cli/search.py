@@ -1,10 +1,13 @@
-"""`cortex search`: ask a folder a question on the command line."""
+"""`cortex search`: ask a folder a question on the command line, or a folder and the person's documents together."""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -16,11 +19,17 @@ from cortex.cli.show import print_json, printable, progress_bar, say
 from cortex.engine import Engine
 from cortex.engines import Engines
 from cortex.errors import CortexError, InputError
+from cortex.everywhere import Located, Place, search_all
 from cortex.families.code.answers import context_of, search_metadata
 from cortex.families.code.tools import exact_text, language_called
-from cortex.families.code.workspaces import Located, Workspaces, search_all
+from cortex.families.code.workspaces import FAMILY as CODE
+from cortex.families.code.workspaces import Workspaces, places_of
+from cortex.families.kb.places import FAMILY as KB
+from cortex.families.kb.places import place_of
+from cortex.library import Library
 from cortex.search import NO_EMBEDDER
-from cortex.types import Cancel, Hit, Mode, Page, Query
+from cortex.settings import environment, load
+from cortex.types import Cancel, Freshness, Hit, Mode, Page, Query
 
 MODES = {
     "auto": Mode.HYBRID,
@@ -36,6 +45,7 @@ MODES = {
 }
 SNIPPET = (400,)  # characters, enough to judge a hit; programs get the whole text
 DEFAULT_MODE = "hybrid"
+SEARCHED = (CODE, KB)
 
 
 def search(
@@ -54,10 +64,15 @@ def search(
     threshold: Annotated[
         float, typer.Option("--threshold", min=0.0, max=1.0, metavar="X", help="Least relevance.")
     ] = 0.0,
+    within: Annotated[
+        str,
+        typer.Option("--in", metavar="WHAT", help="What to search, separated by commas: code, kb (your documents)."),
+    ] = CODE,
     explain: Annotated[bool, typer.Option("--explain", help="Show why each result is where it is.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Search a folder; what isn't indexed yet is indexed first."""
+    """Search a folder; what isn't indexed yet is indexed first. With --in your documents are searched, too, or alone."""
+    families = _families_called(within)
     exact = exact_text(query) if mode == DEFAULT_MODE and not regex else None
     if exact is not None:
         mode, (query, regex) = "exact", exact
@@ -71,11 +86,33 @@ def search(
         snippets=() if as_json else SNIPPET,
         explain=explain,
     )
-    workspaces = Workspaces(workspace.find(path or []), Engines(keep=False))
-    try:
-        _answer(workspaces, wanted, as_json, asked=mode != DEFAULT_MODE)
-    finally:
-        workspaces.close()
+    with ExitStack() as used:
+        places, states, late = _open(used, families, path or [], wanted, as_json)
+        started = time.perf_counter()
+        located, page = search_all(places, wanted, Cancel())
+        milliseconds = 1000 * (time.perf_counter() - started)
+        metadata = search_metadata(page, milliseconds, [state() for state in states])
+    told = _Told(families != (CODE,), len(places) > 1)
+    if as_json:
+        print_json({"results": [_row(one, told) for one in located], "metadata": metadata})
+    else:
+        _print_hits(located, page, late, told, asked=mode != DEFAULT_MODE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a hit must tell beside its path to be found."""
+
+    family: bool
+    workspace: bool
+
+
+def _families_called(names: str) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    unknown = [name for name in found if name not in SEARCHED]
+    if unknown or not found:
+        raise InputError("ARGUMENT_INVALID", f"unknown: --in {names!r}; known: {', '.join(SEARCHED)}")
+    return found
 
 
 def _mode_called(name: str) -> Mode:
@@ -84,25 +121,32 @@ def _mode_called(name: str) -> Mode:
     return MODES[name]
 
 
-def _answer(workspaces: Workspaces, wanted: Query, as_json: bool, *, asked: bool) -> None:
-    """Search and print; `asked` says that a way to search was asked for."""
-    with workspaces.open() as engines:
+def _open(
+    used: ExitStack, families: tuple[str, ...], paths: list[Path], wanted: Query, as_json: bool
+) -> tuple[list[Place], list[Callable[[], Freshness]], list[str]]:
+    """The places to search, for as long as `used` is open; how fresh each of them is, and the workspaces that aren't indexed yet."""
+    places: list[Place] = []
+    states: list[Callable[[], Freshness]] = []
+    late: list[str] = []
+    by_meaning = wanted.mode in (Mode.HYBRID, Mode.MEANING)
+    if CODE in families:
+        workspaces = Workspaces(workspace.find(paths), Engines(keep=False))
+        used.callback(workspaces.close)
+        engines = used.enter_context(workspaces.open())
         for problem in workspaces.left_out:
             say(f"warning: {problem}", error=True)
         reads_files = wanted.mode in (Mode.EXACT, Mode.FULL)  # as they are now: the index need not follow them first
         late = [] if reads_files else [name for name, engine in engines if not _freshen(engine, as_json)]
-        if wanted.mode in (Mode.HYBRID, Mode.MEANING):
-            for _, engine in engines:
-                engine.embedding.try_out()
-        started = time.perf_counter()
-        located, page = search_all(engines, wanted, Cancel())
-        milliseconds = 1000 * (time.perf_counter() - started)
-        several, states = len(engines) > 1, [engine.freshness() for _, engine in engines]
-    if as_json:
-        metadata = search_metadata(page, milliseconds, states)
-        print_json({"results": [_row(one, several) for one in located], "metadata": metadata})
-    else:
-        _print_hits(located, page, late, several=several, asked=asked)
+        places, states = places_of(engines), [engine.freshness for _, engine in engines]
+        for _, engine in engines if by_meaning else ():
+            engine.embedding.try_out()
+    if KB in families:
+        library = Library(load(None, environment=environment()))
+        used.callback(library.close)
+        if by_meaning:
+            library.reader.embedding.try_out()
+        places.append(place_of(library.reader))
+    return places, states, late
 
 
 def _freshen(engine: Engine, as_json: bool) -> bool:
@@ -130,7 +174,7 @@ def _freshen(engine: Engine, as_json: bool) -> bool:
     return finished
 
 
-def _row(one: Located, several: bool) -> dict[str, object]:
+def _row(one: Located, told: _Told) -> dict[str, object]:
     hit = one.hit
     row: dict[str, object] = {
         "file": hit.path,
@@ -142,10 +186,12 @@ def _row(one: Located, several: bool) -> dict[str, object]:
     }
     if hit.evidence:
         row["evidence"] = dict(hit.evidence)
-    return {**row, "workspace": one.workspace} if several else row
+    if told.family:
+        return {**row, "family": one.family, "source": one.source}
+    return {**row, "workspace": one.source} if told.workspace else row
 
 
-def _print_hits(located: list[Located], page: Page, late: list[str], *, several: bool, asked: bool) -> None:
+def _print_hits(located: list[Located], page: Page, late: list[str], told: _Told, *, asked: bool) -> None:
     """Hits for people, and what there is to know of them; that nobody embeds is told only where a way was asked for."""
     for name in late:
         say(f"warning: {name} is not fully indexed yet; run `cortex index` to finish", error=True)
@@ -156,10 +202,10 @@ def _print_hits(located: list[Located], page: Page, late: list[str], *, several:
         say("nothing found", error=True)
         return
     if sys.stdout.isatty():
-        _print_rich(located, several)
+        _print_rich(located, told)
         return
     for one in located:
-        say(f"{_place(one, several)}  {one.hit.relevance:.2f}  {one.hit.qualified}".rstrip())
+        say(f"{_place(one, told)}  {one.hit.relevance:.2f}  {one.hit.qualified}".rstrip())
         for number, line in _lines(one.hit):
             say(f"{number:>6}  {line}", lines=True)
         if one.hit.evidence:
@@ -187,12 +233,12 @@ def _because(hit: Hit) -> str:
     return f"{hit.score:g} = {', '.join(parts)}"
 
 
-def _place(one: Located, several: bool) -> str:
-    where = f"{one.workspace}/{one.hit.path}" if several else one.hit.path
+def _place(one: Located, told: _Told) -> str:
+    where = f"{one.source}/{one.hit.path}" if told.family or told.workspace else one.hit.path
     return f"{where}:{one.hit.start_line}"
 
 
-def _print_rich(located: list[Located], several: bool) -> None:
+def _print_rich(located: list[Located], told: _Told) -> None:
     from rich.console import Console
     from rich.syntax import Syntax
     from rich.text import Text
@@ -200,7 +246,7 @@ def _print_rich(located: list[Located], several: bool) -> None:
     console = Console()
     for one in located:
         hit = one.hit
-        title = Text(printable(_place(one, several)), style="bold cyan")
+        title = Text(printable(_place(one, told)), style="bold cyan")
         title.append(f"  {hit.relevance:.2f}", style="green")
         title.append(f"  {printable(hit.qualified)}" if hit.qualified else "", style="dim")
         console.print(title)

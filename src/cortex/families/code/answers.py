@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from cortex.families.code.workspaces import Located
+from cortex.everywhere import Located
 from cortex.paging import make_cursor, too_small
 from cortex.text import TOKEN_CHARACTERS, cut_to_tokens, estimate_tokens
 from cortex.types import Chunk, FileView, Freshness, Hit, Mode, Page, Skipped, Symbol, Vitals
@@ -111,7 +111,7 @@ def _result(one: Located, text: str | None, several: bool, *, partial: bool = Fa
         chunk["truncated"] = True
     out: Json = {"file": hit.path, "chunk": chunk, "relevance": hit.relevance}
     if several:
-        out["workspace"] = one.workspace
+        out["workspace"] = one.source
     if text is not None:
         out["context"] = context_of(hit)
     return out

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from cortex import guide
 from cortex.errors import InputError
+from cortex.everywhere import search_all
 from cortex.families.code import answers
 from cortex.families.code.answers import Json, dump
 from cortex.families.code.tools import MODES, make_query, stats, status, view_file
-from cortex.families.code.workspaces import Workspaces, search_all
+from cortex.families.code.workspaces import Workspaces, places_of
 from cortex.text import TOKEN_CHARACTERS, estimate_tokens
 from cortex.tools import Call, Prompt, PromptArgument, Resource
 
@@ -44,7 +45,7 @@ def read_search(context: Workspaces, variables: Mapping[str, str], call: Call) -
     started = time.perf_counter()
     asked = replace(query, characters=context.settings.search.budget * TOKEN_CHARACTERS)  # the rest comes without text
     with context.open(variables.get("workspace")) as engines:
-        located, page = search_all(engines, asked, call.cancel)
+        located, page = search_all(places_of(engines), asked, call.cancel)
         milliseconds = 1000 * (time.perf_counter() - started)
         metadata = answers.search_metadata(page, milliseconds, [engine.freshness() for _, engine in engines])
     several = len(context.names) > 1

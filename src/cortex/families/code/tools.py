@@ -10,6 +10,7 @@ from cortex import chunkers
 from cortex.embedders import leaves
 from cortex.engine import Engine
 from cortex.errors import ConfigError, FileError, InputError, StoreError
+from cortex.everywhere import search_all
 from cortex.families.code import answers
 from cortex.families.code.answers import Json, dump
 from cortex.families.code.arguments import (
@@ -19,7 +20,7 @@ from cortex.families.code.arguments import (
     SearchCode,
     UpdateConfig,
 )
-from cortex.families.code.workspaces import Workspaces, search_all
+from cortex.families.code.workspaces import Workspaces, places_of
 from cortex.paging import check_budget, read_cursor
 from cortex.process import memory_bytes
 from cortex.settings import Key, Settings, known_key
@@ -98,7 +99,7 @@ def _search(
     most = tokens * TOKEN_CHARACTERS  # more text could not be shown
     asked = replace(query, offset=offset, characters=most, snippets=SNIPPETS)
     with context.open(workspace) as engines:
-        located, page = search_all(engines, asked, call.cancel)
+        located, page = search_all(places_of(engines), asked, call.cancel)
         milliseconds = 1000 * (time.perf_counter() - started)
         states = [engine.freshness() for _, engine in engines]
     if workspace is None and context.left_out:

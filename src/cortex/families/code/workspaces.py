@@ -1,37 +1,29 @@
 """The workspaces that a connection or command has; their engines are open for as long as a call uses them.
 
-Knows which engine a tool's `workspace` argument means and how answers from several are merged; what a tool says is in the
-other modules.
+Knows which engine a tool's `workspace` argument means; what a tool says is in the other modules.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from cortex.engine import Engine
 from cortex.engines import Engines, Lent
 from cortex.errors import ConfigError, CortexError
+from cortex.everywhere import Place
 from cortex.settings import Settings, Workspace
-from cortex.types import Cancel, Hit, Mode, Page, Query
+from cortex.types import Cancel, Page, Query
 
+FAMILY = "code"
 CLOSE_SECONDS = 5.0  # for an engine that is just being opened, before nobody waits for it any more
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Located:
-    """A hit and the workspace that it is in."""
-
-    workspace: str
-    hit: Hit
 
 
 class Workspaces:
@@ -126,39 +118,13 @@ class Workspaces:
                 self._opening.join(CLOSE_SECONDS)
 
 
-def search_all(engines: Sequence[tuple[str, Engine]], query: Query, cancel: Cancel) -> tuple[list[Located], Page]:
-    """Ask every engine and merge by relevance; the page sums up what was searched."""
-    if len(engines) == 1:
-        name, engine = engines[0]
-        page = engine.search(query, cancel=cancel)
-        return [Located(name, hit) for hit in page.hits], page
-    # All of them with text: which hits are shown, and so need it, is known only after merging.
-    deep = replace(query, offset=0, limit=query.offset + query.limit, characters=0)
-    pages = [(name, engine.search(deep, cancel=cancel)) for name, engine in engines]
-    merged = sorted(
-        (Located(name, hit) for name, page in pages for hit in page.hits),
-        key=lambda one: (-one.hit.relevance, one.workspace, one.hit.path, one.hit.start_line, one.hit.chunk),
-    )
-    whole = Page(
-        hits=(),
-        total=sum(page.total for _, page in pages),
-        mode=pages[0][1].mode if pages else Mode.WORDS,
-        notes=tuple(dict.fromkeys(f"{name}: {note}" for name, page in pages for note in page.notes)),
-        docs=sum(page.docs for _, page in pages),
-        chunks=sum(page.chunks for _, page in pages),
-        cached=all(page.cached for _, page in pages),
-    )
-    return _trim(merged[query.offset : query.offset + query.limit], query.characters), whole
+def places_of(engines: Sequence[tuple[str, Engine]]) -> list[Place]:
+    """The workspaces of a call, to be searched together."""
+    return [Place(FAMILY, name, partial(_ask, engine)) for name, engine in engines]
 
 
-def _trim(located: Sequence[Located], characters: int) -> list[Located]:
-    """The hits, with text until there are `characters` of it (0 is no limit), as one engine gives it out."""
-    trimmed: list[Located] = []
-    left = characters or sys.maxsize
-    for one in located:
-        trimmed.append(one if left > 0 else replace(one, hit=replace(one.hit, text="")))
-        left -= len(one.hit.text)
-    return trimmed
+def _ask(engine: Engine, query: Query, cancel: Cancel) -> Page:
+    return engine.search(query, cancel=cancel)
 
 
 def _unique_names(roots: Sequence[Path]) -> dict[Path, str]:

@@ -1,0 +1,72 @@
+"""One search over several stores: each place is asked the same, and the hits are merged by their relevance, which is one scale for all.
+
+Knows no engine, family or tool: whoever has something that can be searched hands over how to ask it. Scores are never compared: they
+are shares of the best match of one place.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from cortex.types import Cancel, Hit, Mode, Page, Query
+
+Ask = Callable[[Query, Cancel], Page]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Something that can be searched: a workspace, or the folders of a library."""
+
+    family: str  # that it is of
+    name: str
+    ask: Ask
+    sources: Mapping[int, str] = field(default_factory=dict)  # the names of its sources by id, where there are several
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A hit and where it is from."""
+
+    source: str  # the name of the workspace, or of the folder
+    hit: Hit
+    family: str = "code"
+
+
+def search_all(places: Sequence[Place], query: Query, cancel: Cancel) -> tuple[list[Located], Page]:
+    """Ask every place and merge by relevance; the page sums up what was searched."""
+    if len(places) == 1:
+        page = places[0].ask(query, cancel)
+        return [_locate(places[0], hit) for hit in page.hits], page
+    # All of them with text: which hits are shown, and so need it, is known only after merging.
+    deep = replace(query, offset=0, limit=query.offset + query.limit, characters=0)
+    pages = [(place, place.ask(deep, cancel)) for place in places]
+    merged = sorted(
+        (_locate(place, hit) for place, page in pages for hit in page.hits),
+        key=lambda one: (-one.hit.relevance, one.family, one.source, one.hit.path, one.hit.start_line, one.hit.chunk),
+    )
+    whole = Page(
+        hits=(),
+        total=sum(page.total for _, page in pages),
+        mode=pages[0][1].mode if pages else Mode.WORDS,
+        notes=tuple(dict.fromkeys(f"{place.name}: {note}" for place, page in pages for note in page.notes)),
+        docs=sum(page.docs for _, page in pages),
+        chunks=sum(page.chunks for _, page in pages),
+        cached=all(page.cached for _, page in pages),
+    )
+    return _trim(merged[query.offset : query.offset + query.limit], query.characters), whole
+
+
+def _locate(place: Place, hit: Hit) -> Located:
+    return Located(place.sources.get(hit.source, place.name), hit, place.family)
+
+
+def _trim(located: Sequence[Located], characters: int) -> list[Located]:
+    """The hits, with text until there are `characters` of it (0 is no limit), as one engine gives it out."""
+    trimmed: list[Located] = []
+    left = characters or sys.maxsize
+    for one in located:
+        trimmed.append(one if left > 0 else replace(one, hit=replace(one.hit, text="")))
+        left -= len(one.hit.text)
+    return trimmed

@@ -1,0 +1,63 @@
+from cortex.everywhere import Located, Place, search_all
+from cortex.types import Cancel, Hit, Mode, Page, Query
+
+
+def make_hit(path: str, relevance: float, *, source: int = 1, score: float = 1.0, text: str = "text") -> Hit:
+    return Hit(source, 1, 1, path, 1, 2, text, score, relevance)
+
+
+def make_place(family: str, name: str, *hits: Hit, notes: tuple[str, ...] = (), **more: object) -> Place:
+    def ask(query: Query, cancel: Cancel) -> Page:
+        shown = hits[query.offset : query.offset + query.limit]
+        return Page(shown, len(hits), Mode.HYBRID, notes, docs=len(hits), chunks=2)
+
+    return Place(family, name, ask, **more)  # type: ignore[arg-type]
+
+
+CODE = make_place(
+    "code", "project", make_hit("a.py", 0.9, score=0.1), make_hit("b.py", 0.4, score=0.1), notes=("slow",)
+)
+DOCUMENTS = make_place(
+    "kb",
+    "documents",
+    make_hit("guide.md", 0.8, source=7, score=9.0),
+    make_hit("notes.md", 0.4, source=8, score=9.0),
+    sources={7: "handbook", 8: "diary"},
+)
+
+
+def found(located: list[Located]) -> list[tuple[str, str, str]]:
+    return [(one.family, one.source, one.hit.path) for one in located]
+
+
+def test_hits_of_several_places_are_merged_by_relevance_whatever_their_scores():
+    located, page = search_all([DOCUMENTS, CODE], Query("x"), Cancel())
+    assert found(located) == [
+        ("code", "project", "a.py"),
+        ("kb", "handbook", "guide.md"),
+        ("code", "project", "b.py"),
+        ("kb", "diary", "notes.md"),
+    ]
+    assert (page.total, page.docs, page.chunks, page.notes) == (4, 4, 4, ("project: slow",))
+
+
+def test_the_order_of_the_places_makes_no_difference():
+    forth, back = ([CODE, DOCUMENTS], [DOCUMENTS, CODE])
+    assert search_all(forth, Query("x"), Cancel())[0] == search_all(back, Query("x"), Cancel())[0]
+
+
+def test_pages_of_a_merged_answer_follow_one_another():
+    whole, _ = search_all([CODE, DOCUMENTS], Query("x"), Cancel())
+    parts = [search_all([CODE, DOCUMENTS], Query("x", limit=1, offset=at), Cancel())[0] for at in range(5)]
+    assert [one for part in parts for one in part] == whole
+
+
+def test_text_is_given_out_until_there_is_enough_of_it():
+    located, _ = search_all([CODE, DOCUMENTS], Query("x", characters=5), Cancel())
+    assert [one.hit.text for one in located] == ["text", "text", "", ""]
+
+
+def test_one_place_answers_as_it_does_alone():
+    located, page = search_all([DOCUMENTS], Query("x", limit=1), Cancel())
+    assert found(located) == [("kb", "handbook", "guide.md")]
+    assert (len(page.hits), page.total) == (1, 2)
