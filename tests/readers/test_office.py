@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cortex.readers import Document, read_document
-from cortex.readers.sheets import MAX_CELLS
+from cortex.readers.sheets import MAX_CELLS, MAX_CHARACTERS
 from cortex.types import Refused
 
 
@@ -69,6 +69,18 @@ def test_a_long_sheet_ends_at_a_bound_and_says_so(make_xlsx):
     text = text_of(make_xlsx({"S": rows}), "a.xlsx")
     assert text.endswith(f"[more rows follow; {MAX_CELLS:,} cells are read]")
     assert f"word {MAX_CELLS // 2 - 1} " in text and f"word {MAX_CELLS // 2 + 5} " not in text
+
+
+def test_a_long_text_that_all_rows_share_is_written_out_to_a_bound(make_xlsx):
+    rows = '<row><c t="s"><v>0</v></c></row>' * 100
+    text = text_of(make_xlsx({"S": rows}, strings=["word " * 200_000]), "a.xlsx")
+    assert len(text) < 1.1 * MAX_CHARACTERS
+    assert text.endswith(f"[more rows follow; {MAX_CHARACTERS:,} characters are read]")
+
+
+def test_numbers_that_only_look_like_digits_cost_nothing(make_xlsx):
+    rows = '<row r="²"><c t="s"><v>²</v></c><c t="s"><v>0</v></c></row>'
+    assert text_of(make_xlsx({"S": rows}, strings=["word"]), "a.xlsx") == "# S\n\nword"
 
 
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])

@@ -113,6 +113,15 @@ def test_a_private_key_in_any_file_is_a_secret(kind: str) -> None:
     assert read(f"notes\n{block}".encode("utf-16"), "notes.md") == Refused("secret")
 
 
+def test_a_private_key_in_a_narrow_column_or_in_a_kubernetes_configuration_is_a_secret() -> None:
+    lines = [("abcdefghij0123456789" * 40)[at : at + 30] for at in range(0, 600, 30)]
+    narrow = "\n".join(["-----BEGIN PRIVATE KEY-----", *lines])
+    encoded = base64.b64encode(b"-----BEGIN RSA PRIVATE KEY-----\n" + b"x" * 400).decode()
+    for text in (narrow, f"users:\n- user:\n    client-key-data: {encoded}\n", f'{{"client-key-data": "{encoded}"}}'):
+        assert read(text.encode(), "config.txt") == Refused("secret")
+    assert not isinstance(read(b"client-key-data: a base64 text, LS0tLS1CRUdJTi and so on", "kube.txt"), Refused)
+
+
 def test_keys_of_age_and_putty_in_any_file_are_secrets() -> None:
     age = "AGE-SECRET-KEY-1" + "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"[:29] * 2
     assert read(f"# created: today\n{age}\n".encode(), "keys.txt") == Refused("secret")

@@ -144,7 +144,7 @@ class _Reader:
         if "title" in names[:1]:
             return 1
         own = _value(properties, "outlineLvl")
-        if own.isdigit():
+        if own.isdecimal():
             return int(own) + 1 if int(own) < MAX_LEVEL else 0
         for each in self._chain(style):
             outline = self._styles[each].outline
@@ -162,7 +162,7 @@ class _Reader:
             number = number or self._styles[each].number or ""
             inherited = self._styles[each].depth
             depth = depth or ("" if inherited is None else str(inherited))
-        return number, min(int(depth), MAX_LEVEL - 1) if depth.isdigit() else 0
+        return number, min(int(depth), MAX_LEVEL - 1) if depth.isdecimal() else 0
 
     def _runs(self, parent: Element, boxes: list[Element]) -> Iterator[str]:
         for child in parent:
@@ -198,7 +198,7 @@ class _Reader:
                 goes_on = merge is not None and merge.get("val") != "restart"
                 cells.append("" if goes_on else " ".join(text for _, text in self._blocks(cell)))
                 span = _value(properties, "gridSpan")
-                cells.extend([""] * (min(int(span), 100) - 1 if span.isdigit() else 0))
+                cells.extend([""] * (min(int(span), 100) - 1 if span.isdecimal() else 0))
             rows.append(cells)
         return table(rows)
 
@@ -257,9 +257,9 @@ def _styles(root: Element) -> tuple[dict[str, _Style], str]:
         out[key] = _Style(
             name=_value(style, "name").lower(),
             base=_value(style, "basedOn"),
-            outline=int(outline) if outline.isdigit() else None,
+            outline=int(outline) if outline.isdecimal() else None,
             number=_value(number, "numId") or None,
-            depth=int(depth) if depth.isdigit() else None,
+            depth=int(depth) if depth.isdecimal() else None,
         )
         if style.get("default") in ("1", "true"):
             default = key
@@ -290,11 +290,13 @@ def _numbering(root: Element) -> _Numbering:
         out.kinds[key] = kind
         restarts = {deep: _value(each, "startOverride") for deep, each in levels.items()}
         out.restarts[key] = {
-            deep: int(start) for deep, start in restarts.items() if start.isdigit() and deep <= MAX_LEVEL
+            deep: int(start) for deep, start in restarts.items() if start.isdecimal() and deep <= MAX_LEVEL
         }
     return out
 
 
 def _level(level: Element) -> _Level:
     start = _value(level, "start")
-    return _Level(_value(level, "numFmt") or "decimal", _value(level, "lvlText"), int(start) if start.isdigit() else 1)
+    return _Level(
+        _value(level, "numFmt") or "decimal", _value(level, "lvlText"), int(start) if start.isdecimal() else 1
+    )

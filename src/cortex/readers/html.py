@@ -260,7 +260,7 @@ class _Writer:
     def _list(self, node: _Node) -> list[str]:
         entries: list[str] = []
         start = node.attributes.get("start", "")
-        number = int(start) if start.isdigit() and len(start) < 9 else 1
+        number = int(start) if start.isdecimal() and len(start) < 9 else 1
         for child in node.children:
             if isinstance(child, str):
                 entries.extend([shield(one_line(child))] if child.strip() else [])
@@ -299,7 +299,7 @@ class _Writer:
 
     def _cell(self, cell: _Node) -> list[str]:
         span = cell.attributes.get("colspan", "")
-        more = min(int(span), 50) - 1 if span.isdigit() else 0
+        more = min(int(span), 50) - 1 if span.isdecimal() else 0
         return [" ".join(self.blocks(cell)), *[""] * more]
 
     def _is_inline(self, node: _Node) -> bool:

@@ -90,7 +90,7 @@ def _lines(body: Element, bulleted: bool) -> Iterator[str]:
             continue
         properties = paragraph.find("pPr")
         level = properties.get("lvl", "0") if properties is not None else "0"
-        depth = min(int(level), MAX_LEVEL) if level.isdigit() else 0
+        depth = min(int(level), MAX_LEVEL) if level.isdecimal() else 0
         mark = _mark(properties, bulleted or depth > 0, counts, depth)
         counts[depth + 1 :] = [0] * (MAX_LEVEL - depth)
         lead = "  " * depth
@@ -104,7 +104,7 @@ def _mark(properties: Element | None, bulleted: bool, counts: list[int], depth: 
         counts[depth] = 0
     else:
         start = numbered.get("startAt", "1")
-        counts[depth] = counts[depth] + 1 if counts[depth] else (int(start) if start.isdigit() else 1)
+        counts[depth] = counts[depth] + 1 if counts[depth] else (int(start) if start.isdecimal() else 1)
         form = numbered.get("type", "arabicPeriod")
         name = next((name for prefix, name in _FORMS if form.startswith(prefix)), "decimal")
         return counted(counts[depth], name) + (")" if "Paren" in form else ".")

@@ -17,6 +17,7 @@ from cortex.readers.archive import Archive, descendants
 from cortex.readers.marks import heading, one_line, shield
 
 MAX_CELLS = 200_000  # of a document
+MAX_CHARACTERS = 20_000_000  # in these: a text that cells share is small in the file
 MAX_COLUMNS = 1_000
 SNIFFED_LINES = 20
 _DELIMITERS = ",;\t|"
@@ -67,17 +68,21 @@ def read_xlsx(archive: Archive, main: str) -> str:
 
 
 class _Budget:
-    """How many more cells a document may give."""
+    """How many more cells, and how much text in them, a document may give."""
 
     def __init__(self) -> None:
         self.left = MAX_CELLS
+        self._room = MAX_CHARACTERS
 
     def bound(self, rows: Iterable[list[str]]) -> Iterator[list[str]]:
         for row in rows:
-            if self.left <= 0:
-                yield [f"[more rows follow; {MAX_CELLS:,} cells are read]"]
+            if self.left <= 0 or self._room <= 0:
+                most = f"{MAX_CELLS:,} cells" if self.left <= 0 else f"{MAX_CHARACTERS:,} characters"
+                self.left = 0
+                yield [f"[more rows follow; {most} are read]"]
                 return
-            self.left -= len(row)
+            self.left -= max(1, len(row))
+            self._room -= sum(map(len, row))
             yield row[:MAX_COLUMNS]
 
 
@@ -134,9 +139,9 @@ def _rows(rows: Iterable[Element], strings: list[str], dated: frozenset[int], st
     before = 0
     for row in rows:
         number = row.get("r", "")
-        if number.isdigit() and before and int(number) > before + 1:
+        if number.isdecimal() and before and int(number) > before + 1:
             yield []  # one blank line for any gap
-        before = int(number) if number.isdigit() else before + 1
+        before = int(number) if number.isdecimal() else before + 1
         cells: list[str] = []
         for cell in row:
             if place := _REFERENCE.fullmatch(cell.get("r", "")):
@@ -161,13 +166,13 @@ def _cell(cell: Element, strings: list[str], dated: frozenset[int], start: datet
     found = cell.find("v")
     value = (found.text or "") if found is not None else ""
     if kind == "s":
-        return strings[int(value)] if value.isdigit() and int(value) < len(strings) else ""
+        return strings[int(value)] if value.isdecimal() and int(value) < len(strings) else ""
     if kind == "b":
         return "TRUE" if value == "1" else "FALSE"
     if kind != "n" or not value:
         return value
     style = cell.get("s", "")
-    return _date(value, start) if style.isdigit() and int(style) in dated else _number(value)
+    return _date(value, start) if style.isdecimal() and int(style) in dated else _number(value)
 
 
 def _number(value: str) -> str:
