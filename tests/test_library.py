@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cortex.engines import Engines
-from cortex.errors import Cancelled, ConfigError, CortexError, InputError, StoreError
+from cortex.errors import Cancelled, ConfigError, CortexError, FileError, InputError, StoreError
 from cortex.keeper import Keeper
 from cortex.library import Library, has_folders, id_of
 from cortex.settings import Settings, load
@@ -338,3 +338,75 @@ def test_the_home_is_lent_as_a_library(settings, notes):
             assert isinstance(library, Library)
     finally:
         engines.give_back(one)
+
+
+def kept(library: Library, folder, code: str) -> None:
+    """A sync that must fail, and forget nothing."""
+    with pytest.raises(FileError) as caught:
+        library.index(source=folder.source)
+    assert caught.value.code == code
+    assert found(library, "tokens") == ["guide.md"]
+
+
+def test_a_folder_that_became_a_link_is_not_followed(open_library, notes, tmp_path):
+    library = open_library()
+    folder = library.add_folder(notes)
+    library.index(source=folder.source)
+    write(tmp_path / "elsewhere", "plain.txt", "The combination of the safe.\n")
+    notes.rename(tmp_path / "moved")
+    notes.symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    kept(library, folder, "FILE_NOT_FOUND")
+    assert found(library, "combination") == []
+
+
+def test_a_disk_that_is_not_mounted_is_no_empty_folder(open_library, notes, monkeypatch):
+    library = open_library()
+    folder = library.add_folder(notes)
+    monkeypatch.setattr(os.path, "ismount", lambda path: True)
+    library.index(source=folder.source)
+    monkeypatch.setattr(os.path, "ismount", lambda path: False)
+    (notes / "guide.md").unlink()
+    kept(library, folder, "FILE_NOT_FOUND")
+    monkeypatch.setattr(os.path, "ismount", lambda path: True)
+    library.index(source=folder.source)
+    assert found(library, "tokens") == []
+
+
+def test_a_folder_that_vanishes_during_a_sync_keeps_its_documents(open_library, notes, tmp_path):
+    library = open_library()
+    folder = library.add_folder(notes)
+    library.index(source=folder.source)
+
+    def vanish(step) -> None:
+        if step.stage == "scanning":
+            notes.rename(tmp_path / "moved")
+
+    with pytest.raises(FileError):
+        library.index(source=folder.source, progress=vanish)
+    assert found(library, "tokens") == ["guide.md"]
+    (tmp_path / "moved").rename(notes)
+    assert library.index(source=folder.source).unchanged == 2
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="who may do everything can read every folder")
+def test_documents_of_a_folder_that_cannot_be_read_just_now_are_kept(open_library, notes):
+    library = open_library()
+    folder = library.add_folder(notes)
+    library.index(source=folder.source)
+    (notes / "sub").chmod(0)
+    library.index(source=folder.source)
+    (notes / "sub").chmod(0o700)
+    assert found(library, "drawers") == ["sub/plain.txt"]
+    notes.chmod(0)
+    try:
+        kept(library, folder, "FILE_UNREADABLE")
+    finally:
+        notes.chmod(0o700)
+
+
+def test_what_lies_in_a_folder_called_secrets_is_no_document(open_library, tmp_path):
+    write(tmp_path / "secrets", "production.txt", "password tuesday\n")
+    write(tmp_path / "secrets", "about.md", "# How passwords are kept\n")
+    library = open_library()
+    library.index(source=library.add_folder(tmp_path / "secrets").source)
+    assert found(library, "password passwords") == ["about.md"]

@@ -7,6 +7,8 @@ complete in itself, and the next run goes on from there. It doesn't know leases,
 from __future__ import annotations
 
 import logging
+import os
+import stat
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
@@ -100,14 +102,14 @@ class _Run:
         self.flushed = self.caught_up = self.started
         self.interval = FIRST_CATCH_UP_SECONDS
         self.retry = False
+        self.identity: tuple[int, int] | None = None  # of the folder
         self.full: LimitError | None = None  # why there are no more vectors
         self.added = self.changed = self.same = self.deleted = self.skipped = self.done = self.total = 0
 
     def go(self) -> IndexReport:
         task = self.task
         truth = task.store.truth
-        if not self.root.is_dir():  # an unmounted disk must not look like a folder that was emptied
-            raise FileError("FILE_NOT_FOUND", f"there is no folder {self.root}", context={"path": str(self.root)})
+        self._check_root()
         task.progress(Progress("scanning", 0, 0))
         # Near the limit on files only a look at all of them tells which ones count.
         paths = task.paths if task.paths is not None and truth.size(task.source.id) < self.rules.max_files else None
@@ -116,7 +118,8 @@ class _Run:
         found = self._scan(paths)
         self._read(self._due(found, known, skips, whole), known)
         cancelled = bool(task.cancel) or self.done < self.total  # the pool was closed
-        gone = [] if cancelled else sorted({*known, *skips}.difference(file.path for file in found.files))
+        self._check_root()
+        gone = [] if cancelled else self._gone(found, {*known, *skips})
         self.deleted += sum(1 for path in gone if path in known)
         self.change.removed.extend(gone)
         self._flush()
@@ -126,6 +129,36 @@ class _Run:
         if self.full is not None and not cancelled:
             self._stop(self.full.code, self.full.message)
         return self._report("cancelled" if cancelled else "completed")
+
+    def _check_root(self) -> None:
+        """Refuse to go on without the folder that was meant: an unmounted disk must not look like one that was emptied.
+
+        Raises: FileError FILE_NOT_FOUND.
+        """
+        why = ""
+        try:
+            seen = os.stat(self.root)
+            identity = seen.st_dev, seen.st_ino
+            if not stat.S_ISDIR(seen.st_mode) or identity != (self.identity or identity):
+                why = f"there is no folder {self.root}"
+            self.identity = identity
+        except (OSError, ValueError):
+            why = f"there is no folder {self.root}"
+        if self.documents and not why:
+            if os.path.realpath(self.root) != str(self.root):
+                why = f"{self.root} leads elsewhere by now; remove the source and add it where it is"
+            elif self.task.store.truth.get(f"mount:{self.task.source.id}") and not os.path.ismount(self.root):
+                why = f"the disk of {self.root} is not mounted"
+        if why:
+            raise FileError("FILE_NOT_FOUND", why, context={"path": str(self.root)})
+
+    def _gone(self, found: Scan, before: set[str]) -> list[str]:
+        """What was there before and isn't any more; of a folder that can't be read just now nobody knows."""
+        closed = {skip.path for skip in found.skipped if skip.reason == "unreadable"}
+        if "." in closed:
+            raise FileError("FILE_UNREADABLE", f"{self.root} can't be read", context={"path": str(self.root)})
+        gone = sorted(before.difference(file.path for file in found.files))
+        return [path for path in gone if not any(path.startswith(f"{folder}/") for folder in closed)]
 
     def _due(
         self, found: Scan, known: Mapping[str, Known], skips: Mapping[str, tuple[int, int, str]], whole: bool
@@ -231,6 +264,7 @@ class _Run:
             self.skipped += 1
             self.change.skips.append((file, reason))
         elif file.path in known:
+            self._check_root()
             self.deleted += 1
             self.change.removed.append(file.path)
 
@@ -290,6 +324,8 @@ class _Run:
         state = git.head(self.root)
         if state != truth.get(f"recent-state:{self.task.source.id}"):
             truth.remember_recent(self.task.source.id, state, git.recent_files(self.root)[:RECENT_FILES])
+        if self.documents:
+            truth.set({f"mount:{self.task.source.id}": "1" if os.path.ismount(self.root) else ""})
         if self.retry:
             truth.set({f"retried:{self.task.source.id}": str(int(time.time()))})
         if self.task.force:
