@@ -28,7 +28,6 @@ BATCHES_A_WORKER = 3  # one being worked on, the others waiting: a worker never 
 POLL_SECONDS = 0.1
 START_SECONDS = 60.0  # what a process gets until it is ready: a busy machine is no file's fault
 KILL_SECONDS = 5.0  # what the system gets to end a process that was killed
-DOCUMENT_PATIENCE = 3  # times what a source file gets: a book has two thousand pages
 END_SECONDS = 0.5  # what a process gets to end by itself
 
 log = logging.getLogger(__name__)
@@ -281,8 +280,7 @@ class Pool:
     def _answers(self, worker: _Worker, run: _Run[Key], batch: Batch[Key]) -> list[Cut | Refused]:
         """The answers for a batch, file by file when it fails as a whole."""
         # A batch is small files: it gets half the time, so that one that hangs costs 1.5 times the timeout, not twice.
-        seconds = self._timeout_seconds * (DOCUMENT_PATIENCE if run.documents else 1)
-        seconds = seconds if len(batch) == 1 else seconds / 2
+        seconds = self._timeout_seconds if len(batch) == 1 else self._timeout_seconds / 2
         files = [(path, raw) for _, path, raw in batch]
         request: Request = (run.target_tokens, run.overlap_tokens, seconds, run.documents, files)
         if run.stopped.is_set():
