@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from cortex.embedders.hashing import HashingEmbedder
 from cortex.errors import CortexError
 from cortex.exporting import reembed
+from cortex.exporting.files import is_ours
 from cortex.guarded import Guarded
 
 HEAD = {"model": "BAAI/bge-small-en-v1.5", "dimensions": 3, "chunk_type": "data", "generated": "x", "version": "2.0.0"}
@@ -97,3 +99,16 @@ def test_a_folder_that_isn_t_there_is_an_error(tmp_path):
     with pytest.raises(CortexError) as caught:
         run(tmp_path / "none")
     assert caught.value.code == "FILE_NOT_FOUND"
+
+
+def test_links_and_pipes_are_left_alone(tmp_path):
+    outside = tmp_path / "outside.json"
+    outside.write_text(json.dumps([chunk(1)]), encoding="utf-8")
+    put(tmp_path / "chunks", "code-data.json", {"_metadata": HEAD, "chunks": [chunk(0)]})
+    (tmp_path / "chunks" / "private.json").symlink_to(outside)
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "chunks" / "pipe.json")
+        os.mkfifo(tmp_path / "chunks" / "generator-output.json")
+    assert run(tmp_path / "chunks").keys() == {"code-data.json"}
+    assert (tmp_path / "chunks" / "private.json").is_symlink()
+    assert is_ours(tmp_path / "chunks") is False

@@ -226,6 +226,16 @@ def test_a_start_that_can_serve_nothing_ends_with_the_reason(project, strangers_
     assert ended.stdout == ""
 
 
+def test_a_folder_of_chunks_that_leads_out_of_the_project_is_not_served(tmp_path, strangers_environment):
+    (tmp_path / "private").mkdir()
+    write_chunks(tmp_path / "private" / "x.json", make_chunk("x", "what is nobody's business"))
+    (tmp_path / "project" / ".cortex").mkdir(parents=True)
+    (tmp_path / "project" / ".cortex" / "chunks").symlink_to(tmp_path / "private", target_is_directory=True)
+    ended = start(tmp_path / "project", strangers_environment.environment())
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "PATH_OUTSIDE" in ended.stderr
+
+
 def test_beside_other_families_only_the_chunks_are_left_out(project, strangers_environment, tmp_path):
     environment = strangers_environment.environment(CORTEX_EMBEDDING_DIMENSIONS="384")
     command = [*CORTEX, "mcp", "--workspace", str(project)]

@@ -289,3 +289,14 @@ def test_an_unreadable_file_is_an_error(file):
     with pytest.raises(FileError) as caught:
         Reading(file)
     assert caught.value.code == "PERMISSION_DENIED"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no pipes among files")
+def test_a_file_that_became_a_link_or_a_pipe_since_it_was_listed_is_not_read(tmp_path):
+    (tmp_path / "outside.json").write_text('[{"id": "a", "text": "private"}]', encoding="utf-8")
+    (tmp_path / "link.json").symlink_to(tmp_path / "outside.json")
+    os.mkfifo(tmp_path / "pipe.json")
+    for name in ("link.json", "pipe.json"):
+        with pytest.raises(FileError) as caught:
+            list(Reading(tmp_path / name))
+        assert caught.value.code == "FILE_UNREADABLE"

@@ -10,7 +10,6 @@ in `entries.py`, how it is written in `files.py`, vectors for files of others ar
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,13 +18,14 @@ from typing import TYPE_CHECKING
 
 from cortex.embedders import open_embedder, open_local
 from cortex.engine import Engine
-from cortex.errors import Cancelled, FileError
+from cortex.errors import Cancelled
 from cortex.exporting import files
 from cortex.exporting.entries import DOCUMENTATION, DOCUMENTS, Sizes, entries_of
 from cortex.exporting.files import NAMES, Model, check_ours
 from cortex.exporting.reembedding import Reembedded, reembed
 from cortex.guarded import Guarded
 from cortex.settings import Settings
+from cortex.shelf import chunks_dir
 from cortex.sources.chunkfiles import Written
 from cortex.sources.files import read_bytes
 from cortex.sources.ignore import Patterns
@@ -231,13 +231,7 @@ def folder_of(settings: Settings, root: Path, chosen: Path | None = None) -> Pat
 
     Raises: FileError PATH_OUTSIDE, where a folder in the project leads out of it.
     """
-    if chosen is not None:
-        return chosen
-    folder = root / settings.server.chunks_dir
-    inside = Path(os.path.realpath(folder)).is_relative_to(Path(os.path.realpath(root)))
-    if not inside and not Path(settings.server.chunks_dir).is_absolute():
-        raise FileError("PATH_OUTSIDE", f"{folder} leads out of the project; name the folder itself")
-    return folder
+    return chunks_dir(root, settings) if chosen is None else chosen
 
 
 def _sizes(settings: Settings) -> Sizes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -68,6 +69,8 @@ def read_told(folder: Path) -> tuple[object, object]:
 
 def _read_output(folder: Path) -> Mapping[str, object]:
     try:
+        if not stat.S_ISREG(os.lstat(folder / OUTPUT).st_mode):
+            return {}
         with open(folder / OUTPUT, encoding="utf-8") as file:
             output = json.load(file)
     except (OSError, ValueError, RecursionError):

@@ -7,6 +7,7 @@ that can't be understood, or holds no chunks, is left alone and named. Numbers k
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,10 @@ import numpy as np
 from cortex.errors import Cancelled, FileError
 from cortex.exporting import files
 from cortex.guarded import Guarded
+from cortex.sources.chunkfiles import list_chunk_files
 from cortex.types import Cancel, Progress, ProgressCallback
+
+log = logging.getLogger(__name__)
 
 BATCH = 64
 MAX_BYTES = 2_000_000_000  # of one file
@@ -66,8 +70,10 @@ def reembed(
     model = files.Model(stamp.model, stamp.dimensions)
     cancel = Cancel() if cancel is None else cancel
     with files.writing(folder):
-        names = sorted(path.name for path in folder.glob("*.json") if path.name != files.OUTPUT)
-        return [_reembed_file(folder, name, embedder, model, progress, cancel) for name in names]
+        listing = list_chunk_files(folder)  # without links and pipes
+        for warning in listing.warnings:
+            log.warning("%s", warning)
+        return [_reembed_file(folder, one.name, embedder, model, progress, cancel) for one in listing.files]
 
 
 def _reembed_file(

@@ -9,13 +9,14 @@ protocol. Road not taken: keeping the chunks in memory; from the disk they are t
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cortex.errors import Cancelled, ConfigError, CortexError, LimitError, NetworkError, explained
+from cortex.errors import Cancelled, ConfigError, CortexError, FileError, LimitError, NetworkError, explained
 from cortex.search import check_query, search
 from cortex.settings import Settings
 from cortex.shelf.asking import Asker, Choice
@@ -69,8 +70,12 @@ class ShelfState:
 
 
 def chunks_dir(root: Path, settings: Settings) -> Path:
-    """Where a workspace's chunk files are."""
-    return root / settings.server.chunks_dir
+    """Where a workspace's chunk files are. Raises: FileError PATH_OUTSIDE, where a folder in it leads out of it: a stranger made that."""
+    folder = root / settings.server.chunks_dir
+    inside = Path(os.path.realpath(folder)).is_relative_to(Path(os.path.realpath(root)))
+    if not inside and not Path(settings.server.chunks_dir).is_absolute():
+        raise FileError("PATH_OUTSIDE", f"{folder} leads out of the project; name the folder itself")
+    return folder
 
 
 class Shelf:

@@ -312,15 +312,23 @@ class _opened:
 
     def __enter__(self) -> _Text:
         try:
-            self._file = open(self._path, "rb", buffering=0)
+            self._file = open(self._path, "rb", buffering=0, opener=_open_plain)
         except OSError as error:
             raise _unreadable(self._path, error) from error
+        if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
+            self._file.close()
+            raise FileError("FILE_UNREADABLE", f"{shown(self._path.name)} is no ordinary file")
         return _Text(self._file, self._path.name)  # type: ignore[arg-type]
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._file.close()
         if isinstance(error, OSError):
             raise _unreadable(self._path, error) from error
+
+
+def _open_plain(path: str, flags: int) -> int:
+    """Follows no link and waits for no pipe, also one that was put there since the folder was listed."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
 def _keys(text: _Text) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from cortex import guide
 from cortex.errors import CortexError, FileError
@@ -32,9 +33,13 @@ def open_family(found: Sequence[Workspace], shelves: Shelves) -> Family:
     """
     opened = Shelved(shelves)
     failures: list[CortexError] = []
-    for directory, settings in {chunks_dir(one.root, one.settings): one.settings for one in found}.items():
+    directories: set[Path] = set()
+    for one in found:
         try:
-            opened.add(shelves.borrow(directory, settings))
+            directory = chunks_dir(one.root, one.settings)
+            if directory not in directories:
+                directories.add(directory)
+                opened.add(shelves.borrow(directory, one.settings))
         except CortexError as error:
             failures.append(error)
     if failures and not opened.shelves:
