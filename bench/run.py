@@ -5,7 +5,7 @@
 `--quick` works on smaller repositories and once only: to see that everything runs; its numbers say nothing about the targets.
 `--update` writes the tables into bench/RESULTS.md, each between its two marks; what stands around them is kept. Side by side with semble runs
 only where `--semble-python`, `--semble-model` and `--django` (an unpacked source release) say where to find them; retrieval,
-ranking, relevance and tokens need `--kit` and `--built`, and take semble beside where it is given. Targets that were missed are listed at the end. Linux only (/proc).
+ranking, relevance, several and tokens need `--kit` and `--built`, and take semble beside where it is given. Targets that were missed are listed at the end. Linux only (/proc).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pathlib import Path
 
 import chunks
 import corpus
+import documents
 import meaning
 import memory
 import peers
@@ -35,6 +36,7 @@ import ranking
 import relevance
 import retrieval
 import scale
+import several
 import tokens
 import toolcost
 import updates
@@ -56,8 +58,9 @@ MEASURES: dict[str, Callable[[Setup], Section]] = {
     "updates": updates.measure,
     "daemon": daemon.measure,
     "chunks": chunks.measure,
+    "documents": documents.measure,
 }
-NEEDS_MORE = ("peers", "retrieval", "ranking", "meaning", "relevance", "tokens")
+NEEDS_MORE = ("peers", "retrieval", "ranking", "meaning", "relevance", "tokens", "several")
 
 
 def main() -> int:
@@ -116,6 +119,7 @@ def chosen(options: argparse.Namespace) -> dict[str, Callable[[Setup], Section]]
         possible["ranking"] = lambda setup: ranking.measure(setup, kit, built, semble)
         possible["meaning"] = lambda setup: meaning.measure(setup, kit, built)
         possible["relevance"] = lambda setup: relevance.measure(setup, kit, built, fit=not setup.quick)
+        possible["several"] = lambda setup: several.measure(setup, kit, built)
         possible["tokens"] = lambda setup: tokens.measure(setup, kit, built, semble)
     for name in options.only or ():
         if name not in possible:

@@ -127,7 +127,6 @@ def of_documents(weights: Weights) -> Weights:
     """
     return replace(
         weights,
-        meaning=1.2,
         definition=0.5 * weights.definition,  # a heading is no definition of its words
         path=min(weights.path, 0.6),
         stem=min(weights.stem, 0.15),

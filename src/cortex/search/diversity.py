@@ -12,7 +12,7 @@ from itertools import pairwise
 from cortex.search.evidence import Candidate
 
 DEPTH = 50  # candidates that may change their places
-ALIKE_BY_MEANING = 0.9  # cosine from which on two texts begin to say the same
+ALIKE_BY_MEANING = 0.95  # cosine from which on two texts begin to say the same
 ALIKE_BY_WORDS = 0.6  # share of the words that they have in common
 
 Likeness = Callable[[int, int], float]  # of the candidates in two places, 0 to 1
