@@ -93,6 +93,13 @@ def test_by_meaning_what_is_near_is_found_although_it_shares_no_word_and_what_is
             assert [(hit.path, hit.why) for hit in hits] == [("session.py", "meaning")]
 
 
+@pytest.mark.parametrize("name", ["Lease", "mixCol"])
+def test_a_name_or_its_beginning_is_answered_by_definitions_and_not_by_what_is_near(engine: Engine, name: str):
+    hits = engine.search(Query(name, mode=Mode.HYBRID, explain=True)).hits
+    assert hits[0].why.startswith("defines ")
+    assert not any("meaning" in dict(hit.evidence) for hit in hits)
+
+
 def test_the_threshold_leaves_out_what_is_below_it(engine: Engine):
     every = engine.search(Query("take the lease", mode=Mode.WORDS)).hits
     cut = sorted(hit.relevance for hit in every)[len(every) // 2]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from cortex.errors import Cancelled, InputError, LimitError
@@ -125,10 +125,17 @@ def _candidates(
 ) -> list[Candidate]:
     found = {} if mode is Mode.MEANING else find_by_words(store, words, narrow, parsed, masses)
     if near is not None:
-        held = max((one.covers for one in found.values()), default=1.0)
-        weight = factor * evidence.turn_to_meaning(weights_of(parsed.classes, parsed.documents).meaning, held)
-        add_by_meaning(store, narrow, *near, found, 1.0 if mode is Mode.MEANING else weight)
+        weight = 1.0 if mode is Mode.MEANING else factor * _weight_of(found.values(), parsed)
+        add_by_meaning(store, narrow, *near, found, weight)
     return list(found.values())
+
+
+def _weight_of(found: Collection[Candidate], parsed: Parsed) -> float:
+    """What nearness weighs beside these that were found by words."""
+    if evidence.is_found_by_name(found, parsed):
+        return 0.0
+    held = max((one.covers for one in found), default=1.0)
+    return evidence.turn_to_meaning(weights_of(parsed.classes, parsed.documents).meaning, held)
 
 
 def _diversify(
