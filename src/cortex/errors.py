@@ -75,7 +75,10 @@ CODES: Mapping[str, Code] = {
     "DISK_FULL": Code("filesystem", True, "Free some disk space, then try again; nothing that was stored is lost."),
     "STORE_LOCKED": Code("filesystem", True, "Another process is writing; try again in a moment."),
     "STORE_CORRUPT": Code(
-        "filesystem", False, "Run `cortex index --force` to build the index anew; the source files are untouched."
+        "filesystem",
+        False,
+        "Run `cortex index --force` to build the index anew, or for your documents: set `$CORTEX_HOME/cortex.db` aside and add the "
+        "folders again. Their files are untouched.",
     ),
     "STORE_NEWER": Code("filesystem", False, "Upgrade Cortex: this store was written by a newer version."),
     "STORE_UNWRITABLE": Code(
