@@ -8,6 +8,7 @@ import time
 
 import anyio.to_thread
 from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 
 import cortex
 
@@ -30,7 +31,10 @@ async def cortex_search(
     def search() -> str:
         return chunks.answer(query, limit=limit, min_score=0.2, tags=tags or (), chunk_types=chunk_types or ())
 
-    return await anyio.to_thread.run_sync(search)  # a search takes its time, and the server has other things to do
+    try:
+        return await anyio.to_thread.run_sync(search)  # a search takes its time, and the server has other things to do
+    except cortex.CortexError as error:
+        raise ToolError(error.message) from error  # anything else would hide from the agent what is wrong
 
 
 if __name__ == "__main__":

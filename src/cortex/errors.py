@@ -47,10 +47,14 @@ CODES: Mapping[str, Code] = {
         "configuration", False, "Rename that server in the client, or run the command with --replace to overwrite it."
     ),
     "CHUNKS_FOREIGN": Code(
-        "configuration", False, "Write them elsewhere with --out DIR, or replace them with `cortex chunks export --force`."
+        "configuration",
+        False,
+        "Write them elsewhere with --out DIR, or replace them with `cortex chunks export --force`.",
     ),
     "SOURCE_UNKNOWN": Code("configuration", False, "See the sources with `cortex kb list` or kb_list_sources."),
-    "SOURCE_REFUSED": Code("configuration", False, "Choose another folder; `cortex kb list` shows those that there are."),
+    "SOURCE_REFUSED": Code(
+        "configuration", False, "Choose another folder; `cortex kb list` shows those that there are."
+    ),
     "QUERY_EMPTY": Code("processing", False, "Say what to look for: a question, a name or a piece of code."),
     "QUERY_INVALID": Code("processing", False, "Shorten the query or use plain words."),
     "REGEX_INVALID": Code("processing", False, "Fix the expression, or search for the literal text."),
@@ -63,7 +67,9 @@ CODES: Mapping[str, Code] = {
     "DOCUMENT_UNKNOWN": Code("processing", False, "Take the document_id from a search: the document may be gone."),
     "PATH_OUTSIDE": Code("filesystem", False, "Give a path relative to the workspace root, without `..`."),
     "FILE_NOT_FOUND": Code(
-        "filesystem", False, "Check the spelling with search_code; the file may have been moved or deleted."
+        "filesystem",
+        False,
+        "Check the spelling: it may have been moved or deleted; search_code finds the files of a project.",
     ),
     "FILE_UNREADABLE": Code("filesystem", False, "Run `cortex doctor PATH` to see why the file is left out."),
     "IMPORT_UNREADABLE": Code(

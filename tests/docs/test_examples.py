@@ -66,6 +66,8 @@ def test_chunks_are_searched_by_a_tool_of_somebody_elses_server(project: Path) -
         answer = json.loads(texts(await session.call_tool("cortex_search", arguments))[0])
         assert answer["total"] == 1
         assert answer["results"][0]["chunk"]["tags"][:2] == ["documentation", "markdown"]
+        wrong = await session.call_tool("cortex_search", {"query": " "})
+        assert wrong.is_error and "query is empty" in texts(wrong)[0]
 
     ask("combined_server.py", project / ".cortex" / "chunks", work)
 

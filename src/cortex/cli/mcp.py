@@ -75,7 +75,7 @@ def mcp(
         from cortex.surfaces.mcp_http import serve_http, serving
 
         return serve_http(
-            _open(asked, read_only), site, ready=lambda port: say(serving(port), error=True), identity=identity
+            _open(asked, read_only), site, ready=lambda port: say(serving(site, port), error=True), identity=identity
         )
     from cortex.surfaces.mcp_stdio import serve_stdio
 

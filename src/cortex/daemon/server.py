@@ -268,7 +268,7 @@ class Daemon:
         # Not on the loop: a name may have to be looked up.
         with await asyncio.get_running_loop().run_in_executor(None, listen, served.http) as listener:
             port = listener.getsockname()[1]
-            said = [*served.messages, serving(port)]
+            said = [*served.messages, serving(served.http, port)]
             await _say(writer, {**welcome, "messages": said, "reads": False, "port": port})
             stop = asyncio.Event()
             watch = asyncio.get_running_loop().create_task(_until_gone(reader, stop))

@@ -84,7 +84,7 @@ def _guess(cwd: Path, environment: Mapping[str, str], user_home: Path) -> Path:
         message,
         context={"cwd": str(cwd)},
         suggestions=(
-            "Name the folder to index, for example --workspace .",
+            "Name the folder: cortex index FOLDER, cortex search --path FOLDER, cortex mcp --workspace FOLDER.",
             "Where a client starts the server: cortex install CLIENT --workspace FOLDER, or in the project cortex install "
             "CLIENT --scope project.",
         ),

@@ -85,6 +85,7 @@ def _app(families: Sequence[Family], threads: Threads, site: Site, identity: Ide
     return Door(inner, Api(families, threads, identity, guarded=bool(site.token)), site)
 
 
-def serving(port: int) -> str:
+def serving(site: Site, port: int) -> str:
     """What people are told once it listens."""
-    return f"serving MCP at port {port}, path /mcp, and the JSON API at /api; press Ctrl-C to stop"
+    host = f"[{site.host}]" if ":" in site.host else site.host
+    return f"serving MCP at http://{host}:{port}/mcp, and the JSON API at /api; press Ctrl-C to stop"

@@ -73,6 +73,8 @@ class Overview:
             return "off (indexing.embeddingProvider is none)"
         if state.answering and state.share >= 1:
             return f"available ({state.answering})"
+        if not state.chunks and not state.problem:
+            return "nothing to search yet"
         wanted = " ".join(part for part in (state.provider, state.model) if part)
         why = state.problem or f"{state.share:.0%} embedded by {wanted}"
         return f"available ({state.answering}; {why})" if state.answering else f"unavailable ({why})"
