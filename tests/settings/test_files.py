@@ -20,6 +20,7 @@ VALUES = {
     "true or false": some.booleans(),
     "text": some.text(max_size=60),
     "line of text": some.text(max_size=60),
+    "letters, digits, _ and -": some.text(max_size=60),
     "list": some.lists(some.text(max_size=20), max_size=4),
     "list of paths": some.lists(some.text(max_size=20), max_size=4),
     "address": some.sampled_from(["http://localhost:1", "https://a.example/b", "http://[::1]/x: y"]),
