@@ -9,7 +9,10 @@ from cortex.engine import Engine
 from cortex.settings import load
 from cortex.types import Mode, Page, Query
 
-BACKUP = "# Backups\n\nEvery night the database is copied to the second disk. A backup is kept for thirty days.\n"
+BACKUP = (
+    "# Backups\n\nEvery night the database is copied to the second disk. A backup of the database is kept for thirty days.\n"
+    "Then it is written to tape, and the operator who is on duty signs for it. Tapes are fetched on the first of each month.\n"
+)
 FILES = {
     "backup.md": BACKUP,
     "copy/backup.md": BACKUP,
