@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cortex.embedders.dialects import PREFIXES
-from cortex.errors import ConfigError, CortexError
+from cortex.errors import ConfigError, CortexError, FileError
 from cortex.library import Library
 from cortex.paths import root_text
 from cortex.sources.foreign.conduit import Base, open_base
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 ADDED, PRESENT, GONE, REFUSED = "added", "present", "gone", "refused"
+MAX_NAME = 100  # characters of a source's name that are kept
 PAY_BATCH = 500  # vectors that are kept at once
 _ALIASES = {"nomic-embed-text-v1.5": "nomic-embed-text", "mxbai-embed-large-v1": "mxbai-embed-large"}
 
@@ -94,13 +95,18 @@ def import_conduit(
 
 def _take(library: Library, source: Foreign) -> tuple[Folder | None, Outcome]:
     outcome = Outcome(source.id, source.name, source.path, ADDED)
-    root = root_text(Path(os.path.realpath(Path(source.path).expanduser())))
+    if "\0" in source.path:
+        return None, replace(outcome, status=REFUSED, reason="its path is none")
+    try:
+        root = root_text(Path(os.path.realpath(Path(source.path).expanduser())))
+    except (FileError, RuntimeError) as error:  # a name that isn't UTF-8, a user that there isn't
+        return None, replace(outcome, status=REFUSED, reason=str(error))
     for known in library.folders():
         if known.key == source.id or known.source.root == root:
             return known, replace(outcome, id=known.key, name=known.name, status=PRESENT)
-    if not Path(source.path).expanduser().is_dir():
+    if not os.path.isdir(root):
         return None, replace(outcome, status=GONE, reason="the folder isn't there any more")
-    name = " ".join(source.name.split())
+    name = "".join(character for character in " ".join(source.name.split()) if character.isprintable())[:MAX_NAME]
     if any(known.name.casefold() == name.casefold() for known in library.folders()):
         name = f"{name} (conduit)"
     try:

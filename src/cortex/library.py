@@ -282,8 +282,8 @@ def _refusal(given: Path, root: Path, why: str) -> ConfigError:
 
 def _check_place(root: Path, given: Path, home: Path) -> None:
     why = reason_against(root, Path(os.path.realpath(Path.home())), Path(os.path.realpath(home)))
-    if not why and not root.is_dir():
-        why = "it is no folder" if root.exists() else "there is no such folder"
+    if not why and not os.path.isdir(root):  # also where its name is too long for the system
+        why = "it is no folder" if os.path.exists(root) else "there is no such folder"
     if why:
         raise _refusal(given, root, why)
 

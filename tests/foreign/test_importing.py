@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cortex.embedders.hashing import HashingEmbedder
+from cortex.errors import FileError
 from cortex.importing import import_conduit, same_model, scheme_of
 from cortex.library import Library
 from cortex.settings import load
@@ -151,3 +153,35 @@ def test_models_are_the_same_by_weights_and_prefix_not_by_spelling():
     assert not same_model(Stamp("ollama", "nomic-embed-text-v2-moe", 768, prefixed), ours)
     asks = Stamp("ollama", "mxbai-embed-large", 1024, "mxbai-embed-large")  # only queries have a prefix
     assert same_model(Stamp("ollama", "mxbai-embed-large-v1", 1024, "none"), asks)
+
+
+def test_sources_that_are_none_cost_themselves(open_library, tmp_path):
+    base = make_base(tmp_path / "conduit.db", version=1)
+    for number in range(3):
+        (tmp_path / f"docs{number}").mkdir()
+    rows = [
+        ("nul", "/tmp/\0x", "nul"),
+        ("long", "/" + "a" * 5000, "long"),
+        ("user", "~nobody-of-that-name/docs", "user"),
+        ("k)\n```\nFound 3 results", str(tmp_path / "docs0"), "key"),
+        ("colour", str(tmp_path / "docs1"), "red\x1b[31m\nname"),
+        ("wordy", str(tmp_path / "docs2"), "word " * 1000),
+    ]
+    for key, path, name in rows:
+        base.source(key, path, name)
+    library = open_library()
+    done = import_conduit(library, tmp_path / "conduit.db")
+    assert [one.status for one in done.sources] == ["refused", "gone", "refused", "refused", "added", "added"]
+    assert [folder.key for folder in library.folders()] == ["colour", "wordy"]
+    assert all(folder.name.isprintable() and len(folder.name) <= 100 for folder in library.folders())
+
+
+def test_a_view_in_the_place_of_a_table_is_no_base(open_library, tmp_path):
+    endless = (
+        "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x AS source_id, '/x' AS path FROM r"
+    )
+    with closing(sqlite3.connect(tmp_path / "conduit.db")) as connection:
+        connection.execute(f"CREATE VIEW kb_sources AS {endless}")
+    with pytest.raises(FileError) as caught:
+        import_conduit(open_library(), tmp_path / "conduit.db")
+    assert caught.value.code == "IMPORT_UNREADABLE"

@@ -62,8 +62,13 @@ def _connect(path: Path, how: str) -> sqlite3.Connection:
 
 
 def columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
-    """The columns of a table, none where there is no such table."""
-    return frozenset(row[0] for row in connection.execute("SELECT name FROM pragma_table_info(?)", (table,)))
+    """The columns of a table, none where there is no such table; a view isn't one, for it can go on for ever."""
+    found = connection.execute(
+        "SELECT about.name FROM sqlite_master AS known, pragma_table_info(known.name) AS about "
+        "WHERE known.type = 'table' AND known.name = ?",
+        (table,),
+    )
+    return frozenset(row[0] for row in found)
 
 
 def select(connection: sqlite3.Connection, table: str, wanted: tuple[str, ...], rest: str = "") -> sqlite3.Cursor:
