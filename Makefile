@@ -63,7 +63,7 @@ format: install
 	$(BIN)/ruff check --select I --fix .
 
 test: check
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 soak: install
 	CORTEX_SOAK=1 $(BIN)/python -m pytest -m soak --timeout=7200 -rs $(ARGS)
