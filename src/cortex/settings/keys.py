@@ -193,6 +193,8 @@ def nearest_key(name: str) -> str:
 
 def unknown(name: str) -> str:
     """The sentence about a key that isn't known."""
+    if is_group(name):
+        return f"{name!r} is a group of keys, not one; `cortex config show` lists them"
     near = nearest_key(name)
     shown = name if len(name) <= MAX_SHOWN_CHARACTERS else name[:MAX_SHOWN_CHARACTERS] + "..."
     return f"unknown key {shown!r}" + (f"; did you mean {near!r}?" if near else "")

@@ -56,5 +56,5 @@ def _check_dimensions(file: ChunkFile, reading: Reading, settings: Settings) -> 
             f"embedding.dimensions is {wanted} ({settings.origin('embedding.dimensions')}), "
             f"but the vectors in {shown(file.name)} have {reading.dimensions}",
             context={"key": "embedding.dimensions", "file": file.name},
-            suggestions=("Correct the setting, set it to 0, or embed the chunks anew: `cortex chunks reembed`.",),
+            suggestions=("Let the files say it: `cortex config set embedding.dimensions 0 --project`; or correct it.",),
         )
