@@ -122,8 +122,9 @@ def weights_of(classes: tuple[QueryClass, ...], documents: bool = False) -> Weig
 def of_documents(weights: Weights) -> Weights:
     """What the evidence weighs in documents: a file's name says little, and a long file is not better because more of it matches.
 
-    Worth .08 on a framework's handbook (a sentence that was taken out of it, its section), .05 on manual pages (what a page says of itself),
-    .02 on pieces of code, nothing on encyclopedia articles (people's questions); by words alone .10, .03, .01 and nothing.
+    Worth .087 on a framework's handbook (a sentence that was taken out of it, its section), .037 on manual pages (what a page says of itself),
+    .010 and -.005 on pieces of code and whole files of it, .002 on encyclopedia articles (people's questions); by words alone .097, .031, .005,
+    .009 and .001.
     """
     return replace(
         weights,

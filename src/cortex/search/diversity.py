@@ -1,7 +1,8 @@
 """The first hits say different things: what says again what a better one says goes back (maximal marginal relevance).
 
 Only what is nearly the same counts as a repetition. Documents about one thing are all a little alike, and a likeness that counts from
-the beginning, as the formula has it, pushes right answers back because others are right, too; bench/RESULTS.md has what that costs.
+the beginning, as the formula has it, pushes right answers back because others are right, too: it loses .008 of nDCG@10 on the mean of six
+sets of documents, and this way nothing (.004 to .005 on two that are full of pages made after one pattern, +.006 on one with copies).
 """
 
 from __future__ import annotations
