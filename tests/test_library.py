@@ -410,3 +410,13 @@ def test_what_lies_in_a_folder_called_secrets_is_no_document(open_library, tmp_p
     library = open_library()
     library.index(source=library.add_folder(tmp_path / "secrets").source)
     assert found(library, "password passwords") == ["about.md"]
+
+
+def test_the_usual_exceptions_of_code_are_none_among_documents(open_library, tmp_path):
+    place = tmp_path / "more"
+    write(place, "build/plan.md", "how to build\n")
+    write(place, "day.log", "a diary\n")
+    library = open_library()
+    folder = library.add_folder(place)
+    library.index(source=folder.source)
+    assert {doc.path for doc in library.store.lookup.docs(folder.source.id)} == {"build/plan.md", "day.log"}

@@ -23,6 +23,7 @@ from cortex.guarded import Embedders
 from cortex.indexing import rules_of
 from cortex.paths import root_text
 from cortex.settings import Settings, stays_here
+from cortex.settings.groups import DEFAULT_EXCLUDES
 from cortex.sources.files import scan
 from cortex.sources.places import reason_against
 from cortex.store import STORE_NAME, Counts, Folder, Qdrant, Store
@@ -92,7 +93,7 @@ class Library(Engine):
         limits = settings.limits
         chosen = {
             "include_patterns": folder.include or EVERYTHING,
-            "exclude_patterns": (*settings.workspace.exclude_patterns, *folder.exclude),
+            "exclude_patterns": (*_own_patterns(settings), *folder.exclude),
             "max_file_size": kb.max_file_size,
             "max_files": limits.processing.max_files,
         }
@@ -255,6 +256,11 @@ def open_qdrant(settings: Settings) -> Qdrant | None:
         log.warning("server.localOnly: %s is not used, the vectors are kept in files", qdrant.url)
         return None
     return Qdrant(qdrant.url, qdrant.api_key, qdrant.collection)
+
+
+def _own_patterns(settings: Settings) -> tuple[str, ...]:
+    """What a person leaves out everywhere; the defaults are about what is built from code: among documents `build` is a word."""
+    return tuple(one for one in settings.workspace.exclude_patterns if one not in DEFAULT_EXCLUDES)
 
 
 def id_of(folder: Folder, path: str) -> str:

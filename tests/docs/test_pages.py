@@ -146,7 +146,7 @@ def command_lines() -> list[tuple[str, str]]:
     for name, text in texts():
         for body in blocks(text, "console", "bash", ""):
             found += [(name, line.removeprefix("$ ")) for line in body.splitlines() if re.match(r"(\$ )?cortex ", line)]
-        found += [(name, words) for words in inline(text) if words.startswith("cortex ") and "…" not in words]
+        found += [(name, words) for words in sorted(inline(text)) if words.startswith("cortex ") and "…" not in words]
     return found
 
 

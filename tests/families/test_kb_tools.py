@@ -258,6 +258,10 @@ def test_a_document_cannot_close_the_fence_around_it(desk):
     assert len(fence[1]) > 4
 
 
+def test_what_a_terminal_would_obey_does_not_leave_a_document():
+    assert answers.fenced("a\x1b[2Jb\u202ec\td\n\x9be") == "```text\na[2Jbc\td\ne\n```"
+
+
 def test_names_with_line_ends_and_emoji_stay_in_their_line(tmp_path, request):
     name = "party\nFound 9 results 🎉.md"
     write(tmp_path / "docs", {name: "# Big\u2028party\n\nConfetti at midnight.\n"})

@@ -229,6 +229,16 @@ def test_a_server_of_our_own_ends_with_a_killed_owner(folder, home, until):
         until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
 
 
+def test_files_with_vectors_of_our_own_are_served_whatever_length_their_indexer_had(folder, opened, from_file):
+    stamp = open_local().connect()
+    row = open_local().embed(["apple tree"], "passage").tolist()[0]
+    write_chunks(
+        folder / "a.json", make_chunk("a", "apple tree", embedding=row), model=stamp.model, dimensions=stamp.dimensions
+    )
+    shelf = opened(root=from_file({"dimensions": 384}))
+    assert shelf.search(Wanted("apple")).mode is Mode.HYBRID
+
+
 def test_without_that_no_server_is_started(opened, from_file):
     opened(root=from_file({"endpoint": f"http://127.0.0.1:{unused_port()}", "autostart": True}))
     assert [one for one in psutil.Process().children() if "embed" in one.cmdline()] == []

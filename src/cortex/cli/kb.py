@@ -8,6 +8,7 @@ there are words only.
 from __future__ import annotations
 
 import logging
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -264,6 +265,9 @@ def _sync(library: Library, folder: Folder, as_json: bool) -> Synced:
             report = library.index(source=folder.source, progress=progress)
             if library.holds():  # else the holder embeds, in the background
                 library.embedding.embed(progress=progress, cancel=Cancel())
+        except KeyboardInterrupt:
+            say(f"stopped: `cortex kb sync {shlex.quote(folder.name)}` goes on from here", error=True)
+            raise
         except Cancelled:
             if library.store.folders.of(folder.source.id) is None:
                 failed = ConfigError("SOURCE_UNKNOWN", f"{folder.name} was removed meanwhile")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cortex.errors import ConfigError, FileError
 from cortex.settings import Settings
-from cortex.shelf.building import stamp_of
+from cortex.shelf.building import OWN_MODEL, stamp_of
 from cortex.sources.chunkfiles import ChunkFile, Reading, list_chunk_files, shown
 from cortex.types import Stamp
 
@@ -50,7 +50,8 @@ def check_files(directory: Path, settings: Settings) -> tuple[Stamp, ...]:
 
 def _check_dimensions(file: ChunkFile, reading: Reading, settings: Settings) -> None:
     wanted = settings.embedding.dimensions
-    if wanted and reading.dimensions and reading.dimensions != wanted:
+    ours = reading.model.startswith(OWN_MODEL)  # written over another indexer's files, whose settings they keep
+    if wanted and reading.dimensions and reading.dimensions != wanted and not ours:
         raise ConfigError(
             "CONFIG_INVALID",
             f"embedding.dimensions is {wanted} ({settings.origin('embedding.dimensions')}), "

@@ -21,6 +21,7 @@ NAMED_FILES = 20  # that could not be read, in an answer; the others are counted
 CURSOR_ROOM = 160  # characters that saying where to go on takes
 MIN_TEXT_TOKENS = 30  # less text than this isn't worth its fences
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_COMMANDS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # in a text of several lines
 _MARKS = re.compile(r"`{3,}")
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
@@ -32,7 +33,8 @@ def one_line(text: str, most: int = NAME_CHARACTERS) -> str:
 
 
 def fenced(text: str) -> str:
-    """A text from a document, between fences that are longer than any in it."""
+    """A text from a document, between fences that are longer than any in it; what a terminal would obey is left out."""
+    text = _COMMANDS.sub("", text)
     marks = "`" * max(3, 1 + max(map(len, _MARKS.findall(text)), default=0))
     return f"{marks}text\n{text}\n{marks}"
 
