@@ -23,6 +23,7 @@ class Place:
     name: str
     ask: Ask
     sources: Mapping[int, str] = field(default_factory=dict)  # the names of its sources by id, where there are several
+    cite: Callable[[Hit], Mapping[str, object]] = lambda hit: {}  # what else a hit is known by: an id, a page
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Located:
     source: str  # the name of the workspace, or of the folder
     hit: Hit
     family: str = "code"
+    cited: Mapping[str, object] = field(default_factory=dict)
 
 
 def search_all(places: Sequence[Place], query: Query, cancel: Cancel) -> tuple[list[Located], Page]:
@@ -59,7 +61,7 @@ def search_all(places: Sequence[Place], query: Query, cancel: Cancel) -> tuple[l
 
 
 def _locate(place: Place, hit: Hit) -> Located:
-    return Located(place.sources.get(hit.source, place.name), hit, place.family)
+    return Located(place.sources.get(hit.source, place.name), hit, place.family, place.cite(hit))
 
 
 def _trim(located: Sequence[Located], characters: int) -> list[Located]:

@@ -60,6 +60,8 @@ def test_documents_alone_are_found_as_the_tool_for_them_finds_them(cortex, proje
     assert [(one["file"], one["startLine"], one["relevance"]) for one in results] == [
         (one["path"], one["startLine"], one["score"]) for one in asked
     ]
+    cited = ("document_id", "section", "page")
+    assert [[one[name] for name in cited] for one in results] == [[one[name] for name in cited] for one in asked]
 
 
 def test_who_has_no_documents_is_told_how_to_add_some(cortex, tmp_path):

@@ -187,7 +187,7 @@ def _row(one: Located, told: _Told) -> dict[str, object]:
     if hit.evidence:
         row["evidence"] = dict(hit.evidence)
     if told.family:
-        return {**row, "family": one.family, "source": one.source}
+        return {**row, "family": one.family, "source": one.source, **one.cited}
     return {**row, "workspace": one.source} if told.workspace else row
 
 
@@ -235,7 +235,8 @@ def _because(hit: Hit) -> str:
 
 def _place(one: Located, told: _Told) -> str:
     where = f"{one.source}/{one.hit.path}" if told.family or told.workspace else one.hit.path
-    return f"{where}:{one.hit.start_line}"
+    page = one.cited.get("page")
+    return f"{where}:{one.hit.start_line}{f' (page {page})' if page else ''}"
 
 
 def _print_rich(located: list[Located], told: _Told) -> None:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from cortex.errors import InputError
 from cortex.everywhere import Place
-from cortex.families.kb.asking import tuned
-from cortex.library import Library
-from cortex.types import Cancel, Mode, Page, Query
+from cortex.families.kb.asking import page_of, tuned
+from cortex.library import Library, id_of
+from cortex.types import Cancel, Hit, Mode, Page, Query
 
 FAMILY = "kb"
 
@@ -29,4 +29,16 @@ def place_of(library: Library) -> Place:
         )
         return library.search(asked, cancel=cancel, sources=[folder.source for folder in folders])
 
-    return Place(FAMILY, "documents", ask, {folder.source.id: folder.name for folder in folders})
+    known = {folder.source.id: folder for folder in folders}
+
+    def cite(hit: Hit) -> dict[str, object]:
+        lookup = library.store.lookup
+        place = lookup.places([(hit.doc, hit.chunk)]).get((hit.doc, hit.chunk))
+        page = page_of(lookup.text(place.doc.blob), place.chunk) if place else 0
+        return {
+            "document_id": id_of(known[hit.source], hit.path),
+            "section": hit.qualified or None,
+            "page": page or None,
+        }
+
+    return Place(FAMILY, "documents", ask, {number: folder.name for number, folder in known.items()}, cite)
