@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from cortex.errors import FileError, StoreError
 from cortex.sources.chunkfiles import ChunkFile, Reading, Signature, Vector, Written, shown
 from cortex.store import Held, Store, Update
 from cortex.text import hash_bytes, role_of
 from cortex.types import Chunk, Cut, Entry, Source, Stamp, Symbol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 PROVIDER, OWN_MODEL = (
     "chunks",
@@ -240,6 +243,12 @@ class _Reader:
             self._warnings.append(warning)
 
 
+def _ids(chunks: Sequence[int]) -> NDArray[np.int64]:
+    import numpy as np  # here, because whoever has no chunk files needs none
+
+    return np.asarray(chunks, dtype=np.int64)
+
+
 class _Vectors:
     """Vectors on their way into the indexes of their models, in batches; those of one file can be taken back."""
 
@@ -274,13 +283,13 @@ class _Vectors:
         for waiting in self._waiting.values():
             waiting.clear()
         del self._removed[self._removed_before :]
-        added = np.asarray(self._added, dtype=np.int64)
+        added = _ids(self._added)
         for stamp in self._stamps():
             self._store.indexes.vectors(stamp).remove(added)
 
     def finish(self, seq: int, used: set[Stamp]) -> None:
         """Make everything durable, and drop the vectors of models that no file names any more."""
-        gone = np.asarray(self._removed, dtype=np.int64)
+        gone = _ids(self._removed)
         for stamp in used:
             vectors = self._store.indexes.vectors(stamp)
             vectors.remove(gone)
@@ -290,8 +299,10 @@ class _Vectors:
     def _flush(self, stamp: Stamp) -> None:
         waiting = self._waiting[stamp]
         if waiting:
-            ids = np.asarray([chunk for chunk, _ in waiting], dtype=np.int64)
-            self._store.indexes.vectors(stamp).add(ids, np.stack([vector for _, vector in waiting]))
+            import numpy as np
+
+            rows = np.stack([vector for _, vector in waiting])
+            self._store.indexes.vectors(stamp).add(_ids([chunk for chunk, _ in waiting]), rows)
             waiting.clear()
 
     def _stamps(self) -> set[Stamp]:

@@ -18,15 +18,17 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic_core import from_json
 
 from cortex.errors import FileError
 from cortex.text import is_text
 from cortex.types import Entry
+
+if TYPE_CHECKING:  # numpy is loaded where a vector is read: whoever has no chunk files needs none
+    import numpy as np
+    from numpy.typing import NDArray
 
 ENDING = ".json"
 IGNORED = frozenset({"generator-output.json"})  # an indexer's own notes, which it keeps beside its chunks
@@ -43,7 +45,7 @@ _ASIDE_JSON = json.dumps(_ASIDE)
 _CUT = 16  # characters before the end of what was read, where a mistake may only be that there is more
 
 Signature = tuple[int, int, int]  # time, size and number of a file: another content has another one
-Vector = NDArray[np.float32]
+Vector: TypeAlias = "NDArray[np.float32]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,8 @@ class Reading:
             raise ValueError("has an embedding that is no list")
         if self.dimensions and len(value) != self.dimensions:
             raise ValueError(f"has an embedding of {len(value)} numbers instead of {self.dimensions}")
+        import numpy as np
+
         try:
             wide = np.asarray(value)
         except ValueError:  # lists of different lengths
