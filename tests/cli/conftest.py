@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cortex.cli import run as run_command
+
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 
@@ -36,3 +38,16 @@ def on_terminal():
         return shown.decode()
 
     return run
+
+
+@pytest.fixture
+def cortex(capsys):
+    """Runs a command in this process; gives its exit code, stdout and stderr."""
+
+    def call(*arguments):
+        capsys.readouterr()
+        code = run_command([str(one) for one in arguments])
+        seen = capsys.readouterr()
+        return code, seen.out, seen.err
+
+    return call

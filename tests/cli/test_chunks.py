@@ -8,23 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cortex.cli import run
 from protocol.code_server import CORTEX, make_repository, wait_for
 
 NAMES = {"code-symbols.json", "code-definitions.json", "code-data.json", "doc-chunks.json", "generator-output.json"}
-
-
-@pytest.fixture
-def cortex(capsys):
-    """Runs a command in this process; gives its exit code, stdout and stderr."""
-
-    def call(*arguments):
-        capsys.readouterr()
-        code = run([str(one) for one in arguments])
-        seen = capsys.readouterr()
-        return code, seen.out, seen.err
-
-    return call
 
 
 @pytest.fixture

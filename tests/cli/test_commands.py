@@ -27,19 +27,6 @@ def indexed(tmp_path_factory, strangers_environment):
     return root
 
 
-@pytest.fixture
-def cortex(capsys):
-    """Runs a command in this process; gives its exit code, stdout and stderr."""
-
-    def call(*arguments):
-        capsys.readouterr()
-        code = run([str(one) for one in arguments])
-        seen = capsys.readouterr()
-        return code, seen.out, seen.err
-
-    return call
-
-
 def process(*arguments, **options):
     return subprocess.run(
         [*CORTEX, *map(str, arguments)], capture_output=True, text=True, encoding="utf-8", timeout=60, **options

@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cortex.cli import app, run
+from cortex.cli import app
 from cortex.daemon import control
 from cortex.install.clients import CLIENTS
 from protocol.code_server import CORTEX, make_repository
 from protocol.golden import check_golden
+
+pytestmark = pytest.mark.usefixtures("person")
 
 
 @pytest.fixture
@@ -30,17 +32,6 @@ def person(isolated, monkeypatch, tmp_path):
     (isolated.user / ".cursor").mkdir()
     (isolated.user / ".gemini").mkdir()
     return isolated
-
-
-@pytest.fixture
-def cortex(capsys, person):
-    def call(*arguments):
-        capsys.readouterr()
-        code = run([str(one) for one in arguments])
-        seen = capsys.readouterr()
-        return code, seen.out, seen.err
-
-    return call
 
 
 def files_in(folder):

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from cortex.cli import run
 from cortex.library import Library
 from cortex.settings import environment, load
 from cortex.store import Store
@@ -21,24 +20,13 @@ from protocol.client import Client
 from protocol.code_server import CORTEX, check_envelope
 from protocol.golden import check_golden
 
+pytestmark = pytest.mark.usefixtures("isolated")
+
 FILES = {
     "guide.md": "# Guide\n\n## Tokens\n\nTokens expire after fifteen minutes.\n\n## Lamps\n\nA lamp is switched by its owner.\n",
     "sub/desk.txt": "The desk has three drawers.\n",
 }
 KEYS = ["document_id", "source", "path", "startLine", "endLine", "section", "page", "score", "snippet"]
-
-
-@pytest.fixture
-def cortex(capsys, isolated):
-    """Runs a command in this process; gives its exit code, stdout and stderr."""
-
-    def call(*arguments):
-        capsys.readouterr()
-        code = run([str(one) for one in arguments])
-        seen = capsys.readouterr()
-        return code, seen.out, seen.err
-
-    return call
 
 
 @pytest.fixture

@@ -4,22 +4,9 @@ import json
 
 import pytest
 
-from cortex.cli import run
 from foreign.conduit_bases import make_base
 
-
-@pytest.fixture
-def cortex(capsys, monkeypatch, tmp_path):
-    """Runs a command in this process, in a home of its own; gives its exit code, stdout and stderr."""
-    monkeypatch.setenv("CORTEX_HOME", str(tmp_path / "cortex-home"))
-
-    def call(*arguments):
-        capsys.readouterr()
-        code = run([str(one) for one in arguments])
-        seen = capsys.readouterr()
-        return code, seen.out, seen.err
-
-    return call
+pytestmark = pytest.mark.usefixtures("isolated")
 
 
 @pytest.fixture

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from cortex.cli import run
 from cortex.engine import Engine
 from cortex.keeper import Keeper
 from cortex.settings import load
 from embedders.stub import Reply, Stub, embeddings
+
+pytestmark = pytest.mark.usefixtures("here")
 
 SENT = "/v1/embeddings"
 
@@ -35,17 +36,6 @@ def here(isolated, tmp_path, monkeypatch, stub):
     monkeypatch.setenv("CODEINDEX_OPENAI_API_KEY", "sk-of-the-test")
     monkeypatch.setenv("CORTEX_PROVIDERS_OPENAI_BASE_URL", f"{stub.url}/v1")
     return root
-
-
-@pytest.fixture
-def cortex(capsys, here):
-    def call(*arguments):
-        capsys.readouterr()
-        code = run([str(one) for one in arguments])
-        seen = capsys.readouterr()
-        return code, seen.out, seen.err
-
-    return call
 
 
 @contextmanager

@@ -4,23 +4,10 @@ import json
 
 import pytest
 
-from cortex.cli import run
+pytestmark = pytest.mark.usefixtures("isolated")
 
 URL = "http://127.0.0.1:6333"
 KEY = "a-very-secret-key"
-
-
-@pytest.fixture
-def cortex(capsys, isolated):
-    """Runs a command in this process; gives its exit code, stdout and stderr."""
-
-    def call(*arguments):
-        capsys.readouterr()
-        code = run([str(one) for one in arguments])
-        seen = capsys.readouterr()
-        return code, seen.out, seen.err
-
-    return call
 
 
 @pytest.fixture

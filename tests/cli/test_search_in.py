@@ -5,22 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cortex.cli import run
+pytestmark = pytest.mark.usefixtures("isolated")
 
 QUESTION = "how do tokens expire"
-
-
-@pytest.fixture
-def cortex(capsys, isolated):
-    """Runs a command in this process; gives its exit code, stdout and stderr."""
-
-    def call(*arguments):
-        capsys.readouterr()
-        code = run([str(one) for one in arguments])
-        seen = capsys.readouterr()
-        return code, seen.out, seen.err
-
-    return call
 
 
 @pytest.fixture
