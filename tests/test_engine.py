@@ -185,6 +185,29 @@ def test_a_query_during_the_first_run_is_answered_from_what_is_there_and_says_so
     assert engine.search(Query("lamp", mode=Mode.WORDS)).notes == ()
 
 
+def test_a_first_run_that_was_interrupted_and_is_short_is_waited_for(open_engine, root, monkeypatch):
+    monkeypatch.setattr("cortex.indexing.FLUSH_SECONDS", 0.0)
+    write(root, {f"many/f{number}.py": f"value_{number} = {number}\n" for number in range(20)})
+    first, cancel = open_engine(indexing__batch_size=1), Cancel()
+    first.index(cancel=cancel, progress=lambda step: cancel.cancel() if step.done >= 2 else None)
+    first.close()
+    write(root, {"late.py": "def late_comer():\n    pass\n"})
+    engine = open_engine()
+    assert engine.store.indexes.state()[1] >= 1  # some words are there
+    reached, go_on = threading.Event(), threading.Event()
+
+    def pause(step) -> None:
+        reached.set()
+        go_on.wait(DEADLINE)
+
+    run = threading.Thread(target=engine.index, kwargs={"progress": pause})
+    run.start()
+    assert reached.wait(DEADLINE)
+    threading.Timer(0.3, go_on.set).start()
+    assert paths(engine, "late_comer") == ["late.py"]
+    run.join(DEADLINE)
+
+
 # -- force, settings, limits -----------------------------------------------------------------------------------------------
 
 

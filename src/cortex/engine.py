@@ -49,6 +49,7 @@ from cortex.worker import Pool
 
 FULL_MODE_FILES = 2_500  # above this, reading everything for one answer takes longer than indexing it once
 FIRST_ANSWER_SECONDS = 8.0  # how long a query waits for a first index before it answers from what is there
+SHORT_RUN_FILES = 100  # that take a moment
 POLL_SECONDS = 0.05
 ORPHAN_DAYS = 14
 OWN_PATTERNS = ("cortex.db*", "lease", "words*", "vectors*")  # of files in a store's folder
@@ -294,7 +295,7 @@ class Engine:
     def _unfinished(self) -> tuple[str, ...]:
         """What to tell a reader about files that the answer doesn't know yet."""
         step, first = self._runs.step, not self.store.truth.get(f"indexed:{self.source.id}")
-        if self.running and (first or step.total > 100):
+        if self.running and (first or step.total > SHORT_RUN_FILES):
             return (f"indexing is under way: {step.done} of {step.total} files",)
         return ("this folder is not fully indexed yet: answered from what is there",) if first else ()
 
@@ -349,17 +350,21 @@ class Engine:
         return replace(page, mode=Mode.FULL, hits=tuple(replace(hit, source=self.source.id) for hit in page.hits))
 
     def _await_first_index(self, cancel: Cancel | None) -> None:
-        """Where nothing is indexed yet, wait a little for the run that is under way."""
+        """Where nothing is indexed yet, wait a little for the run that is under way; where it is short, for all of it."""
         deadline = time.monotonic() + FIRST_ANSWER_SECONDS
         while (
             time.monotonic() < deadline
             and not cancel
             and not self.store.truth.get(f"indexed:{self.source.id}")
-            and self._words_state()[1] < 1  # no words yet, or empty ones
+            and (self._words_state()[1] < 1 or self._is_short_run)  # no words yet, or empty ones, or soon all
             and not self._runs.error
             and (self.running or self.kept or (not self.store.lease.held and self.store.lease.holder() > 0))
         ):
             time.sleep(POLL_SECONDS)
+
+    @property
+    def _is_short_run(self) -> bool:
+        return self.running and self._runs.step.total <= SHORT_RUN_FILES
 
     # -- files and health ----------------------------------------------------------------------------------------------
 
