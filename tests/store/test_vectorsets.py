@@ -311,3 +311,25 @@ def test_after_any_changes_the_set_is_the_one_that_is_made_anew(tmp_path_factory
             assert_whole(folder.store)
             assert folder.store.check() == []
     shutil.rmtree(directory)
+
+
+def test_who_is_killed_while_a_set_is_removed_leaves_no_part_of_one(folder, monkeypatch):
+    folder.write_all({"a.py": "lamp = 1\n", "b.py": "desk = 2\n"})
+    catch_up(folder.store)
+    sets = folder.store.indexes.sets
+    with monkeypatch.context() as patch:
+        patch.setattr(vectorsets.shutil, "rmtree", remove_rows_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            sets.keep_only(())
+    assert folder.store.check() == []
+    catch_up(folder.store)
+    assert_whole(folder.store)
+    sets.keep_only(())
+    assert list(folder.store.directory.glob("vectors-*/*")) == []
+
+
+def remove_rows_and_die(path, ignore_errors=False):
+    if path.exists():
+        for rows in path.glob("rows-*.log"):
+            rows.unlink()
+        raise KeyboardInterrupt

@@ -10,12 +10,13 @@ several sets answers.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shutil
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
@@ -48,6 +49,7 @@ _GONE = (
     "SELECT DISTINCT first_chunk, last_chunk FROM gone WHERE seq > ? AND NOT EXISTS "
     "(SELECT 1 FROM chunks CROSS JOIN docs ON docs.blob = chunks.blob WHERE chunks.id = gone.first_chunk)"
 )
+REMOVED = ".removed-"  # before the name of a directory that is on its way out
 CHECK_TRIES, CHECK_SECONDS = 4, 0.25  # a batch may be under way between SQLite and its index
 
 
@@ -231,9 +233,8 @@ class VectorSets:
             kept = set() if self._qdrant else {self._path_of(stamp) for stamp in stamps}
             for path in self._paths():
                 if path not in kept:
-                    shutil.rmtree(
-                        path, ignore_errors=True
-                    )  # what another process has open (Windows) goes the next time
+                    _remove(path)
+            self._remove_leftovers()
             if self._qdrant is not None:
                 with self._unless_away():
                     store = self._truth.get("identity")
@@ -325,7 +326,13 @@ class VectorSets:
     def _paths(self) -> list[Path]:
         if self._directory is None or not self._directory.exists():
             return []
-        return sorted(path for path in self._directory.iterdir() if path.is_dir())
+        return sorted(path for path in self._directory.iterdir() if path.is_dir() and not path.name.startswith(REMOVED))
+
+    def _remove_leftovers(self) -> None:
+        """Finish what somebody who was killed had begun to remove."""
+        if self._directory is not None:
+            for path in self._directory.glob(f"{REMOVED}*"):
+                shutil.rmtree(path, ignore_errors=True)
 
     def _make(self, vectors: VectorSet, embed: Embed, room: int) -> None:
         due = self._due(vectors.watermark)
@@ -407,6 +414,15 @@ class VectorSets:
             if row is not None:
                 text = unpack(row[0])
                 yield from ((number, text[start:end]) for number, start, end in ranges if number in missing)
+
+
+def _remove(path: Path) -> None:
+    """Remove a set in one step, as far as anybody can see: one without its rows must not be found where a set is looked for."""
+    aside = path.with_name(REMOVED + path.name)
+    shutil.rmtree(aside, ignore_errors=True)
+    with suppress(OSError):  # what another process has open (Windows) goes the next time
+        os.replace(path, aside)
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _ids_in(path: Path, stamp: Stamp) -> Ids:
