@@ -6,14 +6,14 @@ does besides (a process that is shared, an address) stays there.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from cortex.engines import Engines
 from cortex.errors import CortexError, InputError
-from cortex.families import chunks, code
+from cortex.families import FAMILIES, chunks, code
+from cortex.families.chunks.tools import answer_text, result_text
 from cortex.settings import Settings, Workspace, environment, load
 from cortex.shelf import Found, Shelf, Wanted
 from cortex.shelf.shelves import Shelves
@@ -21,7 +21,6 @@ from cortex.tools import Call, Family, bind, find_tool, input_schema, perform, s
 from cortex.types import Entry
 
 MOST = 100  # results of one chunk search
-FAMILIES = ("code", "chunks", "kb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +64,7 @@ class Chunks:
     ) -> str:
         """The same as the JSON text that `cortex_search` answers with."""
         found = self._find(query, limit, min_score, tags, chunk_types)
-        results = [{"chunk": asdict(entry), "combined_score": score} for entry, score in found.results]
-        return json.dumps(
-            {"results": results, "total": len(results)}, ensure_ascii=False, separators=(",", ":"), allow_nan=False
-        )
+        return answer_text([result_text(entry, score) for entry, score in found.results])
 
     def _find(self, query: str, limit: int, min_score: float, tags: Iterable[str], chunk_types: Iterable[str]) -> Found:
         return self._shelf.search(

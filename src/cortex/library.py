@@ -20,15 +20,13 @@ from cortex.embedders import Embedder
 from cortex.engine import Engine, Followed
 from cortex.errors import ConfigError, CortexError, InputError
 from cortex.guarded import Embedders
-from cortex.indexing import rules_of
 from cortex.paths import root_text
 from cortex.settings import Settings, stays_here
 from cortex.settings.groups import DEFAULT_EXCLUDES
-from cortex.sources.files import scan
 from cortex.sources.places import reason_against
 from cortex.store import STORE_NAME, Counts, Folder, Qdrant, Store
 from cortex.text import rfc3339
-from cortex.types import Doc, Found, Freshness, Skipped, Source
+from cortex.types import Doc, Freshness, Skipped, Source
 
 PERSON = "person"  # the records source that is always there
 EVERYTHING = ("**/*",)
@@ -192,10 +190,6 @@ class Library(Engine):
             truth.skipped(source.id),
             Path(source.root).is_dir(),
         )
-
-    def files_of(self, folder: Folder) -> tuple[Found, ...]:
-        """The files of a folder that belong in the library, as they are on disk now."""
-        return scan(Path(folder.source.root), rules_of(self.settings_of(folder.source), documents=True)).files
 
     def freshness(self) -> Freshness:
         """How far the library follows its folders: as far as the one that was compared longest ago."""

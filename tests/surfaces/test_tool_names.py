@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cortex import guide
-from cortex.cli.families import FAMILIES
 from cortex.errors import InputError
+from cortex.families import FAMILIES
 from cortex.tools import find_tool, input_schema, spell
 from protocol import dotted
 from protocol.client import Client

@@ -13,12 +13,12 @@ from pathlib import Path
 from cortex.cli import workspace
 from cortex.engines import Engines
 from cortex.errors import ConfigError, CortexError, InputError
+from cortex.families import FAMILIES
 from cortex.library import has_folders
 from cortex.settings import Settings, Workspace, load
 from cortex.shelf.shelves import Shelves
 from cortex.tools import Family
 
-FAMILIES = ("code", "chunks", "kb")
 OF_PROJECTS = frozenset({"code", "chunks"})
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
@@ -93,14 +94,13 @@ def search(context: Shelved, arguments: Search, call: Call) -> Answer:
         chunk_types=tuple(dict.fromkeys(arguments.chunk_types or ())),
     )
     found = search_all(context.shelves, wanted, call.cancel)
-    results, notes = [_result(entry, score) for entry, score in found.results], list(found.notes)
+    results, notes = [result_text(entry, score) for entry, score in found.results], list(found.notes)
     if arguments.budget is not None:
         results, left_off = _fit(results, arguments.budget)
         if left_off:
             notes.append(f"{left_off} more chunks were left off: they don't fit into {arguments.budget} tokens")
-    text = f'{{"results":[{",".join(results)}],"total":{len(results)}}}'
     meta = {META: notes, MODE: found.mode.value} if notes else None
-    return Answer(text, notes=tuple(notes), meta=meta)
+    return Answer(answer_text(results), notes=tuple(notes), meta=meta)
 
 
 def search_all(shelves: Sequence[Shelf], wanted: Wanted, cancel: Cancel) -> Found:
@@ -118,19 +118,14 @@ def fault_of(error: CortexError) -> Fault:
     return Fault(INVALID_PARAMS if isinstance(error, InputError) else INTERNAL_ERROR, error.message)
 
 
-def _result(entry: Entry, score: float) -> str:
+def result_text(entry: Entry, score: float) -> str:
     """One result as JSON: the chunk's keys in their order, with the values that its file has."""
-    chunk = {
-        "id": entry.id,
-        "chunk_type": entry.chunk_type,
-        "title": entry.title,
-        "text": entry.text,
-        "tags": entry.tags,
-        "metadata": entry.metadata,
-        "created_at": entry.created_at,
-        "updated_at": entry.updated_at,
-    }
-    return json.dumps({"chunk": chunk, "combined_score": score}, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps({"chunk": asdict(entry), "combined_score": score}, ensure_ascii=False, separators=(",", ":"))
+
+
+def answer_text(results: Sequence[str]) -> str:
+    """The whole answer as JSON."""
+    return f'{{"results":[{",".join(results)}],"total":{len(results)}}}'
 
 
 def _fit(results: Sequence[str], budget: int) -> tuple[list[str], int]:
