@@ -20,6 +20,10 @@ ENVIRONMENT = (
     "CORTEX_CHUNKS_DIR",
     "CORTEX_NO_SIDECAR",
     "CLAUDE_PROJECT_DIR",
+    "CLAUDE_MEM_DATA_DIR",
+    "ACK_MEM_PATH",
+    "ACK_MEM_SCOPE",
+    "ACK_MEM_DB",
     "CONDUIT_HOME",
     "CONDUIT_MCP_LOG_LEVEL",
     "CONDUIT_MCP_MAX_LIMIT",
@@ -53,7 +57,7 @@ class Source:
     """A place that text comes from: a workspace, a folder of documents, chunk files, or a record space."""
 
     id: int
-    kind: str  # "files", "documents", "chunks" or "records"
+    kind: str  # "files", "documents", "chunks", "memories" or "records"
     name: str
     root: str  # absolute path; "" for records
 
@@ -164,6 +168,35 @@ class Entry:
     metadata: Mapping[str, object] | None
     created_at: str | None
     updated_at: str | None
+
+
+class MemoryState(StrEnum):
+    """How far a memory has been judged."""
+
+    STAGING = "staging"  # nobody has looked at it
+    APPROVED = "approved"
+    PROMOTED = "promoted"  # counts in every project
+    REJECTED = "rejected"
+    SUPERSEDED = "superseded"  # another one says it better
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Something that was learnt: a title to find it by, and what is known."""
+
+    key: str  # unique in its origin
+    title: str
+    subtitle: str = ""
+    facts: tuple[str, ...] = ()
+    concepts: tuple[str, ...] = ()  # tags
+    files: tuple[str, ...] = ()
+    text: str = ""  # the whole story, where there is one
+    project: str = ""
+    session: str = ""
+    date: str = ""  # of the session, as YYYY-MM-DD
+    created: int = 0  # milliseconds since 1970
+    kind: str = ""  # "decision", "bugfix", "discovery", ...
+    provenance: str = ""  # who or what brought it
 
 
 @dataclass(frozen=True, slots=True)
