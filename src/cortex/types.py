@@ -200,6 +200,18 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class Citation:
+    """A file, or a symbol in it, that a memory speaks of, as it was then."""
+
+    root: str
+    path: str  # relative to the root, with "/"
+    symbol: str  # qualified; "" for the whole file
+    file_hash: bytes
+    body_hash: bytes  # of the symbol's text; b"" for the whole file
+    commit: str  # "" without git
+
+
+@dataclass(frozen=True, slots=True)
 class Stamp:
     """Which embedder made an index's vectors. Vectors with different stamps are never compared."""
 

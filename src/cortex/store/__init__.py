@@ -18,6 +18,8 @@ from cortex.store.indexes import Indexes
 from cortex.store.lease import Lease
 from cortex.store.log import Log, Operation, Request
 from cortex.store.lookup import Counts, Definition, Lookup, Place
+from cortex.store.memories import MEMORIES, OWN, SHOWN, STAGED, Memories, Mirror, NewMemory, Ref, Verdict
+from cortex.store.memorylookup import Decision, Judgement, MemoryLookup, Remembered, ScopeCount, Wanted
 from cortex.store.paid import Embed, Making, Paid, Waiting
 from cortex.store.qdrant import Collection, Qdrant
 from cortex.store.schema import is_current, migrate
@@ -27,28 +29,43 @@ from cortex.store.words import FIELDS, Narrow, Term, Words, extension_of, stem_o
 __all__ = [
     "DOCUMENTS",
     "FIELDS",
+    "MEMORIES",
+    "OWN",
+    "SHOWN",
+    "STAGED",
     "STORE_NAME",
     "Change",
     "Collection",
     "Counts",
+    "Decision",
     "Definition",
     "Embed",
     "Entries",
     "Folder",
     "Held",
+    "Judgement",
     "Known",
     "Lookup",
     "Making",
+    "Memories",
+    "MemoryLookup",
+    "Mirror",
     "Narrow",
+    "NewMemory",
     "Operation",
     "Paid",
     "Place",
     "Qdrant",
+    "Ref",
+    "Remembered",
     "Request",
+    "ScopeCount",
     "Store",
     "Term",
     "Update",
+    "Verdict",
     "Waiting",
+    "Wanted",
     "Words",
     "extension_of",
     "set_aside",
@@ -86,6 +103,8 @@ class Store:
         self.lookup = Lookup(self._connections)
         self.entries = Entries(self._connections)
         self.folders = Folders(self._connections)
+        self.memories = Memories(self._connections)
+        self.remembered = MemoryLookup(self._connections)
         self.lease = Lease(directory, folder, wanted=not read_only)
         self.log = Log(self._connections)
         self._counts: dict[tuple[int, int], Counts] = {}

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from cortex.store.connect import Connections
 from cortex.store.lookup import unpack
-from cortex.store.truth import _next_seq
+from cortex.store.truth import next_seq
 from cortex.types import Cut, Entry
 
 _TAG, _KIND = "tag:", "kind:"  # kinds are found as tags are
@@ -42,7 +42,7 @@ class Update:
         self._source = source
         self._numbers = _Numbers(*(_last(connection, table) for table in ("blobs", "docs", "chunks")))
         self._waiting = _Rows()
-        self.seq = _next_seq(connection)
+        self.seq = next_seq(connection)
         self.changes = 0  # that an index has to hear of
         self.refreshed = 0
 

@@ -79,6 +79,47 @@ CREATE TABLE tags (
 CREATE INDEX tags_doc ON tags (doc);
 """
 
+# What was learnt. `memories` are our own (origin "") and a copy of every row of other products' databases, which can be made again;
+# what a person decided about either stands in `judgements`, which can't. `mirrors` says how far each copy is.
+_MEMORIES = """
+CREATE TABLE memories (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, origin TEXT NOT NULL, key TEXT NOT NULL, number INTEGER NOT NULL, source INTEGER,
+  state TEXT NOT NULL, title TEXT NOT NULL, subtitle TEXT NOT NULL, facts TEXT NOT NULL, concepts TEXT NOT NULL, files TEXT NOT NULL,
+  text TEXT NOT NULL, project TEXT NOT NULL COLLATE NOCASE, session TEXT NOT NULL, date TEXT NOT NULL, created INTEGER NOT NULL,
+  kind TEXT NOT NULL, provenance TEXT NOT NULL, other_project TEXT NOT NULL COLLATE NOCASE, scope TEXT NOT NULL COLLATE NOCASE,
+  fingerprint BLOB NOT NULL, signature BLOB NOT NULL, UNIQUE (origin, key));
+CREATE INDEX memories_created ON memories (created);
+CREATE INDEX memories_project ON memories (project, created);
+CREATE INDEX memories_other ON memories (other_project) WHERE other_project <> '';
+CREATE INDEX memories_scope ON memories (scope, created);
+CREATE INDEX memories_key ON memories (key);
+CREATE INDEX memories_number ON memories (origin, number);
+CREATE INDEX memories_session ON memories (origin, session, number, id);
+CREATE INDEX memories_fingerprint ON memories (fingerprint);
+CREATE INDEX memories_source ON memories (source, key);
+CREATE INDEX memories_state ON memories (state);
+CREATE TABLE concepts (
+  concept TEXT NOT NULL COLLATE NOCASE, memory INTEGER NOT NULL REFERENCES memories ON DELETE CASCADE,
+  PRIMARY KEY (concept, memory)) WITHOUT ROWID;
+CREATE INDEX concepts_memory ON concepts (memory);
+CREATE TABLE citations (
+  memory INTEGER NOT NULL REFERENCES memories ON DELETE CASCADE, root TEXT NOT NULL, path TEXT NOT NULL, symbol TEXT NOT NULL,
+  file_hash BLOB NOT NULL, body_hash BLOB NOT NULL, revision TEXT NOT NULL);
+CREATE INDEX citations_memory ON citations (memory);
+CREATE TABLE judgements (
+  origin TEXT NOT NULL, key TEXT NOT NULL, state TEXT NOT NULL, actor TEXT NOT NULL, at INTEGER NOT NULL, successor TEXT NOT NULL,
+  PRIMARY KEY (origin, key)) WITHOUT ROWID;
+CREATE TABLE forgotten (origin TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (origin, key)) WITHOUT ROWID;
+CREATE TABLE decisions (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, batch INTEGER NOT NULL, at INTEGER NOT NULL, origin TEXT NOT NULL, key TEXT NOT NULL,
+  action TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, actor TEXT NOT NULL, reason TEXT NOT NULL, undone INTEGER NOT NULL);
+CREATE INDEX decisions_memory ON decisions (origin, key);
+CREATE INDEX decisions_batch ON decisions (batch);
+CREATE TABLE mirrors (
+  origin TEXT PRIMARY KEY, seen TEXT NOT NULL, high INTEGER NOT NULL, cursor INTEGER NOT NULL, total INTEGER NOT NULL,
+  compared_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, shown_as TEXT NOT NULL, problem TEXT NOT NULL);
+"""
+
 
 def _execute(statements: str) -> Callable[[sqlite3.Connection], None]:
     def migrate_one(connection: sqlite3.Connection) -> None:
@@ -90,7 +131,7 @@ def _execute(statements: str) -> Callable[[sqlite3.Connection], None]:
 
 
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = tuple(
-    _execute(statements) for statements in (_FIRST, _PAID_VECTORS, _FOLDERS)
+    _execute(statements) for statements in (_FIRST, _PAID_VECTORS, _FOLDERS, _MEMORIES)
 )
 
 

@@ -113,22 +113,22 @@ class Truth:
         now = change.read_ns
         with self._connections.write() as connection:
             role = role_of if _kind_of(connection, source) == "files" else _no_role
-            seq = _next_seq(connection) if change.news else _seq(connection)
+            seq = next_seq(connection) if change.news else _seq(connection)
             for path in change.removed:
-                _remove_doc(connection, source, path, seq)
+                remove_doc(connection, source, path, seq)
                 connection.execute("DELETE FROM skips WHERE source = ? AND path = ?", (source, path))
             for file, reason in change.skips:
-                _remove_doc(connection, source, file.path, seq)
+                remove_doc(connection, source, file.path, seq)
                 connection.execute(
                     "INSERT OR REPLACE INTO skips (source, path, size, mtime_ns, reason) VALUES (?, ?, ?, ?, ?)",
                     (source, file.path, file.size, file.mtime_ns, reason),
                 )
             for file, content_hash, cut in change.cuts:
-                blob = _put_blob(connection, content_hash, cut)
-                _put_doc(connection, source, file, blob, role(file.path), seq, now)
+                blob = put_blob(connection, content_hash, cut)
+                put_doc(connection, source, file, blob, role(file.path), seq, now)
             for file, blob in change.links:
                 connection.execute("UPDATE blobs SET orphaned_at = NULL WHERE id = ?", (blob,))
-                _put_doc(connection, source, file, blob, role(file.path), seq, now)
+                put_doc(connection, source, file, blob, role(file.path), seq, now)
             connection.executemany(
                 "UPDATE docs SET mtime_ns = ?, size = ?, checked_at = ? WHERE id = ?",
                 [(file.mtime_ns, file.size, now, doc) for doc, file in change.touched],
@@ -139,21 +139,21 @@ class Truth:
         """Write these texts (source, file, content hash, what came of it), all or none, and return their docs' ids."""
         now = time.time_ns()
         with self._connections.write(durable=True) as connection:
-            seq = _next_seq(connection)
+            seq = next_seq(connection)
             return [
-                _put_doc(connection, source, file, _put_blob(connection, content_hash, cut), "", seq, now)
+                put_doc(connection, source, file, put_blob(connection, content_hash, cut), "", seq, now)
                 for source, file, content_hash, cut in texts
             ]
 
     def forget(self, docs: Iterable[int]) -> int:
         """Remove these docs and, at once and for good, the content that nothing else uses; returns the new `seq`."""
         with self._connections.write(durable=True) as connection:
-            seq = _next_seq(connection)
+            seq = next_seq(connection)
             for doc in docs:
                 row = connection.execute("SELECT source, path, blob FROM docs WHERE id = ?", (doc,)).fetchone()
                 if row is not None:
-                    _remove_doc(connection, row[0], row[1], seq)
-                    _forget_blob(connection, row[2])
+                    remove_doc(connection, row[0], row[1], seq)
+                    forget_blob(connection, row[2])
             return seq
 
     def settle(self, seq: int, dead: int) -> None:
@@ -252,7 +252,8 @@ def _no_role(path: str) -> str:
     return ""
 
 
-def _next_seq(connection: sqlite3.Connection) -> int:
+def next_seq(connection: sqlite3.Connection) -> int:
+    """A new state of the store."""
     connection.execute("UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'seq'")
     return _seq(connection)
 
@@ -271,21 +272,27 @@ def _seq(connection: sqlite3.Connection) -> int:
 
 def forget_source(connection: sqlite3.Connection, source: int) -> int:
     """Remove a source with its docs and, at once, the content that nothing else uses; returns how many docs that were."""
-    seq = _next_seq(connection)
+    seq = next_seq(connection)
     docs = connection.execute("SELECT path, blob FROM docs WHERE source = ?", (source,)).fetchall()
     for path, blob in docs:
-        _remove_doc(connection, source, path, seq)
-        _forget_blob(connection, blob)
-    # Earlier versions of what was removed lie among what nothing points to any more, and nobody can tell which.
-    connection.execute("DELETE FROM blobs WHERE orphaned_at IS NOT NULL")
-    connection.execute("DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.hash = vectors.hash)")
+        remove_doc(connection, source, path, seq)
+        forget_blob(connection, blob)
     connection.execute("DELETE FROM sources WHERE id = ?", (source,))
     connection.execute("DELETE FROM meta WHERE key LIKE '%:' || ?", (source,))  # facts about it
-    connection.execute("INSERT OR REPLACE INTO meta VALUES ('dead', ?)", (str(ALL_DEAD),))
+    forget_rest(connection)
     return len(docs)
 
 
-def _put_blob(connection: sqlite3.Connection, content_hash: bytes, cut: Cut) -> int:
+def forget_rest(connection: sqlite3.Connection) -> None:
+    """Remove what is left of docs that were removed for good: their earlier versions, vectors, and rows of the words."""
+    # Earlier versions of what was removed lie among what nothing points to any more, and nobody can tell which.
+    connection.execute("DELETE FROM blobs WHERE orphaned_at IS NOT NULL")
+    connection.execute("DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.hash = vectors.hash)")
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('dead', ?)", (str(ALL_DEAD),))
+
+
+def put_blob(connection: sqlite3.Connection, content_hash: bytes, cut: Cut) -> int:
+    """The blob with this content, made where there is none."""
     row = connection.execute("SELECT id FROM blobs WHERE hash = ?", (content_hash,)).fetchone()
     if row is not None:  # the same content twice in one change
         connection.execute("UPDATE blobs SET orphaned_at = NULL WHERE id = ?", row)
@@ -337,8 +344,9 @@ def _put_parts(connection: sqlite3.Connection, blob: int, first: int, cut: Cut) 
     )
 
 
-def _put_doc(connection: sqlite3.Connection, source: int, file: Found, blob: int, role: str, seq: int, now: int) -> int:
-    _remove_doc(connection, source, file.path, seq, keep=blob)
+def put_doc(connection: sqlite3.Connection, source: int, file: Found, blob: int, role: str, seq: int, now: int) -> int:
+    """A doc of this name and content, in place of the one of that name."""
+    remove_doc(connection, source, file.path, seq, keep=blob)
     connection.execute("DELETE FROM skips WHERE source = ? AND path = ?", (source, file.path))
     doc = connection.execute(
         "INSERT INTO docs (source, path, blob, size, mtime_ns, role, seq, checked_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -348,7 +356,7 @@ def _put_doc(connection: sqlite3.Connection, source: int, file: Found, blob: int
     return doc
 
 
-def _forget_blob(connection: sqlite3.Connection, blob: int) -> None:
+def forget_blob(connection: sqlite3.Connection, blob: int) -> None:
     """Remove a content that no doc has any more, with the vectors of what nothing else says."""
     hashes = connection.execute("SELECT hash FROM chunks WHERE blob = ? AND hash IS NOT NULL", (blob,)).fetchall()
     if connection.execute("DELETE FROM blobs WHERE id = ? AND orphaned_at IS NOT NULL", (blob,)).rowcount:
@@ -357,7 +365,8 @@ def _forget_blob(connection: sqlite3.Connection, blob: int) -> None:
         )
 
 
-def _remove_doc(connection: sqlite3.Connection, source: int, path: str, seq: int, keep: int = 0) -> None:
+def remove_doc(connection: sqlite3.Connection, source: int, path: str, seq: int, keep: int = 0) -> None:
+    """Remove the doc of this name, where there is one; `keep` is a content that stays in use."""
     row = connection.execute(
         "SELECT docs.id, blob, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? AND path = ?",
         (source, path),

@@ -1,0 +1,396 @@
+"""Memories, written: our own, the copies of other products' rows, and what a person decided about either.
+
+A memory that may be found is a doc (its path is the memory's key) in one of two sources of its origin: those that are shown and those
+in staging; so a filter by state is a choice of sources, and what was rejected or superseded is in no index at all. A memory, its doc,
+its judgement and the line in the log are one transaction. Reading is in memorylookup.py; what a state means is not known here.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+
+from cortex.store.connect import Connections
+from cortex.store.memorylookup import COLUMNS, remembered
+from cortex.store.truth import forget_blob, forget_rest, next_seq, put_blob, put_doc, remove_doc
+from cortex.types import Citation, Cut, Found, Memory, MemoryState
+
+MEMORIES = "memories"  # the kind of their sources
+SHOWN, STAGED = "shown", "staging"  # the names of an origin's two
+OWN = ""  # the origin of what was written here
+
+Ref = tuple[str, str]  # origin and key
+Wording = Callable[
+    [Memory], tuple[bytes, Cut]
+]  # what of a memory is indexed: a hash of it, and the text with its chunks
+
+
+@dataclass(frozen=True, slots=True)
+class NewMemory:
+    """A memory on its way in; `name` is the source that it is found in, None: none."""
+
+    memory: Memory
+    name: str | None
+    state: MemoryState | None  # None: nobody has judged it
+    scope: str
+    fingerprint: bytes
+    origin: str = OWN
+    number: int = 0  # the row in the other product's database
+    other_project: str = ""
+    signature: bytes = b""  # of that row
+    citations: tuple[Citation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is decided about a memory; `memory` is its new wording, None where that stays."""
+
+    ref: Ref
+    state: MemoryState | None
+    name: str | None
+    successor: str = ""
+    memory: Memory | None = None
+    fingerprint: bytes = b""
+    citations: tuple[Citation, ...] | None = None  # None where they stay
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """How far the copy of another product's database is."""
+
+    origin: str
+    seen: str = ""  # what its files looked like
+    high: int = 0  # every row above `cursor` and up to here is copied
+    cursor: int = -1  # where the comparison going down is; 0 is done, -1 is not begun
+    total: int = 0  # rows that it has
+    compared_at: int = 0
+    seen_at: int = 0
+    shown_as: str = ""  # what its unjudged rows counted as
+    problem: str = ""
+
+
+class Memories:
+    """The memories of a store."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    # -- our own -------------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        new: Sequence[NewMemory],
+        wording: Wording,
+        *,
+        actor: str,
+        supersedes: Sequence[Verdict] = (),
+    ) -> int:
+        """Write memories, and in the same step what they take the place of; returns the number of the step, to undo it by."""
+        with self._write() as connection:
+            seq, batch = next_seq(connection), _next_batch(connection)
+            for one in new:
+                _write(connection, one, wording, seq)
+                judged = _judge(connection, (one.origin, one.memory.key), one.state, actor, "")
+                _log(connection, batch, (one.origin, one.memory.key), "add", {}, judged, actor, "")
+            for verdict in supersedes:
+                _decide(connection, verdict, wording, seq, batch, "supersede", actor, "")
+            return batch
+
+    def decide(self, verdicts: Sequence[Verdict], wording: Wording, *, action: str, actor: str, reason: str) -> int:
+        """Change states and wordings, all or none, and log every one; returns the number of the step."""
+        with self._write() as connection:
+            seq, batch = next_seq(connection), _next_batch(connection)
+            for verdict in verdicts:
+                _decide(connection, verdict, wording, seq, batch, action, actor, reason)
+            return batch
+
+    def undo(
+        self, batch: int, wording: Wording, name_of: Callable[[MemoryState | None], str | None], actor: str
+    ) -> int:
+        """Take a step back: every memory of it is as it was before; returns how many those are."""
+        with self._write() as connection:
+            seq, again = next_seq(connection), _next_batch(connection)
+            rows = connection.execute(
+                "SELECT origin, key, action, before FROM decisions WHERE batch = ? AND NOT undone ORDER BY id DESC",
+                (batch,),
+            ).fetchall()
+            for origin, key, action, text in rows:
+                before = json.loads(text)
+                # What was added is not forgotten by an undo: nothing that somebody wrote is lost without saying so.
+                state = MemoryState.REJECTED if action == "add" else _state(before.get("state", ""))
+                memory = _memory(before["memory"]) if "memory" in before else None
+                verdict = Verdict(
+                    (origin, key),
+                    state,
+                    name_of(state),
+                    before.get("successor", ""),
+                    memory,
+                    bytes.fromhex(before.get("fingerprint", "")),
+                )
+                _decide(connection, verdict, wording, seq, again, "undo", actor, f"undo of {action}")
+            connection.execute("UPDATE decisions SET undone = 1 WHERE batch IN (?, ?)", (batch, again))
+            return len(rows)
+
+    def delete(self, refs: Iterable[Ref], actor: str) -> int:
+        """Forget memories for good, with their texts, judgements and earlier wordings; returns how many there were.
+
+        Of another product's rows the copies go, and are not made again.
+        """
+        with self._write() as connection:
+            connection.execute("PRAGMA secure_delete = ON")  # else the text stays in pages that nothing uses
+            try:
+                seq, batch, count = next_seq(connection), _next_batch(connection), 0
+                for origin, key in refs:
+                    count += _erase(connection, (origin, key), seq)
+                    connection.execute("DELETE FROM judgements WHERE origin = ? AND key = ?", (origin, key))
+                    connection.execute("DELETE FROM decisions WHERE origin = ? AND key = ?", (origin, key))
+                    if origin != OWN:
+                        connection.execute("INSERT OR IGNORE INTO forgotten VALUES (?, ?)", (origin, key))
+                    _log(connection, batch, (origin, key), "delete", {}, {}, actor, "")
+                connection.execute("UPDATE decisions SET undone = 1 WHERE batch = ?", (batch,))
+                forget_rest(connection)
+                return count
+            finally:
+                connection.execute("PRAGMA secure_delete = OFF")
+
+    # -- copies --------------------------------------------------------------------------------------------------------
+
+    def copy(self, mirror: Mirror, new: Sequence[NewMemory], gone: Sequence[str], wording: Wording) -> None:
+        """Write these rows of another product's database, drop those keys, and remember how far it is: one step."""
+        with self._connections.write() as connection:
+            if new or gone:
+                seq = next_seq(connection)
+                for key in gone:
+                    _erase(connection, (mirror.origin, key), seq)
+                for one in new:
+                    _write(connection, one, wording, seq)
+            connection.execute(
+                "INSERT OR REPLACE INTO mirrors VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    mirror.origin,
+                    mirror.seen,
+                    mirror.high,
+                    mirror.cursor,
+                    mirror.total,
+                    mirror.compared_at,
+                    mirror.seen_at,
+                    mirror.shown_as,
+                    mirror.problem,
+                ),
+            )
+
+    def drop_copy(self, origin: str) -> int:
+        """Forget the copy of a database; what a person decided about its rows stays. Returns how many rows that were."""
+        with self._connections.write() as connection:
+            seq = next_seq(connection)
+            keys = [row[0] for row in connection.execute("SELECT key FROM memories WHERE origin = ?", (origin,))]
+            for key in keys:
+                _erase(connection, (origin, key), seq)
+            connection.execute("DELETE FROM mirrors WHERE origin = ?", (origin,))
+            return len(keys)
+
+    @contextmanager
+    def _write(self) -> Iterator[sqlite3.Connection]:
+        with self._connections.write(durable=True) as connection:
+            yield connection
+
+
+# -- one memory --------------------------------------------------------------------------------------------------------
+
+
+def _write(connection: sqlite3.Connection, new: NewMemory, wording: Wording, seq: int) -> None:
+    """A memory and its doc; one with the same key is replaced."""
+    memory, origin = new.memory, new.origin
+    known = connection.execute(
+        "SELECT id, source FROM memories WHERE origin = ? AND key = ?", (origin, memory.key)
+    ).fetchone()
+    source = _put_doc(connection, origin, memory, new.name, known[1] if known else None, wording, seq)
+    values = (
+        new.number,
+        source,
+        new.state.value if new.state else "",
+        memory.title,
+        memory.subtitle,
+        json.dumps(memory.facts, ensure_ascii=False),
+        json.dumps(memory.concepts, ensure_ascii=False),
+        json.dumps(memory.files, ensure_ascii=False),
+        memory.text,
+        memory.project,
+        memory.session,
+        memory.date,
+        memory.created,
+        memory.kind,
+        memory.provenance,
+        new.other_project,
+        new.scope,
+        new.fingerprint,
+        new.signature,
+    )
+    if known is None:
+        marks = ", ".join("?" * (len(values) + 2))
+        number = connection.execute(
+            f"INSERT INTO memories (origin, key, {_WRITTEN}) VALUES ({marks})", (origin, memory.key, *values)
+        ).lastrowid
+        assert number is not None
+    else:
+        number = known[0]
+        columns = ", ".join(f"{name} = ?" for name in _WRITTEN.split(", "))
+        connection.execute(f"UPDATE memories SET {columns} WHERE id = ?", (*values, number))
+        connection.execute("DELETE FROM concepts WHERE memory = ?", (number,))
+        connection.execute("DELETE FROM citations WHERE memory = ?", (number,))
+    connection.executemany(
+        "INSERT OR IGNORE INTO concepts VALUES (?, ?)", [(concept.strip(), number) for concept in memory.concepts]
+    )
+    connection.executemany(
+        "INSERT INTO citations VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [(number, c.root, c.path, c.symbol, c.file_hash, c.body_hash, c.commit) for c in new.citations],
+    )
+
+
+_WRITTEN = (
+    "number, source, state, title, subtitle, facts, concepts, files, text, project, session, date, created, kind, provenance, "
+    "other_project, scope, fingerprint, signature"
+)
+
+
+def _put_doc(
+    connection: sqlite3.Connection,
+    origin: str,
+    memory: Memory,
+    name: str | None,
+    before: int | None,
+    wording: Wording,
+    seq: int,
+) -> int | None:
+    """Have a memory found in the origin's source of this name, and nowhere else; gives the source."""
+    source = None if name is None else _source(connection, origin, name)
+    if before is not None and before != source:
+        remove_doc(connection, before, memory.key, seq)
+    if source is not None:
+        content_hash, cut = wording(memory)
+        blob = put_blob(connection, content_hash, cut)
+        found = Found(memory.key, len(cut.text.encode("utf-8")), memory.created * 1_000_000)
+        put_doc(connection, source, found, blob, "", seq, time.time_ns())
+    return source
+
+
+def _source(connection: sqlite3.Connection, origin: str, name: str) -> int:
+    connection.execute("INSERT OR IGNORE INTO sources (kind, name, root) VALUES (?, ?, ?)", (MEMORIES, name, origin))
+    ask = "SELECT id FROM sources WHERE kind = ? AND name = ? AND root = ?"
+    return connection.execute(ask, (MEMORIES, name, origin)).fetchone()[0]
+
+
+def _erase(connection: sqlite3.Connection, ref: Ref, seq: int) -> int:
+    """Remove a memory with its doc and text; 1 where there was one."""
+    row = connection.execute("SELECT id, source FROM memories WHERE origin = ? AND key = ?", ref).fetchone()
+    if row is None:
+        return 0
+    number, source = row
+    if source is not None:
+        doc = connection.execute("SELECT blob FROM docs WHERE source = ? AND path = ?", (source, ref[1])).fetchone()
+        remove_doc(connection, source, ref[1], seq)
+        if doc is not None:
+            forget_blob(connection, doc[0])
+    connection.execute("DELETE FROM memories WHERE id = ?", (number,))
+    return 1
+
+
+# -- judgements --------------------------------------------------------------------------------------------------------
+
+
+def _decide(
+    connection: sqlite3.Connection,
+    verdict: Verdict,
+    wording: Wording,
+    seq: int,
+    batch: int,
+    action: str,
+    actor: str,
+    reason: str,
+) -> None:
+    row = connection.execute(f"SELECT {COLUMNS} WHERE memories.origin = ? AND memories.key = ?", verdict.ref).fetchone()
+    if row is None:  # deleted meanwhile
+        return
+    known = remembered(row)
+    before: dict[str, object] = {"state": known.state.value if known.state else ""}
+    if known.judgement is not None:
+        before["successor"] = known.judgement.successor
+    if verdict.memory is not None:
+        before |= {"memory": asdict(known.memory), "fingerprint": known.fingerprint.hex()}
+    memory = verdict.memory or known.memory
+    new = NewMemory(
+        memory,
+        verdict.name,
+        verdict.state,
+        scope=known.scope if known.scope != known.memory.project else memory.project,
+        fingerprint=verdict.fingerprint or known.fingerprint,
+        origin=known.origin,
+        number=known.number,
+        other_project=known.other_project,
+        signature=known.signature,
+        citations=_citations(connection, known.id) if verdict.citations is None else verdict.citations,
+    )
+    _write(connection, new, wording, seq)
+    after = _judge(connection, verdict.ref, verdict.state, actor, verdict.successor)
+    _log(connection, batch, verdict.ref, action, before, after, actor, reason)
+
+
+def _judge(
+    connection: sqlite3.Connection, ref: Ref, state: MemoryState | None, actor: str, successor: str
+) -> dict[str, object]:
+    if state is None:
+        connection.execute("DELETE FROM judgements WHERE origin = ? AND key = ?", ref)
+        return {"state": ""}
+    connection.execute(
+        "INSERT OR REPLACE INTO judgements VALUES (?, ?, ?, ?, ?, ?)",
+        (*ref, state.value, actor, int(time.time()), successor),
+    )
+    return {"state": state.value, **({"successor": successor} if successor else {})}
+
+
+def _log(
+    connection: sqlite3.Connection,
+    batch: int,
+    ref: Ref,
+    action: str,
+    before: Mapping[str, object],
+    after: Mapping[str, object],
+    actor: str,
+    reason: str,
+) -> None:
+    connection.execute(
+        "INSERT INTO decisions (batch, at, origin, key, action, before, after, actor, reason, undone) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
+        (
+            batch,
+            int(time.time()),
+            *ref,
+            action,
+            json.dumps(before, ensure_ascii=False),
+            json.dumps(after, ensure_ascii=False),
+            actor,
+            reason,
+        ),
+    )
+
+
+def _next_batch(connection: sqlite3.Connection) -> int:
+    return connection.execute("SELECT coalesce(max(batch), 0) + 1 FROM decisions").fetchone()[0]
+
+
+def _citations(connection: sqlite3.Connection, number: int) -> tuple[Citation, ...]:
+    ask = "SELECT root, path, symbol, file_hash, body_hash, revision FROM citations WHERE memory = ? ORDER BY rowid"
+    return tuple(Citation(*row) for row in connection.execute(ask, (number,)))
+
+
+def _state(text: str) -> MemoryState | None:
+    return MemoryState(text) if text else None
+
+
+def _memory(fields: Mapping[str, object]) -> Memory:
+    lists = {name: tuple(fields[name]) for name in ("facts", "concepts", "files")}  # type: ignore[arg-type]
+    return replace(Memory(**fields), **lists)  # type: ignore[arg-type]

@@ -1,0 +1,295 @@
+"""Memories, read: by id, by what they are about, newest first; who stands beside whom; how far each copy is; what was decided.
+
+What a caller asks for is a `Wanted`; of several parts all must hold. Nothing is ever left out because of its age.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cortex.store.connect import Connections
+from cortex.types import Citation, Memory, MemoryState
+
+if TYPE_CHECKING:
+    from cortex.store.memories import Mirror, Ref
+
+COLUMNS = (
+    "memories.id, memories.origin, memories.key, number, source, memories.state, title, subtitle, facts, concepts, files, text, project, "
+    "session, date, created, kind, provenance, other_project, scope, fingerprint, signature, judgements.state, actor, at, successor "
+    "FROM memories LEFT JOIN judgements ON judgements.origin = memories.origin AND judgements.key = memories.key"
+)
+PARTS = 500  # of a list in one question
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What was decided about a memory last."""
+
+    state: MemoryState
+    actor: str
+    at: int
+    successor: str  # what took its place, or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A memory as the store has it."""
+
+    id: int
+    origin: str
+    number: int
+    source: int | None  # that it is found in
+    state: MemoryState | None  # None: nobody has judged it
+    memory: Memory
+    other_project: str
+    scope: str
+    fingerprint: bytes
+    signature: bytes
+    judgement: Judgement | None
+
+    @property
+    def ref(self) -> Ref:
+        return self.origin, self.memory.key
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which memories are asked for; what is empty doesn't narrow."""
+
+    sources: tuple[int, ...] | None = None  # in these; None: in whatever, also in none
+    origins: tuple[str, ...] | None = None
+    states: tuple[str, ...] = ()  # as they are written; "" is unjudged
+    project: str = ""  # or promoted
+    scope: str = ""  # or promoted
+    tags: tuple[str, ...] = ()  # all of them
+    kind: str = ""
+    not_project: str = ""
+    promoted: bool = True  # what counts in every project counts in this one
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeCount:
+    """What a scope has from one origin."""
+
+    scope: str
+    origin: str
+    count: int
+    newest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A line of the log."""
+
+    id: int
+    batch: int
+    at: int
+    origin: str
+    key: str
+    action: str
+    before: str
+    after: str
+    actor: str
+    reason: str
+    undone: bool
+
+
+class MemoryLookup:
+    """The reading half of a store's memories."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def by_key(self, key: str, origins: Collection[str] | None = None) -> list[Remembered]:
+        """Every memory with this key, of whatever origin."""
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                f"SELECT {COLUMNS} WHERE memories.key = ? ORDER BY memories.origin", (key,)
+            ).fetchall()
+        return [one for one in map(remembered, rows) if origins is None or one.origin in origins]
+
+    def by_docs(self, docs: Sequence[int]) -> dict[int, Remembered]:
+        """The memories that these docs are of, by doc."""
+        found: dict[int, Remembered] = {}
+        with self._connections.read() as connection:
+            for start in range(0, len(docs), PARTS):
+                part = docs[start : start + PARTS]
+                rows = connection.execute(
+                    f"SELECT docs.id, {COLUMNS} JOIN docs ON docs.source = memories.source AND docs.path = memories.key "
+                    f"WHERE docs.id IN ({_marks(part)})",
+                    part,
+                )
+                found.update((row[0], remembered(row[1:])) for row in rows)
+        return found
+
+    def by_fingerprint(self, fingerprint: bytes) -> list[Remembered]:
+        """Those that say the same, the oldest first."""
+        with self._connections.read() as connection:
+            rows = connection.execute(f"SELECT {COLUMNS} WHERE fingerprint = ? ORDER BY memories.id", (fingerprint,))
+            return [remembered(row) for row in rows]
+
+    def select(self, wanted: Wanted, limit: int = -1, offset: int = 0) -> list[Remembered]:
+        """Those that are wanted, newest first."""
+        where, values = _where(wanted)
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                f"SELECT {COLUMNS} WHERE {where} ORDER BY created DESC, memories.id DESC LIMIT ? OFFSET ?",
+                (*values, limit, offset),
+            )
+            return [remembered(row) for row in rows]
+
+    def count(self, wanted: Wanted) -> int:
+        """How many are wanted."""
+        where, values = _where(wanted)
+        with self._connections.read() as connection:
+            return connection.execute(f"SELECT count(*) FROM memories WHERE {where}", values).fetchone()[0]
+
+    def docs(self, wanted: Wanted) -> frozenset[int]:
+        """The docs of those that are wanted."""
+        where, values = _where(wanted)
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                f"SELECT docs.id FROM memories JOIN docs ON docs.source = memories.source AND docs.path = memories.key WHERE {where}",
+                values,
+            )
+            return frozenset(row[0] for row in rows)
+
+    def scopes(self, wanted: Wanted) -> list[ScopeCount]:
+        """Every scope with what each origin has in it."""
+        where, values = _where(wanted)
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                f"SELECT scope, origin, count(*), max(created) FROM memories WHERE {where} GROUP BY scope, origin ORDER BY scope, origin",
+                values,
+            )
+            return [ScopeCount(*row) for row in rows]
+
+    def neighbours(self, docs: Sequence[int]) -> dict[int, tuple[int, ...]]:
+        """The docs of the memories just before and after each of these, in the same session of the same origin."""
+        found: dict[int, tuple[int, ...]] = {}
+        with self._connections.read() as connection:
+            for doc in docs:
+                row = connection.execute(
+                    "SELECT origin, session, number, memories.id FROM docs JOIN memories ON memories.source = docs.source "
+                    "AND memories.key = docs.path WHERE docs.id = ? AND session <> ''",
+                    (doc,),
+                ).fetchone()
+                if row is None:
+                    continue
+                beside = []
+                for sign, order in (("<", "DESC"), (">", "ASC")):
+                    other = connection.execute(
+                        "SELECT docs.id FROM memories JOIN docs ON docs.source = memories.source AND docs.path = memories.key "
+                        f"WHERE origin = ? AND session = ? AND (number, memories.id) {sign} (?, ?) "
+                        f"ORDER BY number {order}, memories.id {order} LIMIT 1",
+                        row,
+                    ).fetchone()
+                    beside += other or ()
+                found[doc] = tuple(beside)
+        return found
+
+    def citations(self, memory: int) -> tuple[Citation, ...]:
+        """What a memory cites."""
+        with self._connections.read() as connection:
+            ask = "SELECT root, path, symbol, file_hash, body_hash, revision FROM citations WHERE memory = ? ORDER BY rowid"
+            return tuple(Citation(*row) for row in connection.execute(ask, (memory,)))
+
+    # -- judgements and copies -----------------------------------------------------------------------------------------
+
+    def judgements(self, origin: str, keys: Sequence[str]) -> dict[str, Judgement]:
+        """What was decided about these keys of an origin, also where it has no copy now."""
+        found: dict[str, Judgement] = {}
+        with self._connections.read() as connection:
+            for start in range(0, len(keys), PARTS):
+                part = keys[start : start + PARTS]
+                rows = connection.execute(
+                    f"SELECT key, state, actor, at, successor FROM judgements WHERE origin = ? AND key IN ({_marks(part)})",
+                    (origin, *part),
+                )
+                found.update((key, Judgement(MemoryState(state), *rest)) for key, state, *rest in rows)
+        return found
+
+    def forgotten(self, origin: str) -> frozenset[str]:
+        """The keys of an origin that are not to be copied again."""
+        with self._connections.read() as connection:
+            return frozenset(
+                row[0] for row in connection.execute("SELECT key FROM forgotten WHERE origin = ?", (origin,))
+            )
+
+    def signatures(self, origin: str, above: int, up_to: int) -> dict[int, tuple[str, bytes]]:
+        """The copied rows with a number in that range: number -> key and signature."""
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                "SELECT number, key, signature FROM memories WHERE origin = ? AND number > ? AND number <= ?",
+                (origin, above, up_to),
+            )
+            return {number: (key, signature) for number, key, signature in rows}
+
+    def mirrors(self) -> list[Mirror]:
+        """How far each copy is."""
+        from cortex.store.memories import Mirror
+
+        with self._connections.read() as connection:
+            return [Mirror(*row) for row in connection.execute("SELECT * FROM mirrors ORDER BY origin")]
+
+    def decisions(self, limit: int, ref: Ref | None = None) -> list[Decision]:
+        """The log, newest first; all of it, or of one memory."""
+        where, values = ("origin = ? AND key = ?", ref) if ref else ("1", ())
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                f"SELECT * FROM decisions WHERE {where} ORDER BY id DESC LIMIT ?", (*values, limit)
+            )
+            return [Decision(*row) for row in rows]
+
+    def last_batch(self) -> int:
+        """The last step that can be undone, 0 where there is none."""
+        with self._connections.read() as connection:
+            return connection.execute("SELECT coalesce(max(batch), 0) FROM decisions WHERE NOT undone").fetchone()[0]
+
+
+def remembered(row: Sequence[Any]) -> Remembered:
+    """A memory from a row of COLUMNS."""
+    number, origin, key, place, source, state, title, subtitle = row[:8]
+    facts, concepts, files = (tuple(json.loads(one)) for one in row[8:11])
+    text, project, session, date, created, kind, provenance, other, scope, fingerprint, signature = row[11:22]
+    judged = row[22:]
+    memory = Memory(
+        key, title, subtitle, facts, concepts, files, text, project, session, date, created, kind, provenance
+    )
+    judgement = None if judged[0] is None else Judgement(MemoryState(judged[0]), *judged[1:])
+    known = MemoryState(state) if state else None
+    return Remembered(number, origin, place, source, known, memory, other, scope, fingerprint, signature, judgement)
+
+
+def _where(wanted: Wanted) -> tuple[str, list[object]]:
+    parts, values = ["1"], list[object]()
+
+    def add(part: str, *given: object) -> None:
+        parts.append(part)
+        values.extend(given)
+
+    if wanted.sources is not None:
+        add(f"memories.source IN ({_marks(wanted.sources)})", *wanted.sources)
+    if wanted.origins is not None:
+        add(f"memories.origin IN ({_marks(wanted.origins)})", *wanted.origins)
+    if wanted.states:
+        add(f"memories.state IN ({_marks(wanted.states)})", *wanted.states)
+    promoted = " OR memories.state = 'promoted'" if wanted.promoted else ""
+    if wanted.project:
+        add(f"(project = ? OR other_project = ?{promoted})", wanted.project, wanted.project)
+    if wanted.scope:
+        add(f"(scope = ? OR project = ?{promoted})", wanted.scope, wanted.scope)
+    if wanted.not_project:
+        add("project <> ? AND other_project <> ?", wanted.not_project, wanted.not_project)
+    if wanted.kind:
+        add("kind = ? COLLATE NOCASE", wanted.kind)
+    for tag in wanted.tags:
+        add("memories.id IN (SELECT memory FROM concepts WHERE concept = ?)", tag.strip())
+    return " AND ".join(parts), values
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ",".join("?" * len(values))
