@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cortex.errors import FileError
-from cortex.sources.foreign.readonly import columns, reading, select
+from cortex.sources.foreign.readonly import File, columns, opened, select
 from cortex.types import Stamp
 
 if TYPE_CHECKING:
@@ -70,62 +69,46 @@ class Text:
 class Base:
     """An open knowledge base."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self.version = 2 if columns(connection, "kb_vectors") or columns(connection, "kb_embedding_stamp") else 1
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self.version = file.read(_version)
 
     def folders(self) -> list[Folder]:
         """All sources, in the order in which they were added."""
         wanted = ("source_id", "name", "path", "patterns", "excludes", "sync_mode")
-        rows = select(self._connection, "kb_sources", wanted, "ORDER BY rowid")
+        rows = self._rows("kb_sources", wanted, "ORDER BY rowid")
         return [
             Folder(_text(key), _text(name), _text(path), _list(patterns), _list(excludes), _text(mode) or "watch")
             for key, name, path, patterns, excludes, mode in rows
             if key and path
         ]
 
-    def documents(self, source: str | None = None) -> Iterator[Document]:
+    def documents(self, source: str | None = None) -> list[Document]:
         """The documents of a source, or of all."""
         wanted = ("document_id", "source_id", "path", "title", "mime_type", "hash")
-        for row in select(self._connection, "kb_documents", wanted, "ORDER BY path"):
-            one = Document(*map(_text, row))
-            if source is None or one.source == source:
-                yield one
+        found = [Document(*map(_text, row)) for row in self._rows("kb_documents", wanted, "ORDER BY path")]
+        return [one for one in found if source is None or one.source == source]
 
-    def texts(self) -> Iterator[Text]:
+    def texts(self) -> list[Text]:
         """All chunks, by document."""
         wanted = ("chunk_id", "document_id", "chunk_index", "content", "start_char", "end_char")
-        order = "ORDER BY document_id, chunk_index"
-        for name, document, ordinal, text, start, end in select(self._connection, "kb_chunks", wanted, order):
-            yield Text(_text(name), _text(document), _number(ordinal), _text(text), _number(start), _number(end))
+        return [
+            Text(_text(name), _text(document), _number(ordinal), _text(text), _number(start), _number(end))
+            for name, document, ordinal, text, start, end in self._rows(
+                "kb_chunks", wanted, "ORDER BY document_id, chunk_index"
+            )
+        ]
 
     def stamp(self) -> Stamp | None:
         """Which model made the vectors, None where the file doesn't say."""
-        wanted = ("provider", "canonical_model", "dimensions", "prefix_scheme")
-        if not columns(self._connection, "kb_embedding_stamp"):
-            return None
-        row = select(self._connection, "kb_embedding_stamp", wanted, "LIMIT 1").fetchone()
-        if row is None or not row[1] or not 0 < _number(row[2]) <= MAX_DIMENSIONS:
-            return None
-        return Stamp(_text(row[0]), _text(row[1]), _number(row[2]), _text(row[3]))
+        return self._file.read(_stamp)
 
-    def vectors(self) -> Iterator[tuple[str, np.ndarray]]:
+    def vectors(self) -> list[tuple[str, np.ndarray]]:
         """The text of a chunk and its vector, of length 1; those that are damaged are left out."""
-        import numpy as np
+        return self._file.read(_vectors)
 
-        stamp = self.stamp()
-        if stamp is None or not {"chunk_id", "embedding"} <= columns(self._connection, "kb_vectors"):
-            return
-        rows = self._connection.execute(
-            "SELECT content, embedding FROM kb_vectors JOIN kb_chunks USING (chunk_id) ORDER BY kb_chunks.rowid"
-        )
-        for text, blob in rows:
-            if not isinstance(blob, bytes) or len(blob) != 4 * stamp.dimensions:
-                continue
-            vector = np.frombuffer(blob, dtype="<f4").astype(np.float32)
-            length = float(np.linalg.norm(vector))
-            if np.isfinite(length) and length > 0:
-                yield _text(text), vector / length
+    def _rows(self, table: str, wanted: tuple[str, ...], rest: str) -> list[tuple[object, ...]]:
+        return self._file.read(lambda connection: select(connection, table, wanted, rest).fetchall())
 
 
 @contextmanager
@@ -135,11 +118,44 @@ def open_base(path: Path) -> Iterator[Base]:
     Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE, also while it is read.
     """
     file = path / FILE if path.is_dir() else path
-    with reading(file, PRODUCT) as connection:
-        if not columns(connection, "kb_sources"):
-            message = f"{file} is no {PRODUCT} database: it has no table kb_sources"
-            raise FileError("IMPORT_UNREADABLE", message, context={"path": str(file)})
-        yield Base(connection)
+    with opened(file, PRODUCT) as opened_file:
+        yield Base(opened_file)
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    """The generation. Raises: sqlite3.DatabaseError where it is none."""
+    if not columns(connection, "kb_sources"):
+        raise sqlite3.DatabaseError("it has no table kb_sources")
+    return 2 if columns(connection, "kb_vectors") or columns(connection, "kb_embedding_stamp") else 1
+
+
+def _stamp(connection: sqlite3.Connection) -> Stamp | None:
+    wanted = ("provider", "canonical_model", "dimensions", "prefix_scheme")
+    if not columns(connection, "kb_embedding_stamp"):
+        return None
+    row = select(connection, "kb_embedding_stamp", wanted, "LIMIT 1").fetchone()
+    if row is None or not row[1] or not 0 < _number(row[2]) <= MAX_DIMENSIONS:
+        return None
+    return Stamp(_text(row[0]), _text(row[1]), _number(row[2]), _text(row[3]))
+
+
+def _vectors(connection: sqlite3.Connection) -> list[tuple[str, np.ndarray]]:
+    import numpy as np
+
+    stamp = _stamp(connection)
+    if stamp is None or not {"chunk_id", "embedding"} <= columns(connection, "kb_vectors"):
+        return []
+    found: list[tuple[str, np.ndarray]] = []
+    for text, blob in connection.execute(
+        "SELECT content, embedding FROM kb_vectors JOIN kb_chunks USING (chunk_id) ORDER BY kb_chunks.rowid"
+    ):
+        if not isinstance(blob, bytes) or len(blob) != 4 * stamp.dimensions:
+            continue
+        vector = np.frombuffer(blob, dtype="<f4").astype(np.float32)
+        length = float(np.linalg.norm(vector))
+        if np.isfinite(length) and length > 0:
+            found.append((_text(text), vector / length))
+    return found
 
 
 def _text(value: object) -> str:
