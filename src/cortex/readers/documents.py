@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cortex.leaks import holds_key
 from cortex.readers.marks import PAGE_END
-from cortex.readers.plain import decoded, holds_key, read
+from cortex.readers.plain import decoded, read
 from cortex.readers.refusal import Unreadable
 from cortex.types import Refused
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from cortex.leaks import holds_key
 from cortex.readers.encoding import decode
 from cortex.types import Refused
 
@@ -26,15 +27,6 @@ _MAGIC = (
 _CONTROL = bytes(c for c in range(32) if c not in b"\t\n\r\f\b\x1b") + b"\x7f"
 _CONTROL_SHARE = 0.02
 
-# A block, not a mention: the base64 follows, also where line ends are written as \n in a string, or a column is narrow.
-_PRIVATE_KEY = re.compile(
-    r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----(?:(?!-----).){0,400}?"
-    r"(?:[A-Za-z0-9+/=]{40}|(?:[A-Za-z0-9+/=]{16,39}\s{1,4}){3})",
-    re.DOTALL,
-)
-_KEY_IN_SETTINGS = re.compile(r"client-key-data[\"']?:\s{0,4}[\"']?LS0tLS1[A-Za-z0-9+/=]{40}")  # of Kubernetes
-_AGE_KEY = re.compile(r"AGE-SECRET-KEY-1[02-9AC-HJ-NP-Z]{58}")
-_PUTTY_KEY = re.compile(r"Private-Lines: \d{1,4}(?:\s|\\[nr]){1,4}[A-Za-z0-9+/=]{40}")
 _GENERATED = re.compile(
     r"""^\s*(?://|\#|/?\*|--|<!--|;|%|"{1,3}|'|\{-|\(\*)"""  # in a comment
     r"""(?:.*(?<!\w)@generated(?!\w)|.*\bcode\ generated\ (?:by\ )?.*\bdo\ not\ edit\b|.*<auto-?generated)""",
@@ -68,16 +60,6 @@ def decoded(raw: bytes) -> str | Refused:
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return Refused("secret") if holds_key(text) else text
-
-
-def holds_key(text: str) -> bool:
-    """Whether a private key is in the text."""
-    return (
-        ("PRIVATE KEY" in text and _PRIVATE_KEY.search(text) is not None)
-        or ("client-key-data" in text and _KEY_IN_SETTINGS.search(text) is not None)
-        or ("AGE-SECRET-KEY-1" in text and _AGE_KEY.search(text) is not None)
-        or ("PuTTY-User-Key-File-" in text and _PUTTY_KEY.search(text) is not None)
-    )
 
 
 def _is_binary(raw: bytes, text: str) -> bool:

@@ -1,0 +1,370 @@
+r"""Secrets inside a text: keys of known shape, private keys, passwords in addresses and assignments.
+
+A pure function of the text: nobody is asked whether a key still works. A shape says whose key it is; where a name alone speaks
+for a value ("password = …"), the value must look random too, so that prose about passwords, placeholders, hashes and identifiers
+pass. Every repetition is bounded and possessive and starts at the edge of a word, so that the time is linear in the text.
+Not taken: high entropy anywhere (checksums and minified code are full of it), and lists of words to allow.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import itertools
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+MIN_ENTROPY = 2.5  # bits per character of what follows a key's prefix; hex of 32 characters has 3.3 at least
+MIN_RANDOM_TURNS = 0.22  # of its characters: see _is_random; random keys have .27 to .6, names in programs up to .2
+MAX_KEY_BLOCK = 20_000  # characters of one private key; RSA with 16,384 bits takes 13,000
+KEY_BLOCK_HEAD = 400  # characters of headers before the base64 of a private key
+
+
+@dataclass(frozen=True, slots=True)
+class Leak:
+    """A secret at text[start:end]."""
+
+    name: str  # what it is: "GitHub token"
+    start: int
+    end: int
+
+
+def find_leaks(text: str) -> list[Leak]:
+    """The secrets in a text, in order, none over another."""
+    found = (*_private_keys(text), *_of_known_shape(text), *_tokens(text), *_in_addresses(text), *_assigned(text))
+    merged: list[Leak] = []
+    for leak in sorted(
+        found, key=lambda leak: leak.start
+    ):  # stable: of two at the same place the better known is first
+        if merged and leak.start < merged[-1].end:
+            last = merged.pop()
+            leak = Leak(last.name, last.start, max(last.end, leak.end))
+        merged.append(leak)
+    return merged
+
+
+def redact(text: str) -> tuple[str, tuple[str, ...]]:
+    """The text with what it leaks replaced by the name of the secret, and these names."""
+    parts, at = [], 0
+    leaks = find_leaks(text)
+    for leak in leaks:
+        parts += [text[at : leak.start], f"[redacted: {leak.name}]"]
+        at = leak.end
+    return "".join([*parts, text[at:]]), tuple(dict.fromkeys(leak.name for leak in leaks))
+
+
+# -- private keys ------------------------------------------------------------------------------------------------------
+
+_KEY_HEAD = re.compile(r"-----BEGIN (?:(?!PRIVATE)[A-Z0-9]{1,20}+ ){0,3}+PRIVATE KEY(?: BLOCK)?-----")
+# A block, not a mention: the base64 follows, also where line ends are written as \n in a string, or a column is narrow.
+_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{40}|(?:[A-Za-z0-9+/=]{16,39}+\s{1,4}+){3}")
+_KEY_REST = re.compile(r"(?:(?:\s|\\[nr]){0,8}+[A-Za-z0-9+/=]{16,200}+){0,500}+")
+_KEY_TAIL = re.compile(r"-----END [A-Z0-9 ]{3,60}+-----")
+_OTHER_KEYS = tuple(
+    (mark, re.compile(pattern))
+    for mark, pattern in (
+        ("client-key-data", r"client-key-data[\"']?:\s{0,4}+[\"']?(LS0tLS1[A-Za-z0-9+/=]{40,20000}+)"),  # of Kubernetes
+        ("AGE-SECRET-KEY-", r"(AGE-SECRET-KEY-(?:PQ-)?1[02-9AC-HJ-NP-Z]{58,2000}+)"),
+        (
+            "PuTTY-User-Key-File-",
+            r"(Private-Lines: \d{1,4}+(?:\s|\\[nr]){1,4}+[A-Za-z0-9+/=]{40}(?:(?:\s|\\[nr]){0,8}+[A-Za-z0-9+/=]{16,200}+){0,500}+)",
+        ),
+    )
+)
+
+
+def holds_key(text: str) -> bool:
+    """Whether a private key is in the text: then nothing of it is worth reading."""
+    return next(_private_keys(text), None) is not None
+
+
+def _private_keys(text: str) -> Iterator[Leak]:
+    if "PRIVATE KEY" in text:
+        for head in _KEY_HEAD.finditer(text):
+            end = _end_of_key(text, head.end())
+            if end:
+                yield Leak("private key", head.start(), end)
+    for mark, pattern in _OTHER_KEYS:
+        if mark in text:
+            for match in pattern.finditer(text):
+                yield Leak("private key", *match.span(1))
+
+
+def _end_of_key(text: str, start: int) -> int:
+    """Where the key ends whose first line ends at `start`; 0 where none follows."""
+    end = text.find("-----", start, start + MAX_KEY_BLOCK)
+    limit = end if end >= 0 else start + MAX_KEY_BLOCK
+    body = _KEY_BODY.search(text, start, min(limit, start + KEY_BLOCK_HEAD + 160))
+    if body is None or body.start() > start + KEY_BLOCK_HEAD:
+        return 0
+    tail = _KEY_TAIL.match(text, end) if end >= 0 else None
+    if tail:
+        return tail.end()
+    rest = _KEY_REST.match(text, body.end(), limit)
+    return rest.end() if rest else body.end()
+
+
+# -- keys of known shape -----------------------------------------------------------------------------------------------
+
+# What begins a word, also after an escape such as \n or %3D; with the hyphen, so that "risk-…" is no key of OpenAI's.
+_EDGE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-F][0-9A-F]))"
+_END = r"(?![A-Za-z0-9_-])"
+# Whose key, a piece of text that each has, the shape.
+_SHAPES = (
+    ("AWS key", "A", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}"),
+    ("AWS key", "ABSK", r"ABSK[A-Za-z0-9+/]{100,280}+={0,2}+"),
+    ("GitHub token", "gh", r"gh[pousr]_[A-Za-z0-9]{36,255}+"),
+    ("GitHub token", "ghs_", r"gh[us]_[\w-]{10,200}+\.[\w-]{20,2000}+\.[\w-]{20,2000}+"),
+    ("GitHub token", "github_pat_", r"github_pat_\w{82,255}+"),
+    ("GitLab token", "gl", r"gl(?:pat|dt|ft|rt|ptt|cbt|agent|oas|imt|soat|ffct|rtr|wt)-[\w-]{20,300}+(?:\.[\w-]{2,20}+){0,2}+"),
+    ("GitLab token", "GR1348941", r"GR1348941[\w-]{20}"),
+    ("Slack token", "xox", r"xox[abcdeoprs](?:\.xox[bp])?-(?=[a-zA-Z-]{0,12}+\d)[A-Za-z0-9-]{20,400}+"),
+    ("Slack token", "xapp-", r"xapp-\d-[A-Z0-9]{6,20}+-\d{6,20}+-[a-z0-9]{20,100}+"),
+    ("Slack webhook", "hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/]{30,100}+"),
+    ("Stripe key", "k_live_", r"[sr]k_live_[A-Za-z0-9]{16,250}+"),
+    ("Stripe key", "whsec_", r"whsec_[A-Za-z0-9+/]{32,64}+={0,2}+"),
+    ("Anthropic key", "sk-ant-", r"sk-ant-[a-z]{2,12}+\d\d-[\w-]{40,200}+"),
+    ("OpenRouter key", "sk-or-", r"sk-or-v1-[0-9a-f]{64}"),
+    ("OpenAI key", "sk-", r"sk-(?:proj|svcacct|admin|None)-[\w-]{40,250}+"),
+    ("OpenAI key", "sk-", r"sk-[A-Za-z0-9]{32,64}+"),
+    ("Google key", "AIza", r"AIza[\w-]{35}"),
+    ("Google token", "ya29.", r"ya29\.[\w-]{30,500}+"),
+    ("Google client secret", "GOCSPX-", r"GOCSPX-[\w-]{28}"),
+    ("npm token", "npm_", r"npm_[A-Za-z0-9]{36}"),
+    ("PyPI token", "pypi-AgE", r"pypi-AgE[\w-]{50,1000}+"),
+    ("RubyGems key", "rubygems_", r"rubygems_[0-9a-f]{48}"),
+    ("crates.io token", "cio", r"cio[A-Za-z0-9]{32}"),
+    ("Docker token", "dckr_", r"dckr_(?:pat|oat)_[\w-]{27,64}+"),
+    ("Hugging Face token", "hf_", r"hf_[A-Za-z0-9]{34}"),
+    ("Groq key", "gsk_", r"gsk_[A-Za-z0-9]{52}"),
+    ("xAI key", "xai-", r"xai-[A-Za-z0-9]{80}"),
+    ("Perplexity key", "pplx-", r"pplx-[A-Za-z0-9]{40,64}+"),
+    ("Replicate token", "r8_", r"r8_[A-Za-z0-9]{37}"),
+    ("LangSmith key", "lsv2_", r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
+    ("Tavily key", "tvly-", r"tvly-(?:dev-|prod-)?[A-Za-z0-9]{32}"),
+    ("Azure key", "Q~", r"[\w~.]{3}[0-9]Q~[\w~.-]{31,34}+"),
+    ("Databricks token", "dapi", r"dapi[0-9a-f]{32}(?:-\d)?"),
+    ("DigitalOcean token", "_v1_", r"do[opr]_v1_[0-9a-f]{64}"),
+    ("Discord webhook", "/api/webhooks/", r"discord(?:app)?\.com/api/webhooks/\d{17,20}+/[\w-]{60,80}+"),
+    ("Telegram token", ":AA", r"\d{8,10}+:AA[\w-]{33}"),
+    ("Twilio key", "SK", r"SK[0-9a-f]{32}"),
+    ("SendGrid key", "SG.", r"SG\.[\w-]{22}\.[\w-]{43}"),
+    ("Shopify token", "shp", r"shp(?:at|ca|pa|ss|ua)_[0-9a-fA-F]{32}"),
+    ("Mailgun key", "key-", r"key-[0-9a-f]{32}"),
+    ("Linear key", "lin_", r"lin_(?:api|oauth)_[A-Za-z0-9]{40,64}+"),
+    ("Notion token", "ntn_", r"ntn_\d{11}[A-Za-z0-9]{35}"),
+    ("Notion token", "secret_", r"secret_[A-Za-z0-9]{43}"),
+    ("Vault token", "hv", r"hv[bsr]\.[\w-]{24,300}+"),
+    ("Terraform token", ".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,70}+"),
+    ("Supabase key", "sb", r"(?:sbp_(?:oauth_)?[0-9a-f]{40}|sb_secret_[\w-]{24,64}+)"),
+    ("Fly token", "f", r"(?:fo1_[\w-]{43}|fm[12][ar]?_[A-Za-z0-9+/]{60,2000}+={0,3}+)"),
+    ("Cloudflare token", "cf", r"cf(?:k|ut|at)_[A-Za-z0-9_-]{40,64}+"),
+    ("Cloudflare key", "v1.0-", r"v1\.0-[0-9a-f]{24}-[0-9a-f]{146}"),
+    ("Grafana token", "gl", r"(?:glsa_[A-Za-z0-9]{32}_[0-9a-fA-F]{8}|glc_eyJ[A-Za-z0-9+/]{30,400}+={0,2}+)"),
+    ("Sentry token", "sntry", r"(?:sntryu_[0-9a-f]{64}|sntrys_eyJ[\w+/=-]{60,500}+)"),
+    ("Pulumi token", "pul-", r"pul-[0-9a-f]{40}"),
+    ("Postman key", "PMAK-", r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
+    ("Doppler token", "dp.", r"dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[a-z0-9_-]{2,35}+\.)?[A-Za-z0-9]{40,44}+"),
+    ("PlanetScale token", "pscale_", r"pscale_(?:tkn|oauth|pw)_[\w-]{32,64}+"),
+    ("Atlassian token", "ATATT3", r"ATATT3[\w=-]{100,300}+"),
+    ("Airtable token", "pat", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
+    ("New Relic key", "NRAK-", r"NRAK-[A-Z0-9]{27}"),
+    ("Figma token", "figd_", r"figd_[\w-]{38,50}+"),
+    ("Netlify token", "nfp_", r"nfp_[A-Za-z0-9]{36}"),
+    ("1Password token", "ops_eyJ", r"ops_eyJ[A-Za-z0-9+/_-]{200,2000}+={0,3}+"),
+)  # fmt: skip
+
+
+def _of_known_shape(text: str) -> Iterator[Leak]:
+    for name, mark, shape in _SHAPES:
+        if mark in text:
+            for match in _compiled(shape).finditer(text):
+                if not _is_made_up(match[0]):
+                    yield Leak(name, *match.span())
+
+
+@cache  # and not at import: sixty expressions take 30 ms, and few texts need more than one
+def _compiled(shape: str) -> re.Pattern[str]:
+    return re.compile(f"{_EDGE}(?:{shape}){_END}", re.ASCII)
+
+
+# -- tokens that say themselves what they are --------------------------------------------------------------------------
+
+_JWT = re.compile(rf"{_EDGE}(eyJ[\w-]{{10,2000}}+)\.(eyJ[\w-]{{8,8000}}+)\.([\w-]{{16,2000}}+)", re.ASCII)
+_DISCORD = re.compile(rf"{_EDGE}([MNO][\w-]{{22,27}}+)\.[\w-]{{6}}\.[\w-]{{27,40}}+{_END}", re.ASCII)
+
+
+def _tokens(text: str) -> Iterator[Leak]:
+    if "eyJ" in text:
+        for match in _JWT.finditer(text):
+            head, body = _json_of(match[1]), _json_of(match[2])
+            # The example of every tutorial is of John Doe, 1234567890.
+            if head is not None and "alg" in head and body is not None and "1234567890" not in body:
+                yield Leak("JSON web token", *match.span())
+    for match in _DISCORD.finditer(text):
+        if _decoded(match[1]).isdigit():  # a Discord token begins with its user's number
+            yield Leak("Discord token", *match.span())
+
+
+def _json_of(part: str) -> str | None:
+    """The JSON object that is encoded in a part of a token, as text; None where there is none."""
+    try:
+        found = json.loads(_decoded(part))
+    except ValueError:
+        return None
+    return json.dumps(found) if isinstance(found, dict) else None
+
+
+def _decoded(part: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)).decode("ascii")
+    except (binascii.Error, ValueError):
+        return ""
+
+
+# -- passwords in addresses --------------------------------------------------------------------------------------------
+
+_ADDRESS = re.compile(r"://([^\s:/@\"'<>`]{0,100}+):([^\s/@\"'<>`]{6,200}+)@([\w.-]{1,100}+)")
+_NO_HOSTS = frozenset("host hostname your-host your_host myhost db-host dbhost server domain".split())
+_NO_DOMAINS = frozenset({"example", "test", "invalid"})  # kept free for examples
+
+
+def _in_addresses(text: str) -> Iterator[Leak]:
+    if "://" not in text:
+        return
+    for match in _ADDRESS.finditer(text):
+        user, password, host = match.groups()
+        told, near = password.lower(), host == "localhost" or host.startswith("127.")
+        plain = told.isalpha() and (near or told in _MADE_UP_WORDS)
+        if not (
+            plain or told == user.lower() or _is_nowhere(host.lower()) or _is_variable(told) or _is_made_up(told, 1.5)
+        ):
+            yield Leak("password in an address", *match.span(2))
+
+
+def _is_nowhere(host: str) -> bool:
+    labels = host.split(".")
+    return host in _NO_HOSTS or labels[-1] in _NO_DOMAINS or (len(labels) > 1 and labels[-2] == "example")
+
+
+# -- values that only their name gives away ----------------------------------------------------------------------------
+
+_NAMES = (
+    r"(?i:pass(?:word|wd|phrase)|pwd|secret|token|credential|"
+    r"(?:api|access|auth|account|client|private|secret|signing|encryption|master|shared[_ -]?access)[_ -]?key)"
+)
+_QUALIFIED = r"(?i:[_ -]?(?:access[_ -]?key|key|secret|token|value|prod|production|staging|live|dev)){0,2}+"
+_TYPE = r"(?:: ?(?:str|[Ss]tring)(?: \| None)? ?(?==))?"
+_VALUE = r"(?:(?P<quote>[\"'`])(?P<quoted>[^\s\"'`]{8,500}+)(?=(?P=quote))|\\?[\"'`*]{0,3}+(?P<plain>[^\s\"'`,;<>(){}\[\]|\\*]{8,500}+))"
+_ASSIGNED = re.compile(
+    rf"(?P<name>{_NAMES}{_QUALIFIED})\\?[\"'`\])*]{{0,4}}+[ \t]{{0,8}}+{_TYPE}"
+    rf"(?:=>|:=|={{1,3}}|:|->|(?<=\s)(?:is|was):?(?=\s))\\?[ \t]{{0,8}}+{_VALUE}"
+)
+_FLAG = re.compile(rf"--(?P<name>{_NAMES})[ =]{_VALUE}")
+_BEARER = re.compile(r"(?P<name>\b(?i:bearer|basic)) \\?[\"'`]?(?P<quoted>[A-Za-z0-9+/=._~-]{16,2000}+)")
+_CONNECTION = re.compile(r"(?P<name>(?:Account|SharedAccess)Key)=(?P<quoted>[A-Za-z0-9+/]{40,100}+={0,2}+)")
+_AWS_SECRET = re.compile(
+    r"(?P<name>(?i:secret[_ -]?access[_ -]?key|aws[_ -]?secret(?:[_ -]?key)?))[\"'` \t:=>\\|]{1,12}+"
+    r"(?P<quoted>[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])"
+)
+_PATTERNS = (
+    ("AWS secret key", _AWS_SECRET),
+    ("Azure key", _CONNECTION),
+    ("bearer token", _BEARER),
+    ("", _FLAG),
+    ("", _ASSIGNED),
+)
+
+
+def _assigned(text: str) -> Iterator[Leak]:
+    for name, pattern in _PATTERNS:
+        for match in pattern.finditer(text):
+            group = "quoted" if match["quoted"] else "plain"
+            value = match[group].rstrip(".:!?") if group == "plain" else match[group]
+            is_password = match["name"].lower().startswith(("pass", "pwd"))
+            if match["name"].lower() == "basic":
+                told = _of_a_person(value)
+            else:
+                told = _is_random(value) or (is_password and group == "quoted" and _is_chosen(value))
+            if told:
+                start = match.start(group)
+                yield Leak(name or ("password" if is_password else "secret"), start, start + len(value))
+
+
+def _of_a_person(value: str) -> bool:
+    """Whether a value is the base64 of a name and a password."""
+    user, colon, password = _decoded(value).lower().partition(":")
+    return bool(colon) and password != user and len(password) >= 6 and not _speaks_of_itself(password)
+
+
+_UUID = re.compile(r"(?i)[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+_NOT_RANDOM = re.compile(
+    r"\d{4}-\d\d-\d\d|v?\d{1,5}+(?:\.\d{1,5}+){1,3}+|[./~\\]|\w{1,20}+://|(?i:sha\d{1,3}+|md5)[-:]"  # a date, version, path, address, hash
+    r"|[A-Za-z_]\w{0,60}+(?:(?:\.|::|->)[A-Za-z_]\w{0,60}+){1,8}+$",  # or an attribute
+    re.ASCII,
+)
+_VARIABLE = re.compile(
+    r"^[$%]\w|[$%#][({]|\{[^}]{0,99}+\}|<[^>]{0,99}+>|\[[^]]{0,99}+\]|\([^)]{0,99}+\)|%s|\*\*|\.\.\.|…|•|\\[ux]"
+)
+_MADE_UP_WORDS = (
+    "example", "xxxx", "your", "changeme", "change-me", "change_me", "placeholder", "redacted", "dummy", "fake", "sample", "password",
+    "passwd", "secret", "token", "apikey", "api_key", "api-key", "insert", "hunter2", "foobar", "123456", "abcdef", "qwerty", "0000000",
+    "1111111", "aaaaaa", "s3cr3t", "pass", "user", "admin", "test",
+)  # fmt: skip
+_SURELY_MADE_UP = re.compile(
+    r"(?i)example|xxxx|your[_-]|changeme|placeholder|redacted|dummy|1234567890|0123456789|abcdefgh|(.)\1{7}"
+)
+
+
+def _is_random(value: str) -> bool:
+    """Whether a value is nothing that a person would write: letters and digits take turns in it.
+
+    A turn is from a letter to a digit or back, or from a small letter to a capital: names in programs have few of them.
+    """
+    if _NOT_RANDOM.match(value) or _UUID.fullmatch(value) or _is_variable(value) or _is_made_up(value):
+        return False
+    letters = [character for character in value if character.isalnum()]
+    if not any(map(str.isdigit, letters)) or not any(map(str.isalpha, letters)):
+        return False
+    turns = sum(
+        one.isdigit() != two.isdigit() or (one.islower() and two.isupper()) for one, two in itertools.pairwise(letters)
+    )
+    return turns >= 3 and turns >= MIN_RANDOM_TURNS * len(value)
+
+
+def _is_chosen(value: str) -> bool:
+    """Whether a quoted value is a password that a person made: letters, digits and signs, and no word that stands for one."""
+    signs = any(not character.isalnum() and character not in "_-./:" for character in value)
+    return (
+        signs
+        and any(map(str.isdigit, value))
+        and any(map(str.isalpha, value))
+        and not _speaks_of_itself(value.lower())
+        and not _is_variable(value)
+        and not _NOT_RANDOM.match(value)
+    )
+
+
+def _speaks_of_itself(value: str) -> bool:
+    return any(word in value for word in _MADE_UP_WORDS)
+
+
+def _is_variable(value: str) -> bool:
+    """Whether a value stands for one: ${TOKEN}, %s, <token>, os.environ["TOKEN"], ***."""
+    return _VARIABLE.search(value) is not None
+
+
+def _is_made_up(value: str, least: float = MIN_ENTROPY) -> bool:
+    """Whether a value is an example's: it says so, counts up, or has few different characters."""
+    return _SURELY_MADE_UP.search(value) is not None or _entropy(value) < least
+
+
+def _entropy(value: str) -> float:
+    """Bits per character, by how often each occurs."""
+    size = len(value)
+    return -sum(count / size * math.log2(count / size) for count in Counter(value).values())

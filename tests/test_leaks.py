@@ -1,0 +1,318 @@
+"""Secrets are found and taken out; what only looks like one, or speaks of one, is left alone.
+
+No example stands here in one piece, so that no scanner of secrets stops at this file.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import random
+import re
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cortex import leaks
+from cortex.leaks import find_leaks, redact
+
+LETTERS = string.ascii_letters + string.digits
+HEX = "0123456789abcdef"
+SAFE = LETTERS + "_-"
+
+
+def made(size: int, alphabet: str = LETTERS, seed: int = 7) -> str:
+    """What a machine would make: the same for the same seed."""
+    chance = random.Random(f"{size}{alphabet}{seed}")
+    return "".join(chance.choice(alphabet) for _ in range(size))
+
+
+def token(*parts: object) -> str:
+    """A JSON web token of these parts and a signature."""
+    encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
+    return ".".join([*encoded, made(43, SAFE)])
+
+
+KEYS = {
+    "AWS key": ["AKIA" + made(16, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"), "ASIA" + made(16, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")],
+    "GitHub token": [
+        *(f"gh{kind}_" + made(36) for kind in "pousr"),
+        "github_pat_" + made(22) + "_" + made(59),
+        "ghs_" + token({"alg": "RS256"}, {"iss": 1, "n": made(60)}),
+    ],
+    "GitLab token": ["glpat-" + made(20, SAFE), "gldt-" + made(20), "glrt-t1_" + made(27) + ".01." + made(9), "glptt-" + made(40, HEX)],
+    "Slack token": [
+        "xoxb-" + "-".join([made(12, "123456789"), made(12, "123456789"), made(24)]),
+        "xoxe.xoxp-1-" + made(160),
+        "xapp-1-A" + made(10, string.ascii_uppercase) + "-" + made(12, "123456789") + "-" + made(64, HEX),
+    ],
+    "Slack webhook": ["hooks.slack.com/services/T" + made(8) + "/B" + made(8) + "/" + made(24)],
+    "Stripe key": ["sk_live_" + made(24), "rk_live_" + made(99), "whsec_" + made(32)],
+    "OpenAI key": ["sk-" + made(20) + "T3Blbk" + "FJ" + made(20), "sk-proj-" + made(120, SAFE), "sk-svcacct-" + made(80, SAFE)],
+    "Anthropic key": ["sk-ant-api03-" + made(93, SAFE) + "AA", "sk-ant-oat01-" + made(93, SAFE) + "AA"],
+    "OpenRouter key": ["sk-or-v1-" + made(64, HEX)],
+    "Google key": ["AIza" + made(35, SAFE)],
+    "Google token": ["ya29." + made(120, SAFE)],
+    "Google client secret": ["GOCSPX-" + made(28, SAFE)],
+    "npm token": ["npm_" + made(36)],
+    "PyPI token": ["pypi-AgEI" + "cHlwaS5vcmc" + made(120, SAFE)],
+    "Docker token": ["dckr_pat_" + made(27, SAFE)],
+    "Hugging Face token": ["hf_" + made(34, string.ascii_letters)],
+    "Groq key": ["gsk_" + made(52)],
+    "Azure key": [made(3) + "8Q~" + made(34), "AccountKey=" + made(86, LETTERS + "+/") + "==", "SharedAccessKey=" + made(43) + "="],
+    "Databricks token": ["dapi" + made(32, HEX)],
+    "DigitalOcean token": ["dop_v1_" + made(64, HEX)],
+    "Discord token": [base64.b64encode(b"123456789012345678").decode() + "." + made(6, SAFE) + "." + made(38, SAFE)],
+    "Discord webhook": ["discord.com/api/webhooks/" + made(18, "123456789") + "/" + made(68, SAFE)],
+    "Telegram token": [made(10, "123456789") + ":AA" + made(33, SAFE)],
+    "Twilio key": ["SK" + made(32, HEX)],
+    "SendGrid key": ["SG." + made(22, SAFE) + "." + made(43, SAFE)],
+    "Shopify token": ["shpat_" + made(32, HEX)],
+    "Mailgun key": ["key-" + made(32, HEX)],
+    "Linear key": ["lin_api_" + made(40)],
+    "Notion token": ["ntn_" + made(11, "0123456789") + made(35), "secret_" + made(43)],
+    "Vault token": ["hvs." + made(95, SAFE)],
+    "Supabase key": ["sbp_" + made(40, HEX), "sb_secret_" + made(31, SAFE)],
+    "Fly token": ["fo1_" + made(43, SAFE), "FlyV1 fm2_" + made(300, LETTERS + "+/")],
+    "Cloudflare token": ["cfut_" + made(48)],
+    "Cloudflare key": ["v1.0-" + made(24, HEX) + "-" + made(146, HEX)],
+    "JSON web token": [token({"alg": "HS256", "typ": "JWT"}, {"sub": "42", "exp": 1767225600})],
+    "private key": ["AGE-SECRET-KEY-1" + made(58, "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L")],
+}  # fmt: skip
+SECRETS = [(name, key) for name, keys in KEYS.items() for key in keys]
+
+
+def body_of(key: str) -> str:
+    """What must not be left of a key: all behind the name that it may stand beside."""
+    return re.sub(r"^(?:AccountKey=|SharedAccessKey=|FlyV1 )", "", key)
+
+
+@pytest.mark.parametrize(("name", "key"), SECRETS)
+def test_keys_of_known_shape_are_found_wherever_they_stand(name: str, key: str) -> None:
+    for text in (
+        key,
+        f"use {key}, then go on.",
+        f'{{"value":"{key}"}}',
+        f"one\\n{key}\\ntwo",
+        f"`{key}`",
+        f"- **{key}**",
+    ):
+        clean, names = redact(text)
+        assert names == (name,), text
+        assert body_of(key) not in clean
+        assert f"[redacted: {name}]" in clean
+        assert find_leaks(clean) == []
+
+
+def test_the_text_around_a_secret_stays() -> None:
+    key = KEYS["GitHub token"][0]
+    assert redact(f"deploys with {key}.\nNever in CI.") == (
+        "deploys with [redacted: GitHub token].\nNever in CI.",
+        ("GitHub token",),
+    )
+
+
+def test_each_name_is_told_once_and_each_place_is_redacted() -> None:
+    one, two, other = "ghp_" + made(36, seed=1), "gho_" + made(36, seed=2), "npm_" + made(36)
+    clean, names = redact(f"{one} {other} {two}")
+    assert clean == "[redacted: GitHub token] [redacted: npm token] [redacted: GitHub token]"
+    assert names == ("GitHub token", "npm token")
+
+
+PASSWORD = "Xk9$" + "mQ2vL8!t"
+VALUE = made(24)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'password = "{PASSWORD}"',
+        f"DB_PASSWORD={made(14)}",
+        f'{{"password": "{PASSWORD}"}}',
+        '"{\\"dbPassword\\": \\"' + VALUE + '\\"}"',
+        f"The staging database's password is {made(14)}.",
+        f"**Password**: {made(14)}",
+        f"login with --password {made(14)} then",
+        'password: str = "Winter' + '2024!"',
+        "passwd = 'Tr0ub4" + "dor&3'",
+    ],
+)
+def test_a_password_beside_its_name_is_found(text: str) -> None:
+    clean, names = redact(text)
+    assert names == ("password",)
+    assert find_leaks(clean) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"api_key: {VALUE}",
+        f"API_KEY_PROD={VALUE}",
+        f"client-secret => '{VALUE}'",
+        f'x-api-key: "{made(32, HEX)}"',
+        f"the token is: {VALUE}",
+        f"SECRET_KEY = '{made(50, LETTERS + '!@#%^&*+')}'",
+    ],
+)
+def test_other_secrets_beside_their_names_are_found(text: str) -> None:
+    assert redact(text)[1] == ("secret",)
+
+
+def test_secrets_in_headers_connections_and_aws_files_are_found() -> None:
+    assert redact(f"curl -H 'Authorization: Bearer {made(40)}'")[1] == ("bearer token",)
+    basic = base64.b64encode(b"deploy:" + made(14).encode()).decode()
+    assert redact(f"Authorization: Basic {basic}")[1] == ("bearer token",)
+    secret = made(40, LETTERS + "+/")
+    for text in (f"aws_secret_access_key = {secret}", f'"SecretAccessKey": "{secret}"', f"AWS_SECRET={secret}"):
+        clean, names = redact(text)
+        assert names == ("AWS secret key",)
+        assert secret not in clean
+
+
+@pytest.mark.parametrize(
+    ("text", "password"),
+    [
+        ("postgres://app:hunter" + "7even@db.internal:5432/app", "hunter" + "7even"),
+        ("https://deploy:" + VALUE + "@git.acme.io/repo.git", VALUE),
+        ("redis://:" + VALUE + "@10.0.0.4:6379", VALUE),
+        ("amqp://worker:correct" + "horse@mq.acme.io", "correct" + "horse"),
+    ],
+)
+def test_a_password_in_an_address_is_found_and_the_address_stays(text: str, password: str) -> None:
+    clean, names = redact(f"connects to {text} at night")
+    assert names == ("password in an address",)
+    assert clean == f"connects to {text.replace(password, '[redacted: password in an address]')} at night"
+
+
+@pytest.mark.parametrize("kind", ["RSA PRIVATE KEY", "PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"])
+@pytest.mark.parametrize("line_end", ["\n", "\\n", "\r\n"])
+def test_a_whole_private_key_is_taken_out(kind: str, line_end: str) -> None:
+    lines = [made(64, LETTERS + "+/", seed) for seed in range(20)]
+    block = line_end.join([f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----"])
+    assert redact(f"before {block} after") == ("before [redacted: private key] after", ("private key",))
+
+
+def test_a_private_key_that_is_cut_off_is_taken_out_as_far_as_it_goes() -> None:
+    lines = [made(64, LETTERS + "+/", seed) for seed in range(20)]
+    cut = "\n".join(["-----BEGIN PRIVATE KEY-----", *lines])
+    assert redact(f"{cut}\n\nIt ended here.")[0] == "[redacted: private key]\n\nIt ended here."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "AKIAIOSFODNN7" + "EXAMPLE",
+        "aws_secret_access_key = wJalr" + "XUtnFEMI/K7MDENG/bPxRfiCY" + "EXAMPLEKEY",
+        "export GITHUB_TOKEN=ghp_" + "x" * 36,
+        "OPENAI_API_KEY=sk-" + "your-key-here",
+        "sk-proj-" + "1234567890" * 5,
+        "ANTHROPIC_API_KEY=sk-ant-api03-" + "." * 3,
+        "password = <your password>",
+        "password: ${DB_PASSWORD}",
+        "password = os.environ['DB_PASSWORD_2']",
+        'api_key = os.getenv("API_KEY_V2")',
+        "token: {{ secrets.NPM_TOKEN_2 }}",
+        "token = settings.providers.openai2.api_key",
+        "password=changeme1234",
+        "password: '********'",
+        'password = "%(password)s12a"',
+        "secret = [redacted: Stripe key]",
+        "Authorization: Bearer <token>",
+        "Authorization: Bearer $TOKEN_2024_A1B2C3",
+        "Authorization: Bearer YOUR_API_TOKEN_V2_HERE",
+        "https://user:password@example.com/path",
+        "postgres://postgres:postgres@localhost/test",
+        "postgres://app:secret@localhost/test",
+        "http://${USER}:${PASSWORD}@db.acme.io/",
+        "see https://acme.io:8080/a@b and git@github.com:acme/repo.git",
+    ],
+)
+def test_placeholders_and_vendors_examples_are_no_secrets(text: str) -> None:
+    assert find_leaks(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The password is stored as a bcrypt hash, the token is rotated every 30 days and the secret is never logged.",
+        "We decided: tokens are 20 characters, passwords at least 12, API key: see the vault.",
+        "token: estimate_tokens(text2) counts 4 characters; secret = is_secret2(path)",
+        "commit 3f2b8c1d9e0a7f6b5c4d3e2f1a0b9c8d7e6f5a4b fixed it",
+        "id 550e8400-e29b-41d4-a716-446655440000; token: 550e8400-e29b-41d4-a716-446655440000",
+        '"integrity": "sha512-' + made(86, LETTERS + "+/") + '=="',
+        'checksum = "' + made(64, HEX) + '"',
+        'sdist = { url = "https://files.acme.io/a.tar.gz", hash = "sha256:' + made(64, HEX) + '" }',
+        "data:image/png;base64," + "iVBORw0KGgo" + "A" * 60,
+        "secret: 2026-11-16T10:20:30Z, api_key: v1.2.3-beta4, access key: src/auth/key2.py",
+        "password: getPasswordFromVault2, token = refreshTokenV2Handler",
+        "task-" + made(40) + " is no key, nor is risk-" + made(40),
+        "-----BEGIN PRIVATE KEY----- is how it begins",
+        "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9 alone is a header",
+    ],
+)
+def test_prose_hashes_and_names_are_no_secrets(text: str) -> None:
+    assert find_leaks(text) == []
+
+
+@given(st.lists(st.one_of(st.text(max_size=40), st.sampled_from([key for _, key in SECRETS])), max_size=6))
+def test_whatever_the_text_redacting_leaves_no_key_of_known_shape(parts: list[str]) -> None:
+    clean, names = redact(" ".join(parts))
+    for _name, key in SECRETS:
+        if key in parts:
+            assert body_of(key) not in clean
+            assert names
+    found = find_leaks(" ".join(parts))
+    assert all(one.end <= two.start for one, two in itertools.pairwise(found))
+
+
+PATTERNS = {
+    **{f"shape of {name} {number}": leaks._compiled(shape) for number, (name, _, shape) in enumerate(leaks._SHAPES)},
+    **{name: found for name, found in vars(leaks).items() if isinstance(found, re.Pattern)},
+    **dict(leaks._OTHER_KEYS),
+}
+MAX_STEPS = 150_000  # for one attempt at one place: the longest private key, counted generously
+
+
+def steps(tree: re._parser.SubPattern) -> int:
+    """How many characters one attempt looks at, at most; fails where it could come back and try again."""
+    total = 0
+    for kind, value in tree:
+        match str(kind), value:
+            case (("MAX_REPEAT" | "MIN_REPEAT"), (least, most, inner)):
+                assert least == most or (most <= 3 and steps(inner) <= 110), "it may give back what it took"
+                total += most * steps(inner)
+            case "POSSESSIVE_REPEAT", (_, most, inner):
+                assert most < 50_000, "it has no end"
+                total += most * steps(inner)
+            case "SUBPATTERN", (_, _, _, inner):
+                total += steps(inner)
+            case "BRANCH", (_, branches):
+                total += sum(map(steps, branches))
+            case (("ASSERT" | "ASSERT_NOT"), (_, inner)):
+                total += steps(inner)
+            case _:
+                total += 1
+    return total
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_no_pattern_can_come_back_to_what_it_has_read(name: str) -> None:
+    pattern = PATTERNS[name]
+    assert steps(re._parser.parse(pattern.pattern, pattern.flags)) <= MAX_STEPS
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "eyJhbGciOiJ", "eyJhbGciOiJIUzI1NiJ9.", "password", "password=", "secret_key_secret_key_", "://a:", "://aaaa:bbbb", "A" * 50,
+        "sk-", "ghp_aaaa", "xoxb-1-", "-----BEGIN PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----\nabcdefghijklmnop", "AB" * 8 + "\n",
+        "Bearer ", "--token=", "MTIz.", "1234567890:AA", "client-key-data: LS0tLS1", "PuTTY-User-Key-File-Private-Lines: 8 ", "glpat-.a",
+    ],
+)  # fmt: skip
+def test_a_million_characters_made_to_slow_it_down_are_read_to_the_end(unit: str) -> None:
+    text = unit * (1_000_000 // len(unit))
+    assert all(0 <= leak.start < leak.end <= len(text) for leak in find_leaks(text))
