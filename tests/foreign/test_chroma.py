@@ -114,6 +114,14 @@ def test_a_memory_is_the_centre_of_its_parts(tmp_path: Path) -> None:
     assert memories["obs_120"].tolist() == UP
 
 
+def test_what_is_told_counts_as_much_as_all_facts_together(tmp_path: Path) -> None:
+    made = make_collection(tmp_path, "cm__x")
+    made.queue(ADD, "obs_1_narrative", EAST)
+    for number in range(9):
+        made.queue(ADD, f"obs_1_fact_{number}", NORTH)
+    np.testing.assert_allclose(memory_vectors(tmp_path)["obs_1"], [0.5**0.5, 0.5**0.5, 0, 0], atol=1e-6)
+
+
 def test_memories_of_the_third_generation_go_by_their_documents(tmp_path: Path) -> None:
     made = make_collection(tmp_path, "claude_memories")
     made.queue(ADD, "web_5f_2025-10-01_001", EAST)
