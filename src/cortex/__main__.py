@@ -25,7 +25,7 @@ def main() -> int:
     if sys.argv[1:2] == ["hook"] and not _HELP.intersection(sys.argv[2:]):
         from cortex.daemon.hook import main as take
 
-        return take()
+        return take(sys.argv[2:])
     # Loading modules makes objects that stay: looking for garbage among them takes a tenth of it.
     gc.set_threshold(50_000)
     from cortex.cli import run

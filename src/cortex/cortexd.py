@@ -27,7 +27,7 @@ from cortex.paths import make_private
 
 if TYPE_CHECKING:
     from cortex.cli.families import Lenders
-    from cortex.daemon.server import Hello, Served
+    from cortex.daemon.server import Hello, Moment, Served
 
 LOG_BYTES, LOGS = 2_000_000, 3
 MANY_FILES = 8192
@@ -160,6 +160,7 @@ def _serve(meeting: Rendezvous, listener: socket.socket, lock: int, token: str) 
         daemon = Daemon(
             listener,
             opener(lenders),
+            hooked,
             engines,
             idle=own.server.idle_timeout,
             memory=own.server.memory,
@@ -194,6 +195,11 @@ def opener(lenders: Lenders) -> Callable[[Hello], Served]:
         return Served(opened, mcp.identity_of(asked, given["tool_names"]), warnings, address)
 
     return open_served
+
+
+def hooked(moment: Moment) -> str:
+    """What cortexd says at a moment of a session."""
+    return ""
 
 
 def _is_at(file: int, path: str) -> bool:

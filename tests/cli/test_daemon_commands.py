@@ -229,9 +229,9 @@ def test_a_client_with_a_wrong_command_line_is_told_so_and_ends_with_2(cortex):
 # -- hook --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("event", ["session-start", "stop", "pre-compact", "something-new"])
+@pytest.mark.parametrize("event", ["stop", "pre-compact", "something-new"])
 @pytest.mark.parametrize("said", [b"", b'{"session_id": "1"}', b"\xff" * 3_000_000, b"not JSON"])
-def test_a_hook_takes_anything_says_nothing_and_never_fails(cortex, event, said):
+def test_a_hook_with_nothing_to_do_says_nothing_starts_nothing_and_never_fails(cortex, event, said):
     done = subprocess.run(
         [*CORTEX, "hook", event], input=said, cwd=cortex.root, env=cortex.environment, capture_output=True, timeout=30
     )
@@ -248,7 +248,13 @@ def test_a_hook_does_not_wait_for_a_client_that_never_ends_its_message(cortex):
     assert closed.returncode == 0
 
 
-def test_a_hook_loads_nothing_heavy(cortex):
-    code = "import sys; sys.argv = ['cortex', 'hook', 'stop']; from cortex.__main__ import main; main(); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, input="{}")
+@pytest.mark.parametrize("event", ["session-start", "stop"])
+def test_a_hook_loads_nothing_heavy(cortex, event):
+    code = f"import sys; sys.argv = ['cortex', 'hook', '{event}']; from cortex.__main__ import main; main(); print(*sys.modules)"
+    environment = cortex.environment | {"CORTEX_NO_SIDECAR": "1"}
+    said = '{"candidates": ["one"]}'
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, input=said, env=environment
+    )
+    assert (cortex.home / "inbox").exists() == (event == "stop")
     assert not NOT_LOADED & set(done.stdout.split())

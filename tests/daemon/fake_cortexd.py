@@ -66,12 +66,13 @@ class FakeCortexd:
         self._taken.append(Connection(self._listener.accept()[0], self._again))
         return self._taken[-1]
 
-    def refuse(self, welcome: dict) -> None:
-        """Hear a hello and send the front end away."""
+    def refuse(self, welcome: dict) -> dict:
+        """Hear a hello, which is given, say one thing and hang up."""
         raw = self._listener.accept()[0]
         with raw, raw.makefile("rb") as lines:
-            lines.readline()
+            hello = json.loads(lines.readline())
             raw.sendall(json.dumps(welcome).encode() + b"\n")
+        return hello
 
     def nobody_comes(self) -> bool:
         self._listener.settimeout(0.2)

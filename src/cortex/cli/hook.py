@@ -20,4 +20,4 @@ def hook(event: Annotated[Event, typer.Argument(metavar="EVENT", help="session-s
     """What clients run at the events of a session; reads JSON, never fails."""
     from cortex.daemon.hook import main
 
-    return main()
+    return main([event])

@@ -2,7 +2,7 @@
 
 A connection begins with one line, the hello: either a front end that introduces its client (command line, folder, variables), or
 somebody who asks for the status or for the end. What a command line means is not known here; `Opener` is given. Nothing of a
-hello's variables is ever logged: keys are among them.
+hello's variables is ever logged: keys are among them. What a moment of a session asks for isn't known here either; `Hooked` is given.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ HELLO_SECONDS = 10.0
 DRAIN_SECONDS = 4.0  # for what is under way when the end comes
 END_SECONDS = 4.8  # from a signal to the end, whatever hangs
 LOOK_SECONDS = 1.0  # between two looks at who is there
+MOMENT_SECONDS = 1.5  # for what is said at a moment of a session; whoever asks waits no longer than two
 CHUNK_BYTES = 65_536
 MAX_CLIENTS = 512
 
@@ -68,6 +69,15 @@ class Served:
     identity: Identity
     messages: tuple[str, ...] = ()  # for people, on the front end's stderr
     http: Site | None = None  # where it is served over HTTP instead of its own lines
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A moment of a client's session: its start, the end of a turn, the time before it is compacted."""
+
+    event: str  # as `cortex hook` calls it
+    cwd: str
+    variables: Mapping[str, str] = field(repr=False)
 
 
 class Refused(Exception):
@@ -98,16 +108,26 @@ class _Client:
 
 
 Opener = Callable[[Hello], Served]
+Hooked = Callable[[Moment], str]  # what there is to say at a moment, "" for nothing
 
 
 class Daemon:
     """One running cortexd."""
 
     def __init__(
-        self, listener: socket.socket, opener: Opener, engines: Engines, *, idle: float, memory: int, token: str = ""
+        self,
+        listener: socket.socket,
+        opener: Opener,
+        hooked: Hooked,
+        engines: Engines,
+        *,
+        idle: float,
+        memory: int,
+        token: str = "",
     ) -> None:
         self._listener = listener
         self._opener = opener
+        self._hooked = hooked
         self._engines = engines
         self._idle = idle
         self._memory = memory
@@ -160,16 +180,16 @@ class Daemon:
             hello = json.loads(line)
             if not isinstance(hello, dict) or not self._knows(hello):
                 return
-            if "control" in hello:
+            if hello.get("control") == "hook":
+                await _say(writer, await self._answer(_read_moment(hello)))
+            elif "control" in hello:
                 await _say(writer, await self._control(str(hello["control"])))
             else:
                 await self._welcome(_read_hello(hello), reader, writer)
         except (OSError, ValueError, TimeoutError, KeyError, TypeError) as error:
             log.info("a connection ended at its hello: %s", type(error).__name__)
         except Exception as error:  # not its text: it may hold what the hello held
-            log.error(
-                "a connection failed: %s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__))
-            )
+            log.error("a connection failed: %s", _place_of(error))
         finally:
             writer.close()
             with suppress(OSError):
@@ -185,6 +205,21 @@ class Daemon:
         if wanted == "ping":
             return {"pid": os.getpid()}
         return await asyncio.get_running_loop().run_in_executor(None, self.status)  # it asks disks
+
+    async def _answer(self, moment: Moment) -> dict[str, object]:
+        """What there is to say at a moment of a session; it never waits long, and what fails says nothing."""
+        if self._leaving.is_set():
+            return {"text": "", "leaving": True}
+        self._alone_since = time.monotonic()
+        work = asyncio.get_running_loop().run_in_executor(None, self._hooked, moment)
+        try:  # the work goes on where nobody waits for it any more
+            return {"text": await asyncio.wait_for(asyncio.shield(work), MOMENT_SECONDS)}
+        except TimeoutError:
+            work.add_done_callback(_forget)
+            return {"text": ""}
+        except Exception as error:  # not its text: it may hold what the hello held
+            log.warning("nothing to say at %s: %s", moment.event, _place_of(error))
+            return {"text": ""}
 
     def status(self) -> dict[str, object]:
         """What there is to know of this process."""
@@ -283,6 +318,21 @@ def _read_hello(hello: Mapping[str, Any]) -> Hello:
     return Hello(
         arguments, str(hello["cwd"]), variables, str(hello["version"]), int(hello["pid"]), int(hello["protocol"])
     )
+
+
+def _read_moment(hello: Mapping[str, Any]) -> Moment:
+    variables = {str(name): str(value) for name, value in dict(hello["variables"]).items()}
+    return Moment(str(hello["event"]), str(hello["cwd"]), variables)
+
+
+def _forget(work: asyncio.Future[str]) -> None:
+    """Take note of how a late answer ended, so that nobody complains that nobody did."""
+    if not work.cancelled() and (error := work.exception()) is not None:
+        log.warning("a moment that nobody waited for failed: %s", _place_of(error))
+
+
+def _place_of(error: BaseException) -> str:
+    return f"{type(error).__name__}\n{''.join(traceback.format_tb(error.__traceback__))}"
 
 
 async def _say(writer: asyncio.StreamWriter, body: bytes | dict[str, object]) -> None:

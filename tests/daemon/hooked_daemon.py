@@ -1,0 +1,35 @@
+"""A real Daemon at a socket whose moments do what the test says: `hooked_daemon.py SOCKET TOKEN`."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import threading
+
+from cortex.daemon.server import Daemon, Hello, Moment, Refused, Served
+from cortex.engines import Engines
+
+
+def open_nothing(hello: Hello) -> Served:
+    raise Refused("nothing is served here", 1)
+
+
+def hooked(moment: Moment) -> str:
+    if moment.event == "raise":
+        raise ValueError(moment.variables["ACK_KEY"])
+    if moment.event == "wait":
+        threading.Event().wait(2)
+    return f"{moment.event} in {moment.cwd}"
+
+
+async def serve(path: str, token: str) -> None:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    listener.listen(8)
+    print("listens", flush=True)
+    await Daemon(listener, open_nothing, hooked, Engines(keep=False), idle=0, memory=0, token=token).run(lambda: True)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(*sys.argv[1:]))

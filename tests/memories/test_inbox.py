@@ -1,0 +1,204 @@
+"""What hooks brought is handed over once, in order, and a file goes only when all of it was taken."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cortex.daemon.hook import keep
+from cortex.errors import InputError, StoreError
+from cortex.memories.inbox import Candidate, is_waiting, take_in
+
+NOTE = {"format": 1, "at": 1_700_000_000.25, "event": "stop", "client": "codex", "session": "s1", "cwd": "/work/shop"}
+
+
+class Memory:
+    """Remembers what it is told, unless it is to fail."""
+
+    def __init__(self) -> None:
+        self.told: list[Candidate] = []
+        self.error: Exception | None = None
+
+    def __call__(self, candidate: Candidate) -> None:
+        if self.error is not None and candidate.title == "two":
+            raise self.error
+        self.told.append(candidate)
+
+    @property
+    def titles(self) -> list[str]:
+        return [one.title for one in self.told]
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory()
+
+
+def bring(home: Path, *titles: str) -> Path:
+    return home / "inbox" / keep(str(home), {**NOTE, "candidates": [{"title": title} for title in titles]})
+
+
+def files(home: Path) -> list[str]:
+    return sorted(os.path.relpath(one, home / "inbox") for one in (home / "inbox").rglob("*") if one.is_file())
+
+
+def test_what_a_hook_wrote_is_read_with_all_its_parts(tmp_path, memory):
+    parts = {"title": " Use  uv ", "text": "because", "facts": ["a", "", 3], "concepts": ["b"], "files": ["c.py"]}
+    keep(str(tmp_path), {**NOTE, "candidates": [{**parts, "kind": "decision"}]})
+    assert is_waiting(tmp_path)
+    assert take_in(tmp_path, memory) == 1
+    assert memory.told == [
+        Candidate(
+            "Use uv",
+            "because",
+            ("a",),
+            ("b",),
+            ("c.py",),
+            "decision",
+            project_path="/work/shop",
+            session="s1",
+            at=1_700_000_000_250,
+            client="codex",
+        )
+    ]
+    assert files(tmp_path) == [] and not is_waiting(tmp_path)
+
+
+def test_files_are_taken_in_the_order_in_which_they_were_written(tmp_path, memory):
+    names = [bring(tmp_path, "one", "two").name, bring(tmp_path, "three").name, bring(tmp_path, "four").name]
+    assert names == sorted(names)
+    assert take_in(tmp_path, memory) == 4
+    assert memory.titles == ["one", "two", "three", "four"]
+    assert take_in(tmp_path, memory) == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes")
+def test_only_its_owner_can_read_the_inbox(tmp_path):
+    path = bring(tmp_path / "home", "one")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert path.parent.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_there_may_be_no_inbox_and_no_home(tmp_path, memory):
+    assert take_in(tmp_path, memory) == 0
+    assert take_in(tmp_path / "nowhere", memory) == 0
+    assert not is_waiting(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("error", [StoreError("STORE_LOCKED", "locked"), OSError(28, "No space left on device")])
+def test_a_file_stays_until_its_last_candidate_was_remembered(tmp_path, memory, error):
+    first, second = bring(tmp_path, "one", "two"), bring(tmp_path, "three")
+    memory.error = error
+    assert take_in(tmp_path, memory) == 1
+    assert files(tmp_path) == [first.name, second.name]
+    memory.error = None
+    assert take_in(tmp_path, memory) == 3
+    assert memory.titles == ["one", "one", "two", "three"]  # that the first is one memory is the store's work
+    assert files(tmp_path) == []
+
+
+def test_a_candidate_that_is_refused_holds_up_nothing(tmp_path, memory, caplog):
+    bring(tmp_path, "one", "two", "three")
+    memory.error = InputError("ARGUMENT_INVALID", "it holds a key")
+    assert take_in(tmp_path, memory) == 2
+    assert files(tmp_path) == []
+    assert "it holds a key" in caplog.text and "two" not in caplog.text
+
+
+def test_what_makes_remembering_fail_is_not_tried_for_ever(tmp_path, memory, caplog):
+    path = bring(tmp_path, "two")
+    bring(tmp_path, "three")
+    memory.error = ValueError("a defect")
+    assert take_in(tmp_path, memory) == 1
+    assert files(tmp_path) == [os.path.join("refused", path.name)]
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b"", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[]", "format is unknown"),
+        (b'{"format": 2, "candidates": []}', "format is unknown"),
+        (b'{"format": 1, "candidates": "no"}', "no list"),
+        (b" " * (3 << 20), "too large"),
+    ],
+)
+def test_what_cannot_be_understood_is_put_aside_with_a_reason(tmp_path, memory, caplog, raw, reason):
+    path = bring(tmp_path, "one")
+    bring(tmp_path, "two")
+    path.write_bytes(raw)
+    assert take_in(tmp_path, memory) == 1
+    assert files(tmp_path) == [os.path.join("refused", path.name)]
+    assert (tmp_path / "inbox" / "refused" / path.name).read_bytes() == raw
+    assert reason in caplog.text
+    assert take_in(tmp_path, memory) == 0
+
+
+def test_nothing_of_anybody_else_is_read_or_removed(tmp_path, memory):
+    bring(tmp_path, "one")
+    inbox = tmp_path / "inbox"
+    (inbox / "notes.json").write_text("{}", encoding="utf-8")
+    (inbox / "00000000000000000001-1-00000000.json.bak").write_text("{}", encoding="utf-8")
+    (inbox / "00000000000000000002-1-00000000.json").mkdir()
+    elsewhere = tmp_path / "secret.json"
+    elsewhere.write_text(json.dumps({**NOTE, "candidates": [{"title": "stolen"}]}), encoding="utf-8")
+    if sys.platform != "win32":
+        (inbox / "00000000000000000003-1-00000000.json").symlink_to(elsewhere)
+        os.mkfifo(inbox / "00000000000000000004-1-00000000.json")
+    before = set(os.listdir(inbox))
+    assert take_in(tmp_path, memory) == 1
+    assert memory.titles == ["one"]
+    assert len(before - set(os.listdir(inbox))) == 1
+    assert elsewhere.exists()
+
+
+def test_a_file_that_a_killed_hook_did_not_finish_is_taken_after_a_while(tmp_path, memory):
+    path = bring(tmp_path, "one")
+    unfinished = path.with_name(f".{path.name}")
+    path.rename(unfinished)
+    assert take_in(tmp_path, memory) == 0  # its hook may be about to finish it
+    past = time.time() - 120
+    os.utime(unfinished, (past, past))
+    assert take_in(tmp_path, memory) == 1
+    assert memory.titles == ["one"] and files(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="everything can be read")
+def test_a_file_that_cannot_be_read_is_put_aside(tmp_path, memory):
+    path = bring(tmp_path, "one")
+    path.chmod(0)
+    assert take_in(tmp_path, memory) == 0
+    assert files(tmp_path) == [os.path.join("refused", path.name)]
+
+
+@pytest.mark.parametrize("at", [None, "soon", True, -1, float("nan"), 1e300])
+def test_a_time_that_is_none_is_taken_from_the_name(tmp_path, memory, at):
+    before = int(time.time() * 1000)
+    keep(str(tmp_path), {**NOTE, "at": at, "candidates": [{"title": "one"}]})
+    take_in(tmp_path, memory)
+    assert before <= memory.told[0].at <= int(time.time() * 1000)
+
+
+def test_texts_can_be_stored_whatever_they_hold(tmp_path, memory):
+    listed = [{"title": "a\0b\nc", "text": "half \ud800", "facts": "no", "kind": 7}, {"title": "   "}, "text", None]
+    keep(str(tmp_path), {**NOTE, "session": 5, "candidates": listed})
+    assert take_in(tmp_path, memory) == 1
+    (told,) = memory.told
+    assert (told.title, told.text, told.facts, told.kind, told.session) == ("ab c", "half ?", (), "", "")
+
+
+def test_a_call_takes_a_bounded_number_of_files(tmp_path, memory, monkeypatch):
+    monkeypatch.setattr("cortex.memories.inbox.MOST_FILES", 2)
+    for title in ("one", "two", "three"):
+        bring(tmp_path, title)
+    assert take_in(tmp_path, memory) == 2
+    assert take_in(tmp_path, memory) == 1
+    assert memory.titles == ["one", "two", "three"]
