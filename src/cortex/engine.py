@@ -213,7 +213,7 @@ class Engine:
     def serve_requests(self) -> None:
         """As the lease holder, do what other processes asked for, and let the indexes forget what they removed for good."""
         self._runs.serve_requests()
-        if self.store.truth.words_linger:
+        if self.store.truth.words_linger or self.store.indexes.state()[1] < self.store.truth.seq():
             self.embedding.catch_up()
             self.store.indexes.tidy()
 
@@ -252,8 +252,15 @@ class Engine:
 
     # -- search --------------------------------------------------------------------------------------------------------
 
-    def search(self, query: Query, *, cancel: Cancel | None = None, sources: Sequence[Source] | None = None) -> Page:
-        """Answer a query from the folder, or from other sources of the store.
+    def search(
+        self,
+        query: Query,
+        *,
+        cancel: Cancel | None = None,
+        sources: Sequence[Source] | None = None,
+        docs: frozenset[int] | None = None,
+    ) -> Page:
+        """Answer a query from the folder, or from other sources of the store; `docs` are all of them that may answer.
 
         Raises: InputError, LimitError SEARCH_TIMEOUT or REGEX_TIMEOUT, Cancelled, StoreError.
         """
@@ -267,11 +274,12 @@ class Engine:
         where = (self.source,) if sources is None else tuple(sources)
         state = self._state()
         caching = self.settings.search.enable_caching and query.mode not in (Mode.EXACT, Mode.FULL)
-        page = self._cache.get((where, query, state)) if caching else None
+        key = (where, query, state, docs)
+        page = self._cache.get(key) if caching else None
         if page is None:
-            page = self._answer(query, where, cancel, deadline)
+            page = self._answer(query, where, docs, cancel, deadline)
             if caching and self._state() == state:  # else an embedder failed on the way, or something was written
-                self._cache.put((where, query, state), page)
+                self._cache.put(key, page)
         else:
             page = replace(page, cached=True)
         count, seconds = self._searches
@@ -299,23 +307,34 @@ class Engine:
             return (f"indexing is under way: {step.done} of {step.total} files",)
         return ("this folder is not fully indexed yet: answered from what is there",) if first else ()
 
-    def _answer(self, query: Query, sources: Sequence[Source], cancel: Cancel, deadline: float) -> Page:
+    def _answer(
+        self, query: Query, sources: Sequence[Source], docs: frozenset[int] | None, cancel: Cancel, deadline: float
+    ) -> Page:
         match query.mode:
             case Mode.EXACT:
                 return self._search_exact(query, cancel, deadline)
             case Mode.FULL:
                 return self._search_full(query, cancel, deadline)
             case _:
-                return self._search_index(query, sources, cancel, deadline)
+                return self._search_index(query, sources, docs, cancel, deadline)
 
-    def _search_index(self, query: Query, sources: Sequence[Source], cancel: Cancel, deadline: float) -> Page:
+    def _search_index(
+        self, query: Query, sources: Sequence[Source], docs: frozenset[int] | None, cancel: Cancel, deadline: float
+    ) -> Page:
         while True:
             now = self.embedding.answering()
             meaning = (now.stamp, now.embedder.query) if now.embedder and now.stamp else None
             why = now.why or NO_EMBEDDER
             try:
                 page = search(
-                    self.store, sources, query, meaning=meaning, cancel=cancel, deadline=deadline, why_words=why
+                    self.store,
+                    sources,
+                    query,
+                    meaning=meaning,
+                    cancel=cancel,
+                    deadline=deadline,
+                    why_words=why,
+                    docs=docs,
                 )
             except CortexError as error:
                 if now.embedder is None or not (now.embedder.rests or self.store.indexes.sets.away):
@@ -343,7 +362,7 @@ class Engine:
         """Read the files as they are, cut and rank every chunk, without the index."""
         count = len(self.files(cancel))
         if count > FULL_MODE_FILES:
-            page = self._answer(replace(query, mode=Mode.HYBRID), (self.source,), cancel, deadline)
+            page = self._answer(replace(query, mode=Mode.HYBRID), (self.source,), None, cancel, deadline)
             note = f"fullworkspace reads at most {FULL_MODE_FILES} files, this workspace has {count}: answered from the index"
             return replace(page, notes=(note, *page.notes, *self._unfinished()))
         page = self._scratch.search(query, cancel, deadline)

@@ -193,8 +193,13 @@ class Engines:
 def _make(one: Lent) -> Engine:
     """The engine of a folder; Cortex's own home is the person's library."""
     from cortex.library import Library
+    from cortex.memories.tending import tend
 
-    return Library(one.settings) if one.root == one.settings.home else Engine(one.root, one.settings)
+    if one.root != one.settings.home:
+        return Engine(one.root, one.settings)
+    library = Library(one.settings)
+    library.chores = (tend,)
+    return library
 
 
 def _close(root: Path, engine: Engine, keeper: Keeper | None) -> None:

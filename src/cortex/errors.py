@@ -2,7 +2,7 @@
 
     CortexError
     ├── ConfigError        configuration   CONFIG_INVALID, WORKSPACE_UNKNOWN, WORKSPACE_MISSING, CLIENT_FILE_INVALID, ENTRY_FOREIGN, CHUNKS_FOREIGN, SOURCE_UNKNOWN, SOURCE_REFUSED
-    ├── InputError         processing      QUERY_EMPTY, QUERY_INVALID, REGEX_INVALID, ARGUMENT_INVALID, CURSOR_INVALID, BUDGET_TOO_SMALL, DOCUMENT_UNKNOWN
+    ├── InputError         processing      QUERY_EMPTY, QUERY_INVALID, REGEX_INVALID, ARGUMENT_INVALID, CURSOR_INVALID, BUDGET_TOO_SMALL, DOCUMENT_UNKNOWN, MEMORY_UNKNOWN, MEMORY_AMBIGUOUS, MEMORY_REFUSED
     ├── FileError          filesystem      PATH_OUTSIDE, FILE_NOT_FOUND, FILE_UNREADABLE, IMPORT_UNREADABLE, PERMISSION_DENIED, DISK_FULL
     ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_NEWER, STORE_UNWRITABLE, STORE_READ_ONLY, STORE_IO
     ├── LimitError         resource        INDEX_TIMEOUT, SEARCH_TIMEOUT, REGEX_TIMEOUT, MEMORY_LIMIT, DISK_LIMIT, EMBEDDINGS_LIMIT, INDEX_BUSY, RATE_LIMITED
@@ -65,6 +65,11 @@ CODES: Mapping[str, Code] = {
     "CURSOR_INVALID": Code("processing", False, "Repeat the search without `cursor`."),
     "BUDGET_TOO_SMALL": Code("processing", False, "Ask for a budget of at least 200 tokens."),
     "DOCUMENT_UNKNOWN": Code("processing", False, "Take the document_id from a search: the document may be gone."),
+    "MEMORY_UNKNOWN": Code(
+        "processing", False, "Take the id from query_memories or `cortex memory list`: it may have been deleted."
+    ),
+    "MEMORY_AMBIGUOUS": Code("processing", False, "Say which one is meant: SCOPE:ID, or the argument `scope`."),
+    "MEMORY_REFUSED": Code("processing", False, "Change what it says, and add it again; nothing was written."),
     "PATH_OUTSIDE": Code("filesystem", False, "Give a path relative to the workspace root, without `..`."),
     "FILE_NOT_FOUND": Code(
         "filesystem",
@@ -203,7 +208,7 @@ class Cancelled(CortexError):
 
 _CLASSES: Mapping[type[CortexError], str] = {
     ConfigError: "CONFIG_INVALID WORKSPACE_UNKNOWN WORKSPACE_MISSING CLIENT_FILE_INVALID ENTRY_FOREIGN CHUNKS_FOREIGN SOURCE_UNKNOWN SOURCE_REFUSED",
-    InputError: "QUERY_EMPTY QUERY_INVALID REGEX_INVALID ARGUMENT_INVALID CURSOR_INVALID BUDGET_TOO_SMALL DOCUMENT_UNKNOWN",
+    InputError: "QUERY_EMPTY QUERY_INVALID REGEX_INVALID ARGUMENT_INVALID CURSOR_INVALID BUDGET_TOO_SMALL DOCUMENT_UNKNOWN MEMORY_UNKNOWN MEMORY_AMBIGUOUS MEMORY_REFUSED",
     FileError: "PATH_OUTSIDE FILE_NOT_FOUND FILE_UNREADABLE IMPORT_UNREADABLE PERMISSION_DENIED DISK_FULL",
     StoreError: "STORE_LOCKED STORE_CORRUPT STORE_NEWER STORE_UNWRITABLE STORE_READ_ONLY STORE_IO",
     LimitError: "INDEX_TIMEOUT SEARCH_TIMEOUT REGEX_TIMEOUT MEMORY_LIMIT DISK_LIMIT EMBEDDINGS_LIMIT INDEX_BUSY RATE_LIMITED",

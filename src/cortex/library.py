@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -65,6 +65,7 @@ class Library(Engine):
         self._qdrant = qdrant or open_qdrant(settings)
         self._reader: Library | None = None
         self._reader_turn = threading.Lock()
+        self.chores: tuple[Callable[[Library], None], ...] = ()  # what else its keeper sees to
         self._ids: tuple[int, dict[str, tuple[Folder, str]]] = (-1, {})
         super().__init__(settings.home, settings, embedder=embedder, embedders=embedders, read_only=read_only)
 
@@ -100,6 +101,12 @@ class Library(Engine):
     def followed(self) -> list[Followed]:
         """Every folder that is to be watched; the others are compared when somebody says so."""
         return [Followed(folder.source, True) for folder in self.folders() if folder.watch]
+
+    def serve_requests(self) -> None:
+        """As the lease holder, do what other processes asked for, and what else there is to do."""
+        super().serve_requests()
+        for chore in self.chores:
+            chore(self)
 
     # -- folders -------------------------------------------------------------------------------------------------------
 

@@ -434,6 +434,24 @@ class Mcp(Group):
     kb: McpKb = McpKb.model_construct()
 
 
+class Memory(Group):
+    path: Annotated[Line, Mark(Trust.NEVER, ("ACK_MEM_PATH",))] = Field(
+        "", description="Memories: folder with claude-mem.db and scopes/NAME/memory.db; empty: ~/.ack-mem."
+    )
+    database: Annotated[Line, Mark(Trust.NEVER, ("ACK_MEM_DB",))] = Field(
+        "", description="Memories: a claude-mem database to read; empty: claude-mem.db in memory.path."
+    )
+    claude_mem: Annotated[Line, Mark(Trust.NEVER, ("CLAUDE_MEM_DATA_DIR",))] = Field(
+        "", description="Memories: claude-mem's own folder; empty: ~/.claude-mem."
+    )
+    scope: Annotated[Line, Mark(Trust.NEVER, ("ACK_MEM_SCOPE",))] = Field(
+        "", description="Memories: the current scope; empty: found by the project."
+    )
+    uncurated: Annotated[Literal["approved", "staging"], Mark(Trust.NEVER)] = Field(
+        "approved", description="Memories: what rows of other products' databases count as that nobody has judged."
+    )
+
+
 class Groups(Group):
     """All groups at their defaults."""
 
@@ -450,3 +468,4 @@ class Groups(Group):
     storage: Storage = Storage.model_construct()
     kb: Kb = Kb.model_construct()
     mcp: Mcp = Mcp.model_construct()
+    memory: Memory = Memory.model_construct()

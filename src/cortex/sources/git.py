@@ -51,6 +51,12 @@ def head(folder: Path) -> str:
     return "" if answer is None or answer.returncode != 0 else answer.stdout.decode("ascii", "replace").strip()
 
 
+def remote(folder: Path) -> str:
+    """The address that `origin` of the repository around `folder` has, "" where there is none."""
+    answer = _run(folder, "config", "--get", "remote.origin.url")
+    return "" if answer is None or answer.returncode != 0 else answer.stdout.decode("utf-8", "replace").strip()
+
+
 def recent_files(folder: Path) -> list[str]:
     """The paths below `folder` that the last commits changed, those of the newest commit first; of a very long list the beginning."""
     program = _program()

@@ -18,8 +18,18 @@ from cortex.store.indexes import Indexes
 from cortex.store.lease import Lease
 from cortex.store.log import Log, Operation, Request
 from cortex.store.lookup import Counts, Definition, Lookup, Place
-from cortex.store.memories import MEMORIES, OWN, SHOWN, STAGED, Memories, Mirror, NewMemory, Ref, Verdict
-from cortex.store.memorylookup import Decision, Judgement, MemoryLookup, Remembered, ScopeCount, Wanted
+from cortex.store.memories import OWN, SHOWN, STAGED, Memories, NewMemory, Verdict
+from cortex.store.memorylookup import (
+    MEMORIES,
+    Decision,
+    Judgement,
+    MemoryLookup,
+    Mirror,
+    Ref,
+    Remembered,
+    ScopeCount,
+    Wanted,
+)
 from cortex.store.paid import Embed, Making, Paid, Waiting
 from cortex.store.qdrant import Collection, Qdrant
 from cortex.store.schema import is_current, migrate

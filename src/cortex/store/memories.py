@@ -15,15 +15,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 
 from cortex.store.connect import Connections
-from cortex.store.memorylookup import COLUMNS, remembered
+from cortex.store.memorylookup import COLUMNS, MEMORIES, Mirror, Ref, remembered
 from cortex.store.truth import forget_blob, forget_rest, next_seq, put_blob, put_doc, remove_doc
 from cortex.types import Citation, Cut, Found, Memory, MemoryState
 
-MEMORIES = "memories"  # the kind of their sources
 SHOWN, STAGED = "shown", "staging"  # the names of an origin's two
 OWN = ""  # the origin of what was written here
 
-Ref = tuple[str, str]  # origin and key
 Wording = Callable[
     [Memory], tuple[bytes, Cut]
 ]  # what of a memory is indexed: a hash of it, and the text with its chunks
@@ -56,21 +54,6 @@ class Verdict:
     memory: Memory | None = None
     fingerprint: bytes = b""
     citations: tuple[Citation, ...] | None = None  # None where they stay
-
-
-@dataclass(frozen=True, slots=True)
-class Mirror:
-    """How far the copy of another product's database is."""
-
-    origin: str
-    seen: str = ""  # what its files looked like
-    high: int = 0  # every row above `cursor` and up to here is copied
-    cursor: int = -1  # where the comparison going down is; 0 is done, -1 is not begun
-    total: int = 0  # rows that it has
-    compared_at: int = 0
-    seen_at: int = 0
-    shown_as: str = ""  # what its unjudged rows counted as
-    problem: str = ""
 
 
 class Memories:
@@ -313,7 +296,12 @@ def _decide(
     reason: str,
 ) -> None:
     row = connection.execute(f"SELECT {COLUMNS} WHERE memories.origin = ? AND memories.key = ?", verdict.ref).fetchone()
-    if row is None:  # deleted meanwhile
+    if row is None:
+        if (
+            verdict.ref[0] != OWN
+        ):  # a row that isn't copied yet: the judgement waits for it; one of our own was deleted meanwhile
+            after = _judge(connection, verdict.ref, verdict.state, actor, verdict.successor)
+            _log(connection, batch, verdict.ref, action, {"state": ""}, after, actor, reason)
         return
     known = remembered(row)
     before: dict[str, object] = {"state": known.state.value if known.state else ""}

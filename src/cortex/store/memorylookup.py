@@ -8,20 +8,21 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cortex.store.connect import Connections
-from cortex.types import Citation, Memory, MemoryState
-
-if TYPE_CHECKING:
-    from cortex.store.memories import Mirror, Ref
+from cortex.types import Citation, Memory, MemoryState, Source
 
 COLUMNS = (
-    "memories.id, memories.origin, memories.key, number, source, memories.state, title, subtitle, facts, concepts, files, text, project, "
-    "session, date, created, kind, provenance, other_project, scope, fingerprint, signature, judgements.state, actor, at, successor "
+    "memories.id, memories.origin, memories.key, memories.number, memories.source, memories.state, title, subtitle, facts, concepts, files, "
+    "memories.text, project, session, date, created, memories.kind, provenance, other_project, scope, fingerprint, signature, "
+    "judgements.state, judgements.actor, judgements.at, judgements.successor "
     "FROM memories LEFT JOIN judgements ON judgements.origin = memories.origin AND judgements.key = memories.key"
 )
+MEMORIES = "memories"  # the kind of their sources
 PARTS = 500  # of a list in one question
+
+Ref = tuple[str, str]  # origin and key
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +63,11 @@ class Wanted:
     sources: tuple[int, ...] | None = None  # in these; None: in whatever, also in none
     origins: tuple[str, ...] | None = None
     states: tuple[str, ...] = ()  # as they are written; "" is unjudged
-    project: str = ""  # or promoted
+    projects: tuple[str, ...] = ()  # one of these, or promoted
     scope: str = ""  # or promoted
     tags: tuple[str, ...] = ()  # all of them
     kind: str = ""
-    not_project: str = ""
+    not_projects: tuple[str, ...] = ()
     promoted: bool = True  # what counts in every project counts in this one
 
 
@@ -78,6 +79,21 @@ class ScopeCount:
     origin: str
     count: int
     newest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """How far the copy of another product's database is."""
+
+    origin: str
+    seen: str = ""  # what its files looked like
+    high: int = 0  # every row above `cursor` and up to here is copied
+    cursor: int = -1  # where the comparison going down is; 0 is done, -1 is not begun
+    total: int = 0  # rows that it has
+    compared_at: int = 0
+    seen_at: int = 0
+    shown_as: str = ""  # what its unjudged rows counted as
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +118,14 @@ class MemoryLookup:
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
+
+    def sources(self, origins: Collection[str], names: Collection[str]) -> list[Source]:
+        """The sources of these names that these origins have."""
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                "SELECT id, kind, name, root FROM sources WHERE kind = ? ORDER BY id", (MEMORIES,)
+            )
+            return [one for one in (Source(*row) for row in rows) if one.root in origins and one.name in names]
 
     def by_key(self, key: str, origins: Collection[str] | None = None) -> list[Remembered]:
         """Every memory with this key, of whatever origin."""
@@ -230,8 +254,6 @@ class MemoryLookup:
 
     def mirrors(self) -> list[Mirror]:
         """How far each copy is."""
-        from cortex.store.memories import Mirror
-
         with self._connections.read() as connection:
             return [Mirror(*row) for row in connection.execute("SELECT * FROM mirrors ORDER BY origin")]
 
@@ -278,14 +300,16 @@ def _where(wanted: Wanted) -> tuple[str, list[object]]:
     if wanted.states:
         add(f"memories.state IN ({_marks(wanted.states)})", *wanted.states)
     promoted = " OR memories.state = 'promoted'" if wanted.promoted else ""
-    if wanted.project:
-        add(f"(project = ? OR other_project = ?{promoted})", wanted.project, wanted.project)
+    if wanted.projects:
+        marks = _marks(wanted.projects)
+        add(f"(project IN ({marks}) OR other_project IN ({marks}){promoted})", *wanted.projects, *wanted.projects)
     if wanted.scope:
         add(f"(scope = ? OR project = ?{promoted})", wanted.scope, wanted.scope)
-    if wanted.not_project:
-        add("project <> ? AND other_project <> ?", wanted.not_project, wanted.not_project)
+    if wanted.not_projects:
+        marks = _marks(wanted.not_projects)
+        add(f"project NOT IN ({marks}) AND other_project NOT IN ({marks})", *wanted.not_projects, *wanted.not_projects)
     if wanted.kind:
-        add("kind = ? COLLATE NOCASE", wanted.kind)
+        add("memories.kind = ? COLLATE NOCASE", wanted.kind)
     for tag in wanted.tags:
         add("memories.id IN (SELECT memory FROM concepts WHERE concept = ?)", tag.strip())
     return " AND ".join(parts), values

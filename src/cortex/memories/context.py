@@ -1,0 +1,123 @@
+"""What somebody should know who begins to work in a project: its newest memories, what lasts, its last sessions, and what others learnt.
+
+Half of the places are for what lasts (decisions, pitfalls, what was promoted), half for what is new. Only reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cortex.errors import CortexError
+from cortex.library import Library
+from cortex.memories.finding import Asked, Hit, await_fresh, find, sources_of
+from cortex.memories.mirror import copied
+from cortex.memories.places import Database, Project, databases, project_at
+from cortex.sources.foreign.claudemem import Session, open_database
+from cortex.store import Remembered, Wanted
+from cortex.types import MemoryState
+
+LOOKED_AT = 60  # newest memories of a project that the lasting ones are chosen from
+SESSIONS = 3
+LASTING_KINDS = frozenset({"decision", "gotcha", "security_alert", "security_note", "preference", "convention"})
+LASTING_CONCEPTS = frozenset({"gotcha", "trade-off", "pattern", "why-it-exists", "decision"})
+FRESH_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is worth knowing in a project."""
+
+    project: Project
+    memories: tuple[Remembered, ...]
+    sessions: tuple[Session, ...]
+    others: tuple[Remembered, ...]  # of other projects
+    notes: tuple[str, ...]
+    present: tuple[Database, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.memories or self.sessions or self.others)
+
+
+def context_of(library: Library, folder: Path, *, most: int, others: bool = True) -> Context:
+    """What is worth knowing in the project around a folder. Raises: StoreError."""
+    await_fresh(library, FRESH_SECONDS)
+    project, present = project_at(folder), databases(library.settings)
+    sources = tuple(source.id for source in sources_of(library, present, "approved"))
+    lookup = library.store.remembered
+    with library.store.reading():
+        newest = lookup.select(Wanted(sources=sources, projects=project.names, promoted=False), LOOKED_AT)
+        chosen = _choose(newest, most)
+        elsewhere = _elsewhere(library, sources, project, newest, most) if others else ()
+    if not newest and copied(library).left:
+        chosen = tuple(hit.one for hit in _uncopied(library, project, most))
+    sessions, problems = _sessions(present, project)
+    return Context(project, chosen, sessions, elsewhere, problems, present)
+
+
+def _choose(newest: Sequence[Remembered], most: int) -> tuple[Remembered, ...]:
+    """Half of what lasts, the rest of what is newest; newest first."""
+    lasting = [one for one in newest if _lasts(one)][: most // 2]
+    rest = [one for one in newest if one not in lasting][: most - len(lasting)]
+    return tuple(one for one in newest if one in lasting or one in rest)
+
+
+def _lasts(one: Remembered) -> bool:
+    concepts = {concept.casefold() for concept in one.memory.concepts}
+    return (
+        one.state is MemoryState.PROMOTED
+        or one.memory.kind.casefold() in LASTING_KINDS
+        or bool(concepts & LASTING_CONCEPTS)
+    )
+
+
+def _elsewhere(
+    library: Library, sources: tuple[int, ...], project: Project, own: Sequence[Remembered], most: int
+) -> tuple[Remembered, ...]:
+    """What was learnt in other projects: what counts everywhere first, then what is about the same."""
+    lookup = library.store.remembered
+    promoted = lookup.select(
+        Wanted(sources=sources, states=(MemoryState.PROMOTED.value,), not_projects=project.names), most
+    )
+    about = {concept.casefold() for one in own for concept in one.memory.concepts} - LASTING_CONCEPTS
+    newest = lookup.select(Wanted(sources=sources, not_projects=project.names), LOOKED_AT)
+    known = {one.ref for one in promoted}
+    related = [
+        one
+        for one in newest
+        if one.ref not in known and (_lasts(one) or about & {concept.casefold() for concept in one.memory.concepts})
+    ]
+    return (*promoted, *related)[:most]
+
+
+def _uncopied(library: Library, project: Project, most: int) -> list[Hit]:
+    hits = [hit for name in project.names for hit in find(library, Asked(project=name, limit=most)).hits]
+    return list({hit.one.ref: hit for hit in hits}.values())[:most]
+
+
+def _sessions(present: Sequence[Database], project: Project) -> tuple[tuple[Session, ...], tuple[str, ...]]:
+    """The last sessions in the project, newest first, and what could not be read."""
+    found: list[Session] = []
+    problems: list[str] = []
+    for database in present:
+        try:
+            with open_database(database.path) as opened:
+                found += opened.sessions(project.names, SESSIONS)
+        except CortexError as error:
+            problems.append(error.message)
+    found.sort(key=lambda one: -one.created)
+    return tuple(found[:SESSIONS]), tuple(problems)
+
+
+def session_of(present: Sequence[Database], session: str) -> Session | None:
+    """What is told of a session, wherever that is known."""
+    for database in present if session else ():
+        try:
+            with open_database(database.path) as opened:
+                if (found := opened.session(session)) is not None:
+                    return found
+        except CortexError:
+            continue
+    return None

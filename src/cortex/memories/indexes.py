@@ -1,0 +1,30 @@
+"""After something was written: the indexes follow, here where this process holds the lease, else in the one that does."""
+
+from __future__ import annotations
+
+import time
+
+from cortex.library import Library
+
+FOLLOW_SECONDS = 10.0
+POLL_SECONDS = 0.02
+
+
+def follow(library: Library, *, forget: bool = False) -> bool:
+    """Have what was written found, and what was deleted gone; true where that is so when it returns."""
+    store = library.store
+    store.lookup.drop_recent()
+    if library.holds():
+        library.embedding.catch_up()
+        if forget:
+            store.indexes.tidy()
+            store.checkpoint()  # the write-ahead log has the text, too
+        return True
+    deadline = time.monotonic() + FOLLOW_SECONDS
+    while store.indexes.state()[1] < store.truth.seq() or (forget and store.truth.words_linger):
+        if time.monotonic() > deadline or not store.lease.holder():
+            return False
+        time.sleep(POLL_SECONDS)
+    if forget:
+        store.checkpoint()
+    return True

@@ -1,0 +1,265 @@
+"""Copies of other products' memories, so that they are searched like our own: newest first, a batch at a time, started and stopped at will.
+
+A copy goes two ways: up, to rows that are new, and then down through all that was there, comparing each row with its copy, until
+everything was seen once. A database is compared anew when its files have changed; a large one not more often than every ten minutes,
+but its new rows always at once. Nothing is ever written to it. What a person decided about a row outlives its copy.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+
+from cortex.errors import CortexError
+from cortex.leaks import redact
+from cortex.library import Library
+from cortex.memories.hygiene import fingerprint
+from cortex.memories.places import Database, databases
+from cortex.memories.states import name_of
+from cortex.memories.vectors import reuse
+from cortex.memories.wording import VERSION, word
+from cortex.sources.foreign.claudemem import Database as Opened
+from cortex.sources.foreign.claudemem import Row, open_database, state_of
+from cortex.store import Mirror, NewMemory
+from cortex.text import hash_bytes
+from cortex.types import Cancel, Memory, MemoryState
+
+BATCH = 500  # rows in one step
+SMALL = 5_000  # rows: a database up to this size is compared whenever it changed
+COMPARE_SECONDS = 600  # between two comparisons of a larger one
+KEEP_SECONDS = 14 * 86_400  # that the copy of a database which is gone is kept
+FIRST_CATCH_UP_SECONDS, CATCH_UP_SECONDS = 0.5, 10.0
+POLL_SECONDS = 0.02
+RETRY_SECONDS = 5  # after a database could not be read
+NOT_BEGUN, DONE = -1, 0  # of `Mirror.cursor`
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """How far the copies are."""
+
+    rows: int  # that the databases have
+    left: int  # that are not copied yet, at most
+    problems: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        return not self.left and not self.problems
+
+
+def sync(library: Library, *, seconds: float = 60.0, cancel: Cancel | None = None) -> bool:
+    """Copy what has changed, for at most that long; true where everything is copied. Where another process holds the lease, it copies."""
+    deadline = time.monotonic() + seconds
+    if not library.holds():
+        return _await(library, deadline, cancel)
+    store = library.store
+    known = {mirror.origin: mirror for mirror in store.remembered.mirrors()}
+    present = databases(library.settings)
+    done = [_Copy(library, one, known.get(one.origin), deadline, cancel).go() for one in present]
+    for mirror in known.values():  # copies of databases that have been away for long
+        if mirror.origin not in {one.origin for one in present} and time.time() - mirror.seen_at > KEEP_SECONDS:
+            log.info("%s is gone: %d copies are forgotten", mirror.origin, store.memories.drop_copy(mirror.origin))
+    if store.indexes.state()[1] < store.truth.seq():
+        library.embedding.catch_up()
+    return all(done)
+
+
+def _await(library: Library, deadline: float, cancel: Cancel | None) -> bool:
+    while due := is_due(library):
+        if time.monotonic() > deadline or cancel:
+            break
+        time.sleep(POLL_SECONDS)
+    return not due
+
+
+def is_due(library: Library) -> bool:
+    """Whether a database has changed since it was copied, or is not copied completely; looks at files only."""
+    known = {mirror.origin: mirror for mirror in library.store.remembered.mirrors()}
+    return any(_is_due(one, known.get(one.origin)) for one in databases(library.settings))
+
+
+def copied(library: Library) -> Copied:
+    """How far the copies are, as it was remembered."""
+    known = {mirror.origin: mirror for mirror in library.store.remembered.mirrors()}
+    rows = left = 0
+    problems = []
+    for database in databases(library.settings):
+        mirror = known.get(database.origin)
+        if mirror is None:
+            left += 1
+        elif mirror.problem:
+            problems.append(mirror.problem)
+        else:
+            rows += mirror.total
+            left += 0 if mirror.compared_at else min(max(1, mirror.cursor), mirror.total)
+    return Copied(rows, left, tuple(problems))
+
+
+def _is_due(database: Database, mirror: Mirror | None) -> bool:
+    if mirror is None or mirror.seen != _seen(database):
+        return True
+    if mirror.problem:
+        return time.time() - mirror.seen_at > RETRY_SECONDS
+    return mirror.cursor != DONE and _may_compare(mirror)
+
+
+def _may_compare(mirror: Mirror) -> bool:
+    return mirror.total <= SMALL or time.time() - mirror.compared_at > COMPARE_SECONDS
+
+
+def _seen(database: Database) -> str:
+    return ",".join(map(str, state_of(database.path)))
+
+
+class _Copy:
+    """One go at one database."""
+
+    def __init__(
+        self, library: Library, database: Database, mirror: Mirror | None, deadline: float, cancel: Cancel | None
+    ) -> None:
+        self.library, self.store, self.database = library, library.store, database
+        self.deadline, self.cancel = deadline, cancel
+        self.uncurated = library.settings.memory.uncurated
+        self.shown_as = f"{self.uncurated}:{VERSION}:{database.scope}"
+        if mirror is not None and mirror.shown_as != self.shown_as:
+            mirror = replace(mirror, seen="", cursor=NOT_BEGUN, compared_at=0)  # each copy is made anew on the way down
+        self.mirror = mirror or Mirror(database.origin)
+        self.forgotten = self.store.remembered.forgotten(database.origin)
+        self.new: list[Memory] = []
+        self.caught_up, self.interval = time.monotonic(), FIRST_CATCH_UP_SECONDS
+
+    def go(self) -> bool:
+        """Copy until all is done or time is over; true where all is."""
+        if not _is_due(self.database, self.mirror):
+            return True
+        seen = _seen(self.database)
+        try:
+            with open_database(self.database.path) as opened:
+                self._begin(opened)
+                complete = self._up(opened) and self._down(opened)
+            if complete:
+                self._step(replace(self.mirror, seen=seen))
+            self._reuse_vectors()
+            return complete
+        except CortexError as error:
+            if error.code not in ("FILE_NOT_FOUND", "IMPORT_UNREADABLE"):
+                raise
+            if self.mirror.problem != error.message:
+                log.warning("%s", error.message)
+            self._step(replace(self.mirror, seen=seen, seen_at=int(time.time()), problem=error.message))
+            return False
+
+    def _begin(self, opened: Opened) -> None:
+        """What is to be done, now that it can be read."""
+        mirror, total, highest = self.mirror, opened.count(), opened.last()[0]
+        fewer = total < mirror.total or highest < mirror.high  # rows are gone, or it is another database
+        self.mirror = replace(
+            mirror,
+            total=total,
+            high=highest if fewer or mirror.cursor == NOT_BEGUN else mirror.high,
+            cursor=max(highest, mirror.high) if fewer or mirror.cursor <= DONE else mirror.cursor,
+            compared_at=0 if fewer else mirror.compared_at,
+            seen_at=int(time.time()),
+            problem="",
+            shown_as=self.shown_as,
+        )
+
+    def _up(self, opened: Opened) -> bool:
+        """The rows that came since."""
+        while rows := opened.rows(above=self.mirror.high, limit=BATCH, ascending=True):
+            high = rows[-1].number
+            known = self.store.remembered.signatures(self.database.origin, self.mirror.high, high)
+            self._step(replace(self.mirror, high=high), self._changed(rows, known))
+            if self._is_over():
+                return False
+        return True
+
+    def _down(self, opened: Opened) -> bool:
+        """All rows from the cursor down, each compared with its copy."""
+        if not _may_compare(self.mirror):
+            return True
+        while (at := self.mirror.cursor) > DONE:
+            rows = opened.rows(below=at + 1, limit=BATCH)
+            last = len(rows) < BATCH
+            low = DONE if last else rows[-1].number - 1
+            known = self.store.remembered.signatures(self.database.origin, -(2**62) if last else low, at)
+            here = {row.number for row in rows}
+            gone = [key for number, (key, _) in known.items() if number not in here]
+            done = {"compared_at": int(time.time())} if low <= DONE else {}
+            self._step(replace(self.mirror, cursor=max(low, DONE), **done), self._changed(rows, known), gone)
+            if self._is_over():
+                return self.mirror.cursor == DONE
+        return True
+
+    def _changed(self, rows: Sequence[Row], known: Mapping[int, tuple[str, bytes]]) -> list[NewMemory]:
+        """The rows whose copy isn't there, or is of another wording."""
+        judged = self.store.remembered.judgements(self.database.origin, [row.memory.key for row in rows])
+        new = []
+        for row in rows:
+            if row.memory.key in self.forgotten:
+                continue
+            judgement = judged.get(row.memory.key)
+            state = judgement.state if judgement else row.state
+            signature = _signature(row, self.shown_as, state)
+            if known.get(row.number, ("", b""))[1] != signature:
+                new.append(self._new(row, state, signature))
+        return new
+
+    def _new(self, row: Row, state: MemoryState | None, signature: bytes) -> NewMemory:
+        memory = without_secrets(row.memory)
+        return NewMemory(
+            memory,
+            name_of(state, self.uncurated),
+            state,
+            scope=self.database.scope or memory.project,
+            fingerprint=fingerprint(memory),
+            origin=self.database.origin,
+            number=row.number,
+            other_project=row.other_project,
+            signature=signature,
+        )
+
+    def _step(self, mirror: Mirror, new: Sequence[NewMemory] = (), gone: Sequence[str] = ()) -> None:
+        """Remember a batch and how far it is; the indexes follow from time to time: each time makes a segment."""
+        self.store.memories.copy(mirror, new, gone, word)
+        self.mirror = mirror
+        self.new += [one.memory for one in new if one.name]
+        if (new or gone) and time.monotonic() - self.caught_up > self.interval:
+            self.library.embedding.catch_up()
+            self.caught_up, self.interval = time.monotonic(), CATCH_UP_SECONDS
+
+    def _reuse_vectors(self) -> None:
+        """Where the model that made the vectors beside the database is the one that is wanted here, they need not be paid for again."""
+        for folder in self.database.vectors:
+            reuse(self.library, folder, ((one.key, _chunks_of(one)) for one in self.new))
+
+    def _is_over(self) -> bool:
+        return time.monotonic() > self.deadline or bool(self.cancel)
+
+
+def without_secrets(memory: Memory) -> Memory:
+    """The memory with every key and password in it blotted out: no index has one."""
+
+    def clean(text: str) -> str:
+        return redact(text)[0] if text else text
+
+    return replace(
+        memory,
+        title=clean(memory.title),
+        subtitle=clean(memory.subtitle),
+        facts=tuple(map(clean, memory.facts)),
+        text=clean(memory.text),
+    )
+
+
+def _chunks_of(memory: Memory) -> list[str]:
+    cut = word(memory)[1]
+    return [cut.text[chunk.start : chunk.end] for chunk in cut.chunks]
+
+
+def _signature(row: Row, shown_as: str, state: MemoryState | None) -> bytes:
+    return hash_bytes(repr((astuple(row), shown_as, state)).encode("utf-8", "surrogatepass"))

@@ -1,0 +1,19 @@
+"""What a state means for being found: which of an origin's two sources a memory is in, if any."""
+
+from __future__ import annotations
+
+from cortex.store import SHOWN, STAGED
+from cortex.types import MemoryState
+
+_NAMES = {
+    MemoryState.STAGING: STAGED,
+    MemoryState.APPROVED: SHOWN,
+    MemoryState.PROMOTED: SHOWN,
+    MemoryState.REJECTED: None,
+    MemoryState.SUPERSEDED: None,
+}
+
+
+def name_of(state: MemoryState | None, uncurated: str) -> str | None:
+    """The source that a memory is found in, None: none; `uncurated` is what one counts as that nobody has judged."""
+    return _NAMES[MemoryState(uncurated) if state is None else state]

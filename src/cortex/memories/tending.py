@@ -1,0 +1,62 @@
+"""What the keeper of the library sees to besides folders: what hooks brought is taken in, other products' databases are copied."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cortex.library import Library
+from cortex.memories.inbox import Candidate, take_in
+from cortex.memories.mirror import is_due, sync
+from cortex.memories.places import project_at
+from cortex.memories.writing import HOOK, add
+from cortex.types import Memory, MemoryState
+
+COPY_SECONDS = 2.0  # at once: folders and other processes wait meanwhile
+INSTRUCTION_FILES = ("CLAUDE.md", "AGENTS.md", "GEMINI.md", ".github/copilot-instructions.md", "MEMORY.md")
+MAX_INSTRUCTIONS = 200_000  # bytes of one file
+
+
+def tend(library: Library) -> None:
+    """One round. Raises: StoreError, FileError DISK_FULL."""
+    take_in(library.settings.home, lambda candidate: remember(library, candidate))
+    if is_due(library):
+        sync(library, seconds=COPY_SECONDS)
+
+
+def remember(library: Library, candidate: Candidate) -> None:
+    """Put what a hook brought into staging; saying the same twice is one memory. Raises: InputError MEMORY_REFUSED."""
+    folder = Path(candidate.project_path) if candidate.project_path else None
+    known = folder is not None and folder.is_dir()
+    memory = Memory(
+        "",
+        candidate.title,
+        facts=candidate.facts,
+        concepts=candidate.concepts,
+        files=candidate.files,
+        text=candidate.text,
+        project=project_at(folder).name if folder is not None and known else (folder.name if folder else ""),
+        session=candidate.session,
+        created=candidate.at,
+        kind=candidate.kind,
+        provenance=f"hook {candidate.client}".strip(),
+    )
+    said = instructions_of(project_at(folder).path) if folder is not None and known else ""
+    add(library, memory, state=MemoryState.STAGING, actor=HOOK, instructions=said)
+
+
+def instructions_of(folder: Path) -> str:
+    """What the instruction files of a project say."""
+    texts = []
+    for name in INSTRUCTION_FILES:
+        try:
+            with open(folder / name, "rb", opener=_without_waiting) as file:
+                texts.append(file.read(MAX_INSTRUCTIONS).decode("utf-8", "replace"))
+        except (OSError, ValueError):
+            continue
+    return "\n".join(texts)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file even where a pipe has its name."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

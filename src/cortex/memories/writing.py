@@ -1,0 +1,202 @@
+"""Writing memories: what is refused, what is known already, and what is kept; with what it takes the place of, in one step.
+
+A secret is refused whoever brings it. What says the same as another memory, in whichever scope, is not written again: a person who
+adds it approves that one. What nobody typed (hooks, importers) is moreover refused where it only says again what was served before,
+or what an instruction file says anyway.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from cortex.errors import InputError
+from cortex.leaks import find_leaks
+from cortex.library import Library
+from cortex.memories.hygiene import ALIKE, fingerprint, is_recalled, likeness, parts_of, restates
+from cortex.memories.indexes import follow
+from cortex.memories.places import databases
+from cortex.memories.states import name_of
+from cortex.memories.wording import text_of, word
+from cortex.store import MEMORIES, OWN, SHOWN, STAGED, NewMemory, Remembered, Verdict
+from cortex.text import rfc3339
+from cortex.types import Citation, Memory, MemoryState, Mode, Query
+
+MAX_TITLE, MAX_TEXT, MAX_PARTS = 300, 50_000, 200  # characters, characters of all, facts or concepts or files
+SIMILAR_DEPTH = 10  # memories that are compared word by word
+SIMILAR_CHARACTERS = 2_000  # of a memory that they are looked for by
+BATCH = 500
+PERSON, HOOK, IMPORT = "person", "hook", "import"  # who brings a memory
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of a memory: where `created` is false, it is another one, or none."""
+
+    key: str
+    created: bool
+    state: MemoryState | None = None
+    duplicate_of: Remembered | None = None
+    similar_to: tuple[Remembered, ...] = ()
+    refused: str = ""  # why it isn't kept, of what nobody typed
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What an import brought."""
+
+    added: tuple[str, ...]
+    duplicates: int
+    refused: tuple[tuple[str, str], ...]  # title, why
+
+
+def add(
+    library: Library,
+    memory: Memory,
+    *,
+    state: MemoryState = MemoryState.APPROVED,
+    scope: str = "",
+    actor: str = PERSON,
+    supersedes: Sequence[Remembered] = (),
+    citations: Sequence[Citation] = (),
+    instructions: str = "",
+) -> Written:
+    """Keep a memory, found from now on; what it supersedes is so in the same step.
+
+    Raises: InputError MEMORY_REFUSED, where it says nothing, too much, or a secret.
+    """
+    memory = checked(memory)
+    known = library.store.remembered.by_fingerprint(fingerprint(memory))
+    if known:
+        return _known_already(library, known[0], state, actor, supersedes)
+    similar = similar_to(library, memory)
+    if actor != PERSON:
+        parts = {part for one in similar for part in parts_of(one.memory)}
+        if similar and is_recalled(memory, lambda asked: parts & set(asked)):
+            return Written("", False, duplicate_of=similar[0], refused="it says again what is remembered already")
+        if instructions and restates(memory, instructions):
+            return Written("", False, refused="it only says what an instruction file says")
+    new = _new(library, memory, state, scope, citations)
+    gone = [Verdict(one.ref, MemoryState.SUPERSEDED, None, new.memory.key) for one in supersedes]
+    library.store.memories.add([new], word, actor=actor, supersedes=gone)
+    follow(library)
+    alike = tuple(one for one in similar if likeness(memory, one.memory) >= ALIKE and one not in supersedes)
+    return Written(new.memory.key, True, state, similar_to=alike)
+
+
+def add_all(
+    library: Library,
+    brought: Iterable[tuple[Memory, MemoryState]],
+    *,
+    scope: str = "",
+    actor: str = IMPORT,
+) -> Taken:
+    """Keep many, in their order; what can't be kept, or is known, is counted and told. The indexes follow at the end."""
+    added: list[str] = []
+    refused: list[tuple[str, str]] = []
+    duplicates, seen = 0, set[bytes]()
+    waiting: list[NewMemory] = []
+    for memory, state in brought:
+        try:
+            memory = checked(memory)
+        except InputError as error:
+            refused.append((memory.title, error.message))
+            continue
+        print_ = fingerprint(memory)
+        if print_ in seen or library.store.remembered.by_fingerprint(print_):
+            duplicates += 1
+            continue
+        seen.add(print_)
+        waiting.append(_new(library, memory, state, scope, ()))
+        added.append(waiting[-1].memory.key)
+        if len(waiting) == BATCH:
+            library.store.memories.add(waiting, word, actor=actor)
+            waiting = []
+    if waiting:
+        library.store.memories.add(waiting, word, actor=actor)
+    follow(library)
+    return Taken(tuple(added), duplicates, tuple(refused))
+
+
+def similar_to(library: Library, memory: Memory) -> list[Remembered]:
+    """The memories that are most like this one by words, wherever they are, the likest first."""
+    origins = {OWN, *(one.origin for one in databases(library.settings))}
+    sources = [one for one in library.store.remembered.sources(origins, (SHOWN, STAGED)) if one.kind == MEMORIES]
+    if not sources:
+        return []
+    asked = Query(text_of(memory)[:SIMILAR_CHARACTERS], mode=Mode.WORDS, limit=SIMILAR_DEPTH, snippets=(0,))
+    docs = list(dict.fromkeys(hit.doc for hit in library.search(asked, sources=sources).hits))
+    found = library.store.remembered.by_docs(docs)
+    return sorted((found[doc] for doc in docs if doc in found), key=lambda one: -likeness(memory, one.memory))
+
+
+def checked(memory: Memory) -> Memory:
+    """The memory as it can be kept. Raises: InputError MEMORY_REFUSED."""
+    title = " ".join(memory.title.split())
+    memory = replace(memory, title=title)
+    if not title:
+        raise _refusal("a memory needs a title")
+    if len(title) > MAX_TITLE:
+        raise _refusal(
+            f"a title has at most {MAX_TITLE} characters, this one has {len(title)}; say the rest as text or facts"
+        )
+    if max(len(memory.facts), len(memory.concepts), len(memory.files)) > MAX_PARTS:
+        raise _refusal(f"a memory has at most {MAX_PARTS} facts, concepts and files each")
+    whole = "\n".join((title, memory.subtitle, *memory.facts, *memory.concepts, *memory.files, memory.text))
+    if len(whole) > MAX_TEXT:
+        raise _refusal(
+            f"a memory has at most {MAX_TEXT:,} characters, this one has {len(whole):,}; cut it, or keep it as a document"
+        )
+    if "\0" in whole or any("\ud800" <= character <= "\udfff" for character in whole):
+        raise _refusal("a memory is text: this one holds characters that aren't")
+    leaks = sorted({leak.name for leak in find_leaks(whole)})
+    if leaks:
+        raise _refusal(f"it holds a secret ({', '.join(leaks)}); say where the secret is kept instead")
+    return memory
+
+
+def _refusal(why: str) -> InputError:
+    return InputError("MEMORY_REFUSED", f"this memory is not kept: {why}")
+
+
+def _known_already(
+    library: Library, known: Remembered, state: MemoryState, actor: str, supersedes: Sequence[Remembered]
+) -> Written:
+    """What a person says again counts as they say it; of whatever else it is only told that it is there."""
+    uncurated = library.settings.memory.uncurated
+    if actor == PERSON and (known.state is not state or supersedes):
+        verdicts = [Verdict(known.ref, state, name_of(state, uncurated))] if known.state is not state else []
+        others = [one for one in supersedes if one.ref != known.ref]
+        verdicts += [Verdict(one.ref, MemoryState.SUPERSEDED, None, known.memory.key) for one in others]
+        if verdicts:
+            library.store.memories.decide(verdicts, word, action="add", actor=actor, reason="added again")
+            follow(library)
+        return Written(known.memory.key, False, state, duplicate_of=known)
+    return Written(known.memory.key, False, known.state, duplicate_of=known)
+
+
+def _new(library: Library, memory: Memory, state: MemoryState, scope: str, citations: Sequence[Citation]) -> NewMemory:
+    created = memory.created or int(time.time() * 1000)
+    kept = replace(
+        memory,
+        key=_free_key(library),
+        created=created,
+        date=memory.date or rfc3339(created / 1000)[:10],
+    )
+    return NewMemory(
+        kept,
+        name_of(state, library.settings.memory.uncurated),
+        state,
+        scope=scope or kept.project,
+        fingerprint=fingerprint(memory),
+        citations=tuple(citations),
+    )
+
+
+def _free_key(library: Library) -> str:
+    while True:
+        key = f"mem_{secrets.token_hex(5)}"
+        if not library.store.remembered.by_key(key):
+            return key
