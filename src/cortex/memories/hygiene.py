@@ -1,0 +1,210 @@
+"""What a memory says, apart from how it is written: so that the same isn't learnt twice, nor what was only served.
+
+Pure. Equal is told by a hash of normal text, which knows no scope and no project; alike is told by the letters that two memories
+share, which small edits, other endings and another order of facts hardly change. Whether two memories mean the same in other words
+is not told: that is for a person. Not taken: a model's vectors, which call all memories of one topic alike.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from cortex.text import hash_bytes, identifiers_of, words_of
+from cortex.types import Memory
+
+ALIKE = 0.63  # likeness from which two memories are perhaps the same: of 400 turns of a talk, none but "Have a great day" has it with another
+RESTATED = 0.8  # likeness from which a sentence is one of an instruction file
+MIN_WORDS = 2  # of a sentence that says something: an id, a date or a label doesn't
+MIN_SHOWN_WORDS = 3  # of what says something beside an id or an age: the name of a project or a kind doesn't
+SHINGLE = 4  # characters
+MAX_DEPTH = 8  # of JSON inside a text
+
+_LIST_MARK = re.compile(r"\s*(?:(?:[-*+•–—·▪◦>]|\d{1,3}[.)]|#{1,6}|\[[ xX]\])(?=\s)\s*|>)+")
+_EMPHASIS = re.compile(r"(?<!\w)(_{1,2})([^_\s](?:[^_\n]{0,200}[^_\s])?)\1(?!\w)")
+_MARKS = str.maketrans(
+    dict.fromkeys("*`~\"'“”‘’„«»‹›\u200b\ufeff", "") | dict.fromkeys("‐‑‒–—−", "-") | {"\u00a0": " ", "|": " "}
+)
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？])")
+_TRAILING = ".,;:!?…。！？、，；： -"
+# As an answer of ours shows a memory: its id before, its age and state behind, dots between.
+_SHOWN_BETWEEN = re.compile(r"\s+[·|•—]\s+|\s*\t\s*")
+_LABEL = re.compile(
+    r"(?i)[\s\"'*_`]*(?:title|subtitle|facts?|text|summary|note|remember|decision|gotcha|learn(?:ed|t|ing)|memory)[\"'*_`]*\s?[:=]\s*"
+)
+_ASIDE = re.compile(
+    r"(?i)(?:[\w.-]{1,80}:)?(?:mem|obs)_\w{1,40}|#\d+|\d{4}-\d\d-\d\d(?:[t ][\d:.]+z?)?|just now|yesterday|today"
+    r"|\d+ ?(?:s|m|h|d|w|y|(?:second|minute|hour|day|week|month|year)s?) ago|staging|approved|promoted|curated: (?:true|false)"
+)
+_BRACKETS = " ()[]{}<>,"
+
+
+def canonical(memory: Memory) -> str:
+    """All that a memory says as normal text, a line for each thing, none twice."""
+    lines = list(dict.fromkeys(line for part in _said(memory) for line in map(_normal, part.splitlines()) if line))
+    return "\n".join(lines[1:] if _begins_one_of(lines[:1], lines[1:]) else lines)
+
+
+def fingerprint(memory: Memory) -> bytes:
+    """The same for memories that say the same, in whichever scope or project."""
+    return _print_of(canonical(memory))
+
+
+def parts_of(memory: Memory) -> list[bytes]:
+    """Fingerprints of all that an answer may show of a memory: its title, subtitle and facts, the text, its lines and sentences."""
+    statements = [_statement(part) for part in _said(memory)]
+    return list(dict.fromkeys(mark for statement in statements for mark in statement.marks()))
+
+
+def is_recalled(memory: Memory, known: Callable[[Sequence[bytes]], set[bytes]]) -> bool:
+    """Whether a memory only says what was served: `known` gives those of some fingerprints that belong to parts of other memories."""
+    statements = [_statement(part) for part in _said(memory)]
+    there = known(list(dict.fromkeys(mark for statement in statements for mark in statement.marks())))
+    verdicts = [statement.is_in(there) for statement in statements]
+    return True in verdicts and False not in verdicts
+
+
+def likeness(one: Memory, other: Memory) -> float:
+    """How much two memories share of what they say, 0 to 1: the share of equal runs of letters."""
+    return _overlap(_shingles(canonical(one)), _shingles(canonical(other)))
+
+
+def restates(memory: Memory, instructions: str) -> bool:
+    """Whether a memory says nothing but what stands in an instruction file, but for small edits."""
+    paragraphs = re.split(r"\n\s*\n|\n(?=\s*(?:[-*+#>]|\d{1,3}[.)])\s)", instructions)
+    sentences = [_normal(sentence) for one in paragraphs for sentence in _sentences(" ".join(one.split()))]
+    whole = _spaced(" ".join(sentences))
+    shingled = [_shingles(sentence) for sentence in sentences if sentence]
+
+    def stands_there(sentence: str) -> bool:
+        if _spaced(sentence) in whole:
+            return True
+        asked = _shingles(sentence)
+        return any(_overlap(asked, line) >= RESTATED for line in shingled)
+
+    said = [_normal(sentence) for part in _said(memory) for line in part.splitlines() for sentence in _sentences(line)]
+    said = [sentence for sentence in said if _says_something(sentence)]
+    return bool(said) and all(map(stands_there, said))
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """A piece of text, and the pieces that together say the same; one without words says nothing."""
+
+    mark: bytes  # b"" where it says nothing
+    pieces: tuple[_Statement, ...] = ()
+
+    def marks(self) -> Iterator[bytes]:
+        if self.mark:
+            yield self.mark
+        for piece in self.pieces:
+            yield from piece.marks()
+
+    def is_in(self, known: set[bytes]) -> bool | None:
+        """Whether it is known, as a whole or piece by piece; None where it says nothing."""
+        if self.mark in known:
+            return True
+        verdicts = [verdict for piece in self.pieces if (verdict := piece.is_in(known)) is not None]
+        return all(verdicts) if verdicts else (False if self.mark else None)
+
+
+def _begins_one_of(title: list[str], lines: list[str]) -> bool:
+    """Whether a line goes on where the title ends: it was taken from there."""
+    return any(line.startswith(start) and not line[len(start)].isalnum() for start in title for line in lines)
+
+
+def _said(memory: Memory) -> list[str]:
+    return [part for part in (memory.title, memory.subtitle, *memory.facts, memory.text) if part.strip()]
+
+
+def _statement(text: str, depth: int = 0) -> _Statement:
+    """A text as a whole, and as its lines, and these as sentences, as what JSON holds, or as what an answer shows around them."""
+    pieces = _pieces(text) if depth < MAX_DEPTH else []
+    normal = "\n".join(line for line in map(_normal, text.splitlines()) if line)
+    mark = _print_of(normal) if _says_something(normal) else b""
+    return _Statement(mark, tuple(_statement(piece, depth + 1) for piece in pieces if piece != text))
+
+
+def _pieces(text: str) -> list[str]:
+    """What a text is made of, one step down; nothing where it is one sentence."""
+    stripped = text.strip()
+    if stripped[:1] in ("{", "["):
+        inside = _strings_in(stripped)
+        if inside:
+            return inside
+    for cut in (str.splitlines, _shown, _sentences):
+        pieces = [piece for piece in cut(stripped) if piece.strip()]
+        if len(pieces) > 1 or (pieces and pieces[0] != stripped):
+            return pieces
+    return []
+
+
+def _strings_in(text: str) -> list[str]:
+    """The texts in a piece of JSON, without names and ids; nothing where it is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    out: list[str] = []
+    waiting: list[object] = [found]
+    while waiting:
+        match waiting.pop():
+            case str() as value:
+                out.append(value)
+            case list() as values:
+                waiting += values
+            case dict() as named:
+                waiting += named.values()
+    return out
+
+
+def _shown(line: str) -> list[str]:
+    """What a line of an answer says, without list mark, label, id, age and state."""
+    line = line[mark.end() :] if (mark := _LIST_MARK.match(line)) else line
+    label = _LABEL.match(line)
+    line = line[label.end() :] if label else line
+    between = [piece.strip(_BRACKETS) for piece in _SHOWN_BETWEEN.split(line)]
+    said = [piece for piece in between if not _ASIDE.fullmatch(piece)]
+    if len(said) == len(between):
+        return [line]  # dots of its own
+    return [piece for piece in said if len(words_of(piece)) >= MIN_SHOWN_WORDS] or said
+
+
+def _sentences(line: str) -> list[str]:
+    return _SENTENCE_END.split(line)
+
+
+def _normal(line: str) -> str:
+    """A line without what only shapes it: list marks, emphasis, quotes, capitals, spaces, the full stop."""
+    line = unicodedata.normalize("NFKC", line)
+    line = line[mark.end() :] if (mark := _LIST_MARK.match(line)) else line
+    line = _EMPHASIS.sub(r"\2", line).translate(_MARKS).casefold()
+    return " ".join(line.split()).rstrip(_TRAILING)
+
+
+def _says_something(normal: str) -> bool:
+    return len(words_of(normal)) >= MIN_WORDS and not _ASIDE.fullmatch(normal)
+
+
+def _print_of(normal: str) -> bytes:
+    return hash_bytes(b"said", normal.encode("utf-8", "surrogatepass"))
+
+
+def _shingles(normal: str) -> Counter[str]:
+    """The runs of letters in each word, counted; the edges of words are letters too."""
+    text = _spaced(normal)
+    return Counter(text[at : at + SHINGLE] for at in range(max(1, len(text) - SHINGLE + 1)))
+
+
+def _spaced(normal: str) -> str:
+    """The words alone, a space around each."""
+    return f" {' '.join(identifiers_of(normal))} "
+
+
+def _overlap(one: Counter[str], other: Counter[str]) -> float:
+    shared = (one & other).total()
+    return 2 * shared / (one.total() + other.total())
