@@ -1,4 +1,4 @@
-"""Pure functions on strings: words of identifiers, token estimate, cutting to a budget, hashes, roles of paths.
+"""Pure functions on strings: words of identifiers, token estimate, cutting to a budget, fences, hashes, roles of paths.
 
 Knows nothing of files, stores or queries. Identifiers are split here and not by the word index's own analyzer, because that one
 has no camelCase filter and the same split is needed for queries, snippets and paths.
@@ -12,12 +12,16 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 TOKEN_CHARACTERS = 4  # a token is estimated as four characters
+NAME_CHARACTERS = 200  # of a name that stands in a line
 
 _WORD = re.compile(r"\w+")
 # ASCII text is split by a table, in half the time of the expression.
 _WORD_CHARACTERS = "".join(chr(code) if chr(code).isalnum() or chr(code) == "_" else " " for code in range(128))
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_COMMANDS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # in a text of several lines
+_MARKS = re.compile(r"`{3,}")
 MAX_WORD_CHARACTERS = 80  # longer runs are hashes, base64 or minified text: nobody searches for them by word
 
 
@@ -75,6 +79,19 @@ def cut_to_tokens(text: str, tokens: int) -> str:
         return ""
     end = text.rfind("\n", 0, limit + 1)
     return text[:end] if end > 0 else text[:limit]
+
+
+def one_line(text: str, most: int = NAME_CHARACTERS) -> str:
+    """A name as it may stand in a line: what would end the line, or turn it round, is shown as an escape."""
+    shown = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text.strip())
+    return shown if len(shown) <= most else shown[: most - 1] + "…"
+
+
+def fenced(text: str) -> str:
+    """A text that isn't ours, between fences that are longer than any in it; what a terminal would obey is left out."""
+    text = _COMMANDS.sub("", text)
+    marks = "`" * max(3, 1 + max(map(len, _MARKS.findall(text)), default=0))
+    return f"{marks}text\n{text}\n{marks}"
 
 
 def hash_bytes(*parts: bytes) -> bytes:

@@ -6,7 +6,6 @@ text stands between fences that it doesn't contain.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
@@ -14,29 +13,12 @@ from cortex.families.kb.asking import PAGE_END, Findings, Result
 from cortex.families.kb.passages import Excerpt, Passage
 from cortex.families.kb.states import Overview, SourceState
 from cortex.paging import make_cursor, too_small
-from cortex.text import TOKEN_CHARACTERS, cut_to_tokens
+from cortex.text import TOKEN_CHARACTERS, cut_to_tokens, fenced, one_line
 
-NAME_CHARACTERS = 200
 NAMED_FILES = 20  # that could not be read, in an answer; the others are counted
 CURSOR_ROOM = 160  # characters that saying where to go on takes
 MIN_TEXT_TOKENS = 30  # less text than this isn't worth its fences
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_COMMANDS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # in a text of several lines
-_MARKS = re.compile(r"`{3,}")
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
-
-
-def one_line(text: str, most: int = NAME_CHARACTERS) -> str:
-    """A name as it may stand in a line: what would end the line, or turn it round, is shown as an escape."""
-    shown = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text.strip())
-    return shown if len(shown) <= most else shown[: most - 1] + "…"
-
-
-def fenced(text: str) -> str:
-    """A text from a document, between fences that are longer than any in it; what a terminal would obey is left out."""
-    text = _COMMANDS.sub("", text)
-    marks = "`" * max(3, 1 + max(map(len, _MARKS.findall(text)), default=0))
-    return f"{marks}text\n{text}\n{marks}"
 
 
 # -- search ------------------------------------------------------------------------------------------------------------
