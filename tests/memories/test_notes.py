@@ -1,0 +1,124 @@
+"""What a note says of itself: front matter, title, date."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+import hypothesis
+import pytest
+from hypothesis import strategies
+
+from cortex.memories.notes import TITLE_CHARACTERS, Note, cut_title, find_moment, read_note
+
+
+def note_of(text: str, path: str = "note.md") -> Note:
+    found = read_note(text, path)
+    assert found is not None
+    return found
+
+
+def moment(*parts: int) -> int:
+    return int(datetime(*parts, tzinfo=UTC).timestamp() * 1000)  # pyright: ignore[reportArgumentType]
+
+
+def test_front_matter_gives_title_tags_kind_and_date():
+    note = note_of(
+        "---\ntitle: \"Why we cache\"\ndescription: It was slow.\ntags: [cache, 'speed']\ntype: decision\ndate: 2026-01-05\n---\n\nBecause.\n"
+    )
+    assert note == Note("Why we cache", "It was slow.", ("cache", "speed"), "decision", moment(2026, 1, 5), "Because.")
+
+
+def test_a_list_of_tags_may_have_a_line_for_each():
+    note = note_of("---\ntags:\n  - cache\n  - '#speed'\ntitle: A # not a comment in a text would be\n---\nBody\n")
+    assert (note.tags, note.title) == (("cache", "speed"), "A")
+
+
+def test_toml_front_matter_is_read_too():
+    note = note_of('+++\ntitle = "Lamps"\ntags = ["a", "b"]\ndate = 2026-01-05T10:00:00Z\n+++\nBody\n')
+    assert (note.title, note.tags, note.created, note.text) == ("Lamps", ("a", "b"), moment(2026, 1, 5, 10), "Body")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\nowner: kim\ntitle: Lamps\n---\nBody",
+        "---\ntitle: Lamps\ndescription: |\n  owner: kim\n---\nBody",
+        '+++\ntitle = "Lamps"\nowner = "kim"\n+++\nBody',
+        "+++\nowner = kim is no TOML\n+++\n# Lamps\n",
+        "---\nowner: kim\n# Lamps\n",  # it never ends: it is none
+    ],
+)
+def test_what_front_matter_says_besides_is_not_lost(text: str):
+    note = note_of(text)
+    assert note.title == "Lamps"
+    assert "kim" in note.text
+
+
+def test_the_title_is_the_first_heading_outside_of_code():
+    note = note_of(
+        "Some words first.\n\n```sh\n# a comment\n```\n\n## The [real](https://example.com) title ##\n\nMore.\n"
+    )
+    assert note.title == "The real title"
+    assert note.text.startswith("Some words first.")
+
+
+def test_a_heading_that_the_file_begins_with_is_said_once():
+    assert note_of("# Lamps\n\nThey shine.\n").text == "They shine."
+    assert note_of("# Lamps\n").text == ""
+    assert "# **Lamps** [x](y)" in note_of("# **Lamps** [x](y)\n\nThey shine.\n").text
+
+
+def test_else_it_is_the_first_line_up_to_the_end_of_a_word_and_the_text_has_all_of_it():
+    line = "word " * 60
+    note = note_of(f"\n\n{line}\nsecond line\n")
+    assert note.title == ("word " * 20).strip()
+    assert note.text.startswith(note.title)
+    assert note.text.endswith("second line")
+
+
+@pytest.mark.parametrize("text", ["", "\n \n", "---\nowner:\n---\n", "#\n"])
+def test_a_file_that_says_nothing_is_none(text: str):
+    found = read_note(text, "note.md")
+    assert found is None or found.text
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "created"),
+    [
+        ("[1:56 pm on 8 May, 2023] Kim: hello", "a.md", moment(2023, 5, 8, 13, 56)),
+        ("[12:05 am on 1 January, 2024] Kim: hello", "a.md", moment(2024, 1, 1, 0, 5)),
+        ("# 4:45 pm on 26 March, 2023\n\nKim: hello", "S01.md", moment(2023, 3, 26, 16, 45)),
+        ("Standup (2026-01-05)", "a.md", moment(2026, 1, 5)),
+        ("# Standup of March 3rd, 2025", "a.md", moment(2025, 3, 3)),
+        ("hello", "2026-01-05-standup.md", moment(2026, 1, 5)),
+        ("hello", "daily/2026/01/05.md", moment(2026, 1, 5)),
+        ("hello", "20260105_notes.md", moment(2026, 1, 5)),
+        ("---\ncreated: 2026-01-05T10:00:00+02:00\n---\n[2020-01-01] x", "2021-01-01.md", moment(2026, 1, 5, 8)),
+        ("---\ndate: 20260105\n---\nx", "a.md", moment(2026, 1, 5)),
+        ("---\ndate: 2026\n---\nx", "a.md", 0),
+        ("---\ndate: someday\n---\nx", "a.md", 0),
+        ("It was 2026-01-05 when we met.", "a.md", 0),  # a date in prose is what the prose is about
+        ("[2026-13-45] x", "v1.2026.md", 0),
+        ("[see](https://example.com)", "D1_10.md", 0),
+    ],
+)
+def test_a_date_is_told_by_the_front_matter_the_first_line_or_the_name(text: str, path: str, created: int):
+    assert note_of(text, path).created == created
+
+
+@hypothesis.given(strategies.text())
+def test_any_text_is_a_note_or_none(text: str):
+    note = read_note(text, "note.md")
+    assert note is None or (note.title and len(note.title) <= TITLE_CHARACTERS and "\n" not in note.title)
+
+
+@hypothesis.given(strategies.text())
+def test_a_title_is_the_beginning_of_its_line(text: str):
+    assert " ".join(text.split()).startswith(cut_title(text))
+
+
+@hypothesis.given(strategies.dates(date(1970, 1, 2), date(2099, 12, 31)))
+def test_every_day_is_found_however_it_is_written(when: date):
+    day = moment(when.year, when.month, when.day)
+    for form in ("%Y-%m-%d", "%d %B, %Y", "%B %d, %Y", "%d %b %Y", "%Y%m%d"):
+        assert find_moment(f"on {when.strftime(form)}") == day
