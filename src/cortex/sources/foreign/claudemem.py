@@ -33,7 +33,7 @@ _WANTED = (
     *("session", *INNER, "session_id", "created_at_epoch", "created_at", "status", "reviewed_by", "reviewed_at"),
 )
 _KEY = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,298}[^\s\x00-\x1f\x7f])?")
-_NUMBERED = re.compile(r"(?:obs|mem)_(-?[0-9]{1,18})")
+_NUMBERED = re.compile(r"(?:obs|mem)_(-?[0-9]{1,19})")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _STATES = {str(state): state for state in MemoryState}
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1  # of SQLite's numbers
@@ -108,7 +108,7 @@ class Database:
                     for found in _rows(connection, table, f"WHERE {column} = ? LIMIT 2", (key,)):
                         if found.memory.key == key:
                             return found
-                if numbered:
+                if numbered and _LOWEST <= int(numbered[1]) <= _HIGHEST:
                     for found in _rows(connection, table, "WHERE rowid = ?", (int(numbered[1]),)):
                         if found.memory.key == key:
                             return found

@@ -6,6 +6,7 @@ with `session_summaries`; a database that was carried along has several. What pe
 
 from __future__ import annotations
 
+import heapq
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -130,29 +131,38 @@ def one(connection: sqlite3.Connection, name: str) -> Session | None:
         if keys:
             rest = " OR ".join(f"{key} IN ({_marks(names)})" for key in keys)
             found = records(connection, table, (), f"WHERE {rest} ORDER BY rowid DESC LIMIT 1", names * len(keys))
-            for session in _summed(
-                connection, table, [number for record in found if isinstance(number := record["rowid"], int)]
-            ):
+            for session in _summed(connection, table, [_number(record) for record in found]):
                 return session
     return Session(start.client, start.project, start.title, "", start.moment, day(start.moment)) if start else None
 
 
 def _newest(connection: sqlite3.Connection, table: str, projects: Sequence[str] | None, limit: int) -> list[int]:
     """The newest row of each of the newest sessions; rows are looked at one by one, so that no more than needed are."""
-    present = columns(connection, table)
-    rest, values = "", []
-    if projects is not None and len(projects) <= BATCH:
-        filters = [f"{name} IN ({_marks(projects)})" for name in ("project", "merged_into_project") if name in present]
-        rest, values = (f"WHERE {' OR '.join(filters)}" if filters else ""), [*projects] * len(filters)
     wanted = ("project", "merged_into_project", *INNER, *CLIENT, "session_id", "session")
     newest: dict[str, int] = {}
-    for record in records(connection, table, wanted, f"{rest} ORDER BY rowid DESC", values):
+    for record in _backwards(connection, table, wanted, projects):
         if len(newest) >= limit:
             break
-        name, number = _name(record), record["rowid"]
-        if name and isinstance(number, int) and (projects is None or project_of(record) in projects):
+        name, number = _name(record), _number(record)
+        if name and (projects is None or project_of(record) in projects):
             newest.setdefault(name, number)
     return list(newest.values())
+
+
+def _backwards(
+    connection: sqlite3.Connection, table: str, wanted: Sequence[str], projects: Sequence[str] | None
+) -> Iterator[Record]:
+    """The rows of a table, newest first, without those that can't be of these projects; some of them twice."""
+    named = [name for name in ("project", "merged_into_project") if name in columns(connection, table)]
+    if projects is None or len(projects) > BATCH or not named:
+        return records(connection, table, wanted, "ORDER BY rowid DESC")
+    # One walk along an index for each: SQLite would sort all rows of all of them.
+    walks = [
+        records(connection, table, wanted, f"WHERE {name} = ? ORDER BY rowid DESC", (project,))
+        for name in named
+        for project in projects
+    ]
+    return heapq.merge(*walks, key=_number, reverse=True)
 
 
 def _summed(connection: sqlite3.Connection, table: str, numbers: Sequence[int]) -> Iterator[Session]:
@@ -187,6 +197,10 @@ def _session(record: Record, start: Start | None) -> Session:
         created=created,
         date=text(record["date"])[:10] or day(start.moment if start and start.moment else created),
     )
+
+
+def _number(record: Record) -> int:
+    return number if isinstance(number := record["rowid"], int) else 0
 
 
 def _name(record: Record) -> str:
