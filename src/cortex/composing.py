@@ -165,7 +165,7 @@ class Tools:
 
 
 def open_tools(*names: str, root: str | Path = ".", writes: bool = False) -> Tools:
-    """The tools of these families, "code", "chunks" or "kb", over the project at `root` and the person's documents.
+    """The tools of these families, "code", "chunks", "kb" or "memory", over the project at `root` and what is the person's.
 
     Tools that change something are among them only with `writes`. The index of code is kept fresh while they are open. Raises:
     InputError for an unknown family; FileError and ConfigError, where chunk files are asked for and can't be served.
@@ -195,6 +195,11 @@ def _open(name: str, found: Sequence[Workspace], engines: Engines, shelves: Shel
             return family
         case "chunks":
             return chunks.open_family(found, shelves)
+        case "memory":
+            from cortex.families import memory
+
+            person = _settings_of(None)
+            return memory.open_family(person, engines, found[0].root, person.memory.scope)
     from cortex.families import kb
 
     return kb.open_family(_settings_of(None), engines)

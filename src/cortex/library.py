@@ -24,9 +24,10 @@ from cortex.paths import root_text
 from cortex.settings import Settings, stays_here
 from cortex.settings.groups import DEFAULT_EXCLUDES
 from cortex.sources.places import reason_against
-from cortex.store import STORE_NAME, Counts, Folder, Qdrant, Store
+from cortex.store import OWN, STORE_NAME, Counts, Folder, Qdrant, Store, Wanted
 from cortex.text import rfc3339
-from cortex.types import Doc, Freshness, Skipped, Source
+from cortex.types import Doc, FileView, Freshness, Skipped, Source
+from cortex.views import Views
 
 PERSON = "person"  # the records source that is always there
 EVERYTHING = ("**/*",)
@@ -227,6 +228,10 @@ class Library(Engine):
             raise InputError("DOCUMENT_UNKNOWN", f"there is no document {document_id!r}")
         return found[0], doc
 
+    def view_in(self, root: Path) -> Callable[[str], FileView]:
+        """How to look at the files of any project, as they are now; each raises FileError PATH_OUTSIDE, FILE_NOT_FOUND or FILE_UNREADABLE."""
+        return Views(root, self.store, Source(0, "files", root.name, str(root)), self.settings, self._single).view
+
     # -- life ----------------------------------------------------------------------------------------------------------
 
     @property
@@ -236,6 +241,13 @@ class Library(Engine):
             if self._reader is None:
                 self._reader = Library(self.settings, embedders=self._embedders, read_only=True, qdrant=self._qdrant)
             return self._reader
+
+    def rest(self, idle_seconds: float) -> None:
+        """Let go of worker processes that were unused for that long, the reader's too."""
+        super().rest(idle_seconds)
+        reader = self._reader
+        if reader is not None:
+            reader.rest(idle_seconds)
 
     def close(self) -> None:
         """Close it, and its reader."""
@@ -271,6 +283,15 @@ def id_of(folder: Folder, path: str) -> str:
 
 def has_folders(home: Path) -> bool:
     """Whether a person has any documents; a store that can't be read has none."""
+    return _has(home, lambda store: bool(store.folders.all()))
+
+
+def has_own_memories(home: Path) -> bool:
+    """Whether a person has written any memory; a store that can't be read has none."""
+    return _has(home, lambda store: bool(store.remembered.select(Wanted(origins=(OWN,)), 1)))
+
+
+def _has(home: Path, question: Callable[[Store], bool]) -> bool:
     if not (home / STORE_NAME).is_file():
         return False
     try:
@@ -278,7 +299,9 @@ def has_folders(home: Path) -> bool:
     except CortexError:
         return False
     try:
-        return bool(store.folders.all())
+        return question(store)
+    except CortexError:
+        return False
     finally:
         store.close()
 

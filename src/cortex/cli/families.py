@@ -1,4 +1,4 @@
-"""Which families of tools a client gets, and over what: a project's code and chunk files, the person's documents.
+"""Which families of tools a client gets, and over what: a project's code and chunk files, the person's documents and memories.
 
 Without names it gets those that have something behind them. What can't be opened ends a start that asked for nothing else, and is
 left out, with a word to the person, beside other families.
@@ -15,11 +15,13 @@ from cortex.engines import Engines
 from cortex.errors import ConfigError, CortexError, InputError
 from cortex.families import FAMILIES
 from cortex.library import has_folders
+from cortex.memories.places import has_memories
 from cortex.settings import Settings, Workspace, load
 from cortex.shelf.shelves import Shelves
 from cortex.tools import Family
 
 OF_PROJECTS = frozenset({"code", "chunks"})
+_SCOPE_VARIABLES = ("ACK_MEM_SCOPE", "CORTEX_MEMORY_SCOPE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,9 @@ class Asked:
 
     names: tuple[str, ...]  # of families; none is all that have content
     found: tuple[Workspace, ...]  # none where only what is the person's is asked for
-    person: Settings  # what counts without any project's files
+    person: Settings  # what counts without any project's files, and without a scope: so windows of several scopes share a library
+    scope: str  # of memories, "" where nobody named one
+    cwd: Path
     warnings: tuple[str, ...]
 
     @property
@@ -63,18 +67,19 @@ def ask(names: Sequence[str], paths: Sequence[Path], variables: Mapping[str, str
     Raises: InputError ARGUMENT_INVALID, ConfigError.
     """
     check_families(names)
-    person = load(None, environment=variables)
+    person = load(None, environment={name: value for name, value in variables.items() if name not in _SCOPE_VARIABLES})
+    scope = load(None, environment=variables).memory.scope
     found: tuple[Workspace, ...] = ()
     warnings = list(person.warnings)
     if not names or OF_PROJECTS & set(names):
         try:
             found, warnings = workspace.find_for(list(paths), variables, cwd)
         except ConfigError as error:
-            if names or error.code != "WORKSPACE_MISSING" or not has_folders(person.home):
+            if names or error.code != "WORKSPACE_MISSING" or not (has_folders(person.home) or has_memories(person)):
                 raise
-            warnings.append(f"{error.message}: only your documents are served")
+            warnings.append(f"{error.message}: only what is yours is served, no project's")
     warnings += workspace.home_warnings(person.home)
-    return Asked(tuple(names), found, person, tuple(warnings))
+    return Asked(tuple(names), found, person, scope, cwd, tuple(warnings))
 
 
 def open_families(asked: Asked, lenders: Lenders, *, read_only: bool) -> tuple[list[Family], list[str]]:
@@ -99,6 +104,7 @@ def _with_content(asked: Asked) -> list[str]:
         "code": bool(asked.found),
         "chunks": any(has_chunks(one) for one in asked.found),
         "kb": has_folders(asked.person.home),
+        "memory": has_memories(asked.person),
     }
     return [name for name in FAMILIES if there[name]]
 
@@ -113,6 +119,11 @@ def _open(name: str, asked: Asked, lenders: Lenders, read_only: bool) -> Family:
             from cortex.families import kb
 
             return kb.open_family(asked.person, lenders.engines)
+        case "memory":
+            from cortex.families import memory
+
+            folder = asked.found[0].root if asked.found else asked.cwd
+            return memory.open_family(asked.person, lenders.engines, folder, asked.scope)
         case _:
             from cortex.families import code
 

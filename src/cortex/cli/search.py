@@ -1,4 +1,4 @@
-"""`cortex search`: ask a folder a question on the command line, or a folder and the person's documents together."""
+"""`cortex search`: ask a folder a question on the command line, or a folder and the person's documents and memories together."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from cortex.families.code.workspaces import FAMILY as CODE
 from cortex.families.code.workspaces import Workspaces, places_of
 from cortex.families.kb.places import FAMILY as KB
 from cortex.families.kb.places import place_of
+from cortex.families.memory.places import FAMILY as MEMORY
+from cortex.families.memory.places import place_of as place_of_memories
 from cortex.library import Library
+from cortex.memories.mirror import sync
 from cortex.search import NO_EMBEDDER
 from cortex.settings import environment, load
 from cortex.types import Cancel, Freshness, Hit, Mode, Page, Query
@@ -45,7 +48,8 @@ MODES = {
 }
 SNIPPET = (400,)  # characters, enough to judge a hit; programs get the whole text
 DEFAULT_MODE = "hybrid"
-SEARCHED = (CODE, KB)
+SEARCHED = (CODE, KB, MEMORY)
+COPY_SECONDS = 2.0  # for what other products wrote since
 
 
 def search(
@@ -66,12 +70,14 @@ def search(
     ] = 0.0,
     within: Annotated[
         str,
-        typer.Option("--in", metavar="WHAT", help="What to search, separated by commas: code, kb (your documents)."),
+        typer.Option(
+            "--in", metavar="WHAT", help="What to search, separated by commas: code, kb (your documents), memory."
+        ),
     ] = CODE,
     explain: Annotated[bool, typer.Option("--explain", help="Show why each result is where it is.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Search a folder; what isn't indexed yet is indexed first. With --in your documents are searched, too, or alone."""
+    """Search a folder; what isn't indexed yet is indexed first. With --in your documents and memories are searched, too, or alone."""
     families = _families_called(within)
     exact = exact_text(query) if mode == DEFAULT_MODE and not regex else None
     if exact is not None:
@@ -140,12 +146,16 @@ def _open(
         places, states = places_of(engines), [engine.freshness for _, engine in engines]
         for _, engine in engines if by_meaning else ():
             engine.embedding.try_out()
-    if KB in families:
+    if KB in families or MEMORY in families:
         library = Library(load(None, environment=environment()))
         used.callback(library.close)
         if by_meaning:
             library.reader.embedding.try_out()
-        places.append(place_of(library.reader))
+        if KB in families:
+            places.append(place_of(library.reader))
+        if MEMORY in families:
+            sync(library, seconds=COPY_SECONDS)
+            places.append(place_of_memories(library.reader))
     return places, states, late
 
 

@@ -63,8 +63,6 @@ def sync(library: Library, *, seconds: float = 60.0, cancel: Cancel | None = Non
     for mirror in known.values():  # copies of databases that have been away for long
         if mirror.origin not in {one.origin for one in present} and time.time() - mirror.seen_at > KEEP_SECONDS:
             log.info("%s is gone: %d copies are forgotten", mirror.origin, store.memories.drop_copy(mirror.origin))
-    if store.indexes.state()[1] < store.truth.seq():
-        library.embedding.catch_up()
     return all(done)
 
 
@@ -130,6 +128,7 @@ class _Copy:
         self.mirror = mirror or Mirror(database.origin)
         self.forgotten = self.store.remembered.forgotten(database.origin)
         self.new: list[Memory] = []
+        self.behind = False  # the indexes are
         self.caught_up, self.interval = time.monotonic(), FIRST_CATCH_UP_SECONDS
 
     def go(self) -> bool:
@@ -141,9 +140,11 @@ class _Copy:
             with open_database(self.database.path) as opened:
                 self._begin(opened)
                 complete = self._up(opened) and self._down(opened)
+            self._reuse_vectors()
+            if self.behind:  # before it counts as done: who waits for that asks the indexes next
+                self._catch_up()
             if complete:
                 self._step(replace(self.mirror, seen=seen))
-            self._reuse_vectors()
             return complete
         except CortexError as error:
             if error.code not in ("FILE_NOT_FOUND", "IMPORT_UNREADABLE"):
@@ -228,9 +229,13 @@ class _Copy:
         self.store.memories.copy(mirror, new, gone, word)
         self.mirror = mirror
         self.new += [one.memory for one in new if one.name]
-        if (new or gone) and time.monotonic() - self.caught_up > self.interval:
-            self.library.embedding.catch_up()
-            self.caught_up, self.interval = time.monotonic(), CATCH_UP_SECONDS
+        self.behind |= bool(new or gone)
+        if self.behind and time.monotonic() - self.caught_up > self.interval:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        self.library.embedding.catch_up()
+        self.behind, self.caught_up, self.interval = False, time.monotonic(), CATCH_UP_SECONDS
 
     def _reuse_vectors(self) -> None:
         """Where the model that made the vectors beside the database is the one that is wanted here, they need not be paid for again."""

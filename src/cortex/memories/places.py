@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from cortex.library import has_own_memories
 from cortex.paths import find_project_root, main_worktree, root_text
 from cortex.settings import Settings
 from cortex.sources import git
@@ -128,9 +129,14 @@ def project_at(folder: Path) -> Project:
     return Project(root, tuple(dict.fromkeys(name for name in names if name)) or (str(root),))
 
 
-def current_scope(settings: Settings, project: Project, known: Iterable[str]) -> str:
+def has_memories(settings: Settings) -> bool:
+    """Whether there is a database of another product, or a memory of the person's own."""
+    return bool(databases(settings)) or has_own_memories(settings.home)
+
+
+def current_scope(named: str, project: Project, known: Iterable[str]) -> str:
     """The scope that somebody is in: the one that was named, else the first of the project's names that is a scope."""
-    if settings.memory.scope:
-        return settings.memory.scope
+    if named:
+        return named
     scopes = {one.casefold(): one for one in known}
     return next((scopes[name.casefold()] for name in project.names if name.casefold() in scopes), project.name)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from cortex import guide
+from cortex.borrowing import Borrowed
 from cortex.engines import Engines
-from cortex.families.kb.context import Kb
 from cortex.families.kb.resources import PROMPTS, RESOURCES
 from cortex.families.kb.tools import TOOLS, fault_of, tools_for
 from cortex.settings import Settings
 from cortex.tools import Family
 
-__all__ = ["PROMPTS", "RESOURCES", "TOOLS", "Kb", "open_family"]
+__all__ = ["PROMPTS", "RESOURCES", "TOOLS", "Borrowed", "open_family"]
 
 
 def open_family(settings: Settings, engines: Engines) -> Family:
     """The family over the documents of the person whose settings these are, opened in the background."""
-    context = Kb(settings, engines)
+    context = Borrowed(settings, engines)
     context.start()
     return Family(
         name="kb",

@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 
 from cortex import guide
-from cortex.families.kb.context import Kb
+from cortex.borrowing import Borrowed
 from cortex.families.kb.states import state_of
 from cortex.tools import Call, Prompt, PromptArgument, Resource
 
 
-def read_source(context: Kb, variables: Mapping[str, str], call: Call) -> str:
+def read_source(context: Borrowed, variables: Mapping[str, str], call: Call) -> str:
     """One source; where it lies on disk is kb_list_sources' to say."""
     with context.open() as library:
         state = state_of(library, library.folder(variables["id"]))

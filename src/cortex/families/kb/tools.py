@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
+from cortex.borrowing import Borrowed
 from cortex.errors import Cancelled, CortexError, InputError, error_of
 from cortex.families.kb import answers
 from cortex.families.kb.arguments import GetDocument, ListSources, Search, SearchWithContext, Stats, searching
 from cortex.families.kb.asking import Findings, find, folders_of, mime_type, query_of, title_of
-from cortex.families.kb.context import Kb
 from cortex.families.kb.passages import excerpts_of
 from cortex.families.kb.states import overview_of, states_of
 from cortex.library import id_of
@@ -33,11 +33,11 @@ def fault_of(error: CortexError) -> Fault:
 
 
 def _says_that_it_failed(
-    run: Callable[[Kb, Arguments, Call], Answer],
-) -> Callable[[Kb, Arguments, Call], Answer]:
+    run: Callable[[Borrowed, Arguments, Call], Answer],
+) -> Callable[[Borrowed, Arguments, Call], Answer]:
     """A search whose errors begin with saying that it is the search that failed."""
 
-    def search(context: Kb, arguments: Arguments, call: Call) -> Answer:
+    def search(context: Borrowed, arguments: Arguments, call: Call) -> Answer:
         try:
             return run(context, arguments, call)
         except Cancelled:
@@ -52,7 +52,7 @@ def _says_that_it_failed(
 
 
 @_says_that_it_failed
-def kb_search(context: Kb, arguments: Search, call: Call) -> Answer:
+def kb_search(context: Borrowed, arguments: Search, call: Call) -> Answer:
     """Find documents, with snippets."""
     settings = context.settings
     budget = check_budget(arguments.budget, settings.search.budget)
@@ -66,7 +66,7 @@ def kb_search(context: Kb, arguments: Search, call: Call) -> Answer:
 
 
 @_says_that_it_failed
-def kb_search_with_context(context: Kb, arguments: SearchWithContext, call: Call) -> Answer:
+def kb_search_with_context(context: Borrowed, arguments: SearchWithContext, call: Call) -> Answer:
     """Find documents, with whole passages to answer from."""
     settings = context.settings
     budget = check_budget(arguments.budget, settings.search.budget)
@@ -83,14 +83,14 @@ def _meta(found: Findings) -> dict[str, object]:
     return {"cortex/mode": found.mode, "cortex/degraded": found.degraded, "cortex/total": found.total}
 
 
-def kb_list_sources(context: Kb, arguments: ListSources, call: Call) -> Answer:
+def kb_list_sources(context: Borrowed, arguments: ListSources, call: Call) -> Answer:
     """The sources, with their ids."""
     with context.open() as library:
         states = states_of(library, library.folders())
     return Answer(answers.sources_text(states))
 
 
-def kb_get_document(context: Kb, arguments: GetDocument, call: Call) -> Answer:
+def kb_get_document(context: Borrowed, arguments: GetDocument, call: Call) -> Answer:
     """A document's text, in parts where it is long."""
     budget = check_budget(arguments.budget, max(DOCUMENT_BUDGET, context.settings.search.budget))
     with context.open() as library:
@@ -115,7 +115,7 @@ def kb_get_document(context: Kb, arguments: GetDocument, call: Call) -> Answer:
     return Answer(answers.document_text(facts, title, text, start, budget, key))
 
 
-def kb_stats(context: Kb, arguments: Stats, call: Call) -> Answer:
+def kb_stats(context: Borrowed, arguments: Stats, call: Call) -> Answer:
     """Counts, capabilities, and what could not be read."""
     with context.open() as library:
         states = states_of(library, folders_of(library, arguments.source_id))

@@ -1,6 +1,6 @@
 """The library of one connection, as tools get it: for reading only, open for as long as a call uses it.
 
-Opened in the background at the start, so that every source is watched before the first question.
+Opened in the background at the start, so that its sources are watched before the first question.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ CLOSE_SECONDS = 5.0  # for a library that is just being opened, before nobody wa
 log = logging.getLogger(__name__)
 
 
-class Kb:
-    """One person's documents, for agents."""
+class Borrowed:
+    """One person's library, for agents."""
 
     def __init__(self, settings: Settings, engines: Engines) -> None:
         self.settings = settings
         self._engines = engines
         self._lent = engines.borrow(settings.home, settings)
         self._closed = threading.Event()
-        self._opening = threading.Thread(target=self._try, name="open documents", daemon=True)
+        self._opening = threading.Thread(target=self._try, name="open library", daemon=True)
 
     def start(self) -> None:
         """Open it in the background."""

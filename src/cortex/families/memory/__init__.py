@@ -1,0 +1,29 @@
+"""The memory family: what was learnt before, here and elsewhere, as four tools. Nothing in it can write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cortex import guide
+from cortex.engines import Engines
+from cortex.families.memory.answers import error_text
+from cortex.families.memory.context import Recall
+from cortex.families.memory.tools import TOOLS
+from cortex.settings import Settings
+from cortex.tools import Family
+
+__all__ = ["TOOLS", "Recall", "open_family"]
+
+
+def open_family(settings: Settings, engines: Engines, folder: Path, scope: str) -> Family:
+    """The family over the memories of the person whose settings these are, for somebody who works in that folder."""
+    context = Recall(settings, engines, folder, scope)
+    context.start()
+    return Family(
+        name="memory",
+        instructions=guide.text("memory"),
+        context=context,
+        tools=TOOLS,
+        render_error=error_text,
+        close=context.close,
+    )

@@ -1,0 +1,237 @@
+"""What the memory tools say: JSON as their contract has it, within a budget. Knows no store.
+
+The first results come whole; what doesn't fit the budget comes as a short row, to be opened by its id.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cortex.errors import CortexError
+from cortex.memories.context import Context
+from cortex.memories.finding import Findings, Hit
+from cortex.memories.ids import told_id
+from cortex.memories.places import Database
+from cortex.sources.foreign.claudemem import Session
+from cortex.store import Remembered, ScopeCount
+from cortex.text import TOKEN_CHARACTERS, rfc3339
+from cortex.types import MemoryState
+
+SUGGESTIONS = (
+    "Try broader search terms",
+    "Use list_scopes to check available scopes",
+    "Recent sessions may not be indexed yet",
+)
+MAX_FACTS, MAX_FACT = 12, 400  # of a result; get_memory has all
+MAX_OVERVIEW = 1_500  # characters of a session
+MAX_TITLE = 160  # characters in a short row
+
+Row = dict[str, object]
+Stale = Callable[[Remembered], Sequence[str]]  # what changed since in the code that a memory cites
+
+
+def dumped(answer: Mapping[str, object]) -> str:
+    """The JSON of an answer, as short as it can be."""
+    return json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+
+
+def error_text(error: CortexError) -> str:
+    """An error as this family tells it."""
+    told: Row = {"error": error.code, "message": error.message, "suggestions": list(dict.fromkeys(error.suggestions))}
+    return dumped({**told, **({"context": error.context} if error.context else {})})
+
+
+def missing_text(path: Path) -> str:
+    """That there are no memories anywhere, and where they would be."""
+    return dumped(
+        {
+            "error": "Memory database not found",
+            "message": "Run claude-mem to start capturing memories",
+            "path": str(path),
+            "suggestions": ["A person can write one without it: `cortex memory add TITLE`"],
+        }
+    )
+
+
+def found_text(found: Findings, budget: int, cursor: Callable[[int], str], offset: int, stale: Stale) -> str:
+    """The answer to a question."""
+    notes = {"notes": list(found.notes)} if found.notes else {}
+    if not found.hits:
+        return dumped({"results": [], "suggestions": list(SUGGESTIONS), **notes})
+    room = budget * TOKEN_CHARACTERS - len(
+        dumped({"results": [], "total": found.total, "next_cursor": "x" * 40, **notes})
+    )
+    rows: list[Row] = []
+    for number, hit in enumerate(found.hits):
+        left = len(found.hits) - number - 1
+        row = result_row(hit, found.present, stale(hit.one))
+        if len(dumped(row)) + 1 > room - left * 60:  # so that the others have room for a short row
+            row = short_row(hit.one, found.present, shown=hit.shown)
+            row["more"] = "get_memory"
+        size = len(dumped(row)) + 1
+        if size > room and rows:
+            break
+        room -= size
+        rows.append(row)
+    answer: Row = {"results": rows, "total": found.total, **notes}
+    if offset + len(rows) < found.total:
+        answer["next_cursor"] = cursor(offset + len(rows))
+    return dumped(answer)
+
+
+def result_row(hit: Hit, present: Sequence[Database], changes: Sequence[str]) -> Row:
+    """A memory among the results."""
+    memory = hit.one.memory
+    row: Row = {
+        "id": told_id(hit.one, present),
+        "title": memory.title,
+        "subtitle": memory.subtitle,
+        "facts": [_cut(fact, MAX_FACT) for fact in (memory.facts or _story(memory.text, memory.title))[:MAX_FACTS]],
+        "concepts": list(memory.concepts),
+        "project": memory.project,
+        "created_at": rfc3339(memory.created / 1000),
+        **_standing(hit.one, hit.shown),
+    }
+    return {**row, "maybe_stale": list(changes)} if changes else row
+
+
+def short_row(one: Remembered, present: Sequence[Database], *, shown: bool = True) -> Row:
+    """A memory in a list: enough to decide whether to open it."""
+    memory = one.memory
+    standing = {key: value for key, value in _standing(one, shown).items() if key != "curated"}
+    row: Row = {"id": told_id(one, present), "title": _cut(memory.title, MAX_TITLE)}
+    return {**row, **({"concepts": list(memory.concepts[:4])} if memory.concepts else {}), **standing}
+
+
+def memory_text(
+    one: Remembered,
+    present: Sequence[Database],
+    session: Session | None,
+    changes: Sequence[str],
+    shown: bool,
+    budget: int,
+) -> str:
+    """All of a memory; a story that doesn't fit the budget is cut, and the answer says so."""
+    memory = one.memory
+    row: Row = {
+        "id": told_id(one, present),
+        "title": memory.title,
+        "subtitle": memory.subtitle,
+        "facts": list(memory.facts),
+        "concepts": list(memory.concepts),
+        "files": list(memory.files),
+        "project": memory.project,
+        "session": memory.session,
+        "date": memory.date,
+        "created_at": rfc3339(memory.created / 1000),
+    }
+    optional: Row = {
+        "kind": memory.kind,
+        "text": "" if memory.text.strip() == memory.title else memory.text,
+        **_standing(one, shown),
+        "superseded_by": one.judgement.successor if one.judgement else "",
+        "reviewed_by": one.judgement.actor if one.judgement else "",
+        "reviewed_at": rfc3339(one.judgement.at) if one.judgement else "",
+        "scope": one.scope if one.scope != memory.project else "",
+        "maybe_stale": list(changes),
+        "session_context": _session_context(session),
+    }
+    row |= {key: value for key, value in optional.items() if value not in ("", [], None)}
+    over = len(dumped(row)) - budget * TOKEN_CHARACTERS
+    if over > 0 and isinstance(row.get("text"), str):
+        text = str(row["text"])
+        row |= {"text": _cut(text, max(0, len(text) - over - 40)), "truncated": True}
+    return dumped(row)
+
+
+def scopes_text(counts: Sequence[ScopeCount], path_of: Callable[[str], str], current: str, notes: Sequence[str]) -> str:
+    """The scopes with what is in them; one that several databases have is one scope."""
+    scopes: dict[str, Row] = {}
+    for one in counts:
+        name = one.scope or "unnamed"
+        known = scopes.get(name.casefold())
+        newest = rfc3339(one.newest / 1000)
+        if known is None:
+            scopes[name.casefold()] = {
+                "name": name,
+                "path": path_of(one.origin),
+                "memory_count": one.count,
+                "last_updated": newest,
+            }
+        else:
+            known["memory_count"] = int(str(known["memory_count"])) + one.count
+            known["last_updated"] = max(str(known["last_updated"]), newest)
+    answer: Row = {"scopes": list(scopes.values()), "current_scope": current}
+    return dumped({**answer, "notes": list(notes)} if notes else answer)
+
+
+def context_text(context: Context, budget: int) -> str:
+    """What is worth knowing in a project."""
+    answer: Row = {"project": {"name": context.project.name, "path": str(context.project.path)}}
+    room = budget * TOKEN_CHARACTERS - len(dumped(answer)) - 120
+    parts: tuple[tuple[str, list[Row]], ...] = (
+        ("recent_memories", [_with_date(one, context) for one in context.memories]),
+        (
+            "recent_sessions",
+            [{"id": one.id, "title": _cut(one.title, MAX_TITLE), "date": one.date} for one in context.sessions],
+        ),
+        ("cross_project_learnings", [_with_project(one, context) for one in context.others]),
+    )
+    for name, rows in parts:
+        kept: list[Row] = []
+        for row in rows:
+            size = len(dumped(row)) + 1
+            if size > room:
+                answer["truncated"] = True
+                break
+            room -= size
+            kept.append(row)
+        answer[name] = kept
+    return dumped({**answer, "notes": list(context.notes)} if context.notes else answer)
+
+
+def _with_date(one: Remembered, context: Context) -> Row:
+    return {**short_row(one, context.present), "date": rfc3339(one.memory.created / 1000)[:10]}
+
+
+def _with_project(one: Remembered, context: Context) -> Row:
+    return {**short_row(one, context.present), "project": one.memory.project}
+
+
+def _standing(one: Remembered, shown: bool) -> Row:
+    """How far a memory was judged, where that isn't what one expects: approved by somebody."""
+    if one.state is None:
+        return {**({} if shown else {"status": MemoryState.STAGING.value}), "curated": False}
+    return {} if one.state is MemoryState.APPROVED else {"status": one.state.value}
+
+
+def _session_context(session: Session | None) -> Row | None:
+    if session is None:
+        return None
+    return {"title": session.title, "overview": _cut(session.overview, MAX_OVERVIEW)}
+
+
+def _story(text: str, title: str) -> tuple[str, ...]:
+    """What a memory without facts says, as one."""
+    story = " ".join(text.split())
+    return (story,) if story and story != title else ()
+
+
+def _cut(text: str, size: int) -> str:
+    return text if len(text) <= size else text[: max(0, size - 1)].rstrip() + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Where an origin lies, as a person would write it."""
+
+    store: Path
+
+    def __call__(self, origin: str) -> str:
+        path = str(Path(origin).parent if origin else self.store)
+        home = str(Path.home())
+        return f"~{path[len(home) :]}" if path == home or path.startswith(home + os.sep) else path

@@ -1,0 +1,42 @@
+"""The memories as a place of a search over several stores."""
+
+from __future__ import annotations
+
+from cortex.errors import InputError
+from cortex.everywhere import Place
+from cortex.library import Library
+from cortex.memories.finding import sources_of
+from cortex.memories.ids import told_id
+from cortex.memories.mirror import copied
+from cortex.memories.places import databases
+from cortex.types import Cancel, Hit, Mode, Page, Query
+
+FAMILY = "memory"
+
+
+def place_of(library: Library) -> Place:
+    """All memories that count as approved."""
+    present = databases(library.settings)
+    sources = sources_of(library, present, "approved")
+
+    def ask(query: Query, cancel: Cancel) -> Page:
+        if query.mode in (Mode.EXACT, Mode.FULL):
+            raise InputError(
+                "ARGUMENT_INVALID", f"memories can't be searched in mode {query.mode.value}: ask code alone"
+            )
+        state = copied(library)
+        notes = (*state.problems, *((f"at most {state.left:,} more are not indexed yet",) if state.left else ()))
+        if not sources:
+            return Page((), 0, query.mode, notes or ("there are no memories yet: write one with `cortex memory add`",))
+        page = library.search(query, cancel=cancel, sources=sources)
+        return Page(page.hits, page.total, page.mode, (*page.notes, *notes), page.docs, page.chunks, page.cached)
+
+    def cite(hit: Hit) -> dict[str, object]:
+        one = library.store.remembered.by_docs([hit.doc]).get(hit.doc)
+        return (
+            {}
+            if one is None
+            else {"id": told_id(one, present), "title": one.memory.title, "project": one.memory.project}
+        )
+
+    return Place(FAMILY, "memories", ask, cite=cite)

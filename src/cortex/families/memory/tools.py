@@ -1,0 +1,132 @@
+"""The four memory tools: what each asks of the memories. Texts are in answers.py, arguments in arguments.py. None of them writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from cortex.families.memory import answers
+from cortex.families.memory.arguments import GetContext, GetMemory, ListScopes, QueryMemories
+from cortex.families.memory.context import Recall
+from cortex.library import Library
+from cortex.memories.context import context_of, session_of
+from cortex.memories.finding import Asked, find, sources_of
+from cortex.memories.ids import find_memory
+from cortex.memories.mirror import copied
+from cortex.memories.places import current_scope, databases, first_place
+from cortex.memories.staleness import changes_of
+from cortex.memories.states import name_of
+from cortex.paging import check_budget, make_cursor, read_cursor
+from cortex.store import OWN, SHOWN, Wanted
+from cortex.tools import Answer, Call, Tool
+
+QUERY_BUDGET = 2_000  # tokens, where nobody says how many
+CONTEXT_BUDGET = 1_000
+MEMORY_BUDGET = 4_000
+
+
+def query_memories(context: Recall, arguments: QueryMemories, call: Call) -> Answer:
+    """Find memories."""
+    budget = check_budget(arguments.budget, QUERY_BUDGET)
+    key = repr((arguments.query, arguments.tags, arguments.project, arguments.scope, arguments.status))
+    offset = read_cursor(key, arguments.cursor)
+    asked = Asked(
+        query=arguments.query or "",
+        tags=arguments.tags or (),
+        project=arguments.project or "",
+        scope=arguments.scope or "",
+        status=arguments.status,
+        limit=arguments.limit,
+        offset=offset,
+        near=context.project.names,
+    )
+    with context.open() as library:
+        if _has_none(library):
+            return _missing(library)
+        found = find(library, asked, call.cancel)
+        text = answers.found_text(found, budget, partial(make_cursor, key), offset, partial(changes_of, library))
+    return Answer(text, meta={"cortex/total": found.total, **({"cortex/mode": found.mode.value} if found.mode else {})})
+
+
+def get_memory(context: Recall, arguments: GetMemory, call: Call) -> Answer:
+    """All of a memory."""
+    budget = check_budget(arguments.budget, MEMORY_BUDGET)
+    with context.open() as library:
+        if _has_none(library):
+            return _missing(library)
+        one = find_memory(library, arguments.id, arguments.scope or "")
+        present = databases(library.settings)
+        shown = name_of(one.state, library.settings.memory.uncurated) == SHOWN
+        session = session_of(present, one.memory.session)
+        return Answer(answers.memory_text(one, present, session, changes_of(library, one), shown, budget))
+
+
+def list_scopes(context: Recall, arguments: ListScopes, call: Call) -> Answer:
+    """The scopes."""
+    with context.open() as library:
+        if _has_none(library):
+            return _missing(library)
+        present = databases(library.settings)
+        sources = sources_of(library, present, "all")
+        counts = library.store.remembered.scopes(Wanted(sources=tuple(source.id for source in sources)))
+        state = copied(library)
+    current = current_scope(context.scope, context.project, [one.scope for one in counts])
+    notes = [*state.problems, *([f"at most {state.left:,} more are being indexed"] if state.left else [])]
+    return Answer(answers.scopes_text(counts, answers.Paths(context.settings.home), current, notes))
+
+
+def get_context(context: Recall, arguments: GetContext, call: Call) -> Answer:
+    """What is worth knowing in a project."""
+    budget = check_budget(arguments.budget, CONTEXT_BUDGET)
+    folder = (context.folder / Path(arguments.project_path).expanduser()) if arguments.project_path else context.folder
+    with context.open() as library:
+        if _has_none(library):
+            return _missing(library)
+        found = context_of(library, folder, most=arguments.max_memories, others=arguments.include_cross_project)
+    return Answer(answers.context_text(found, budget))
+
+
+def _has_none(library: Library) -> bool:
+    return not databases(library.settings) and not library.store.remembered.select(Wanted(origins=(OWN,)), 1)
+
+
+def _missing(library: Library) -> Answer:
+    return Answer(answers.missing_text(first_place(library.settings)), failed=True)
+
+
+def _tool(name: str, title: str, description: str, arguments: type, run: Callable[..., Answer]) -> Tool:
+    return Tool("memory", name, title, description, arguments, run, writes=False, idempotent=True)
+
+
+TOOLS = (
+    _tool(
+        "query_memories",
+        "Query memories",
+        "Search memories from Tier-2 storage. Use when you encounter a problem or need guidance on a specific technology, pattern, or "
+        "gotcha. Without a query: the newest.",
+        QueryMemories,
+        query_memories,
+    ),
+    _tool(
+        "get_memory",
+        "Get memory",
+        "Get full details of a memory by ID. Use after query_memories to get complete context.",
+        GetMemory,
+        get_memory,
+    ),
+    _tool(
+        "list_scopes",
+        "List memory scopes",
+        "List available memory scopes and their statistics.",
+        ListScopes,
+        list_scopes,
+    ),
+    _tool(
+        "get_context",
+        "Get project context",
+        "Get context for current project including recent memories, decisions, and learnings. Use at session start.",
+        GetContext,
+        get_context,
+    ),
+)
