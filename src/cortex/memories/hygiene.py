@@ -22,7 +22,9 @@ RESTATED = 0.8  # likeness from which a sentence is one of an instruction file
 MIN_WORDS = 2  # of a sentence that says something: an id, a date or a label doesn't
 MIN_SHOWN_WORDS = 3  # of what says something beside an id or an age: the name of a project or a kind doesn't
 SHINGLE = 4  # characters
-MAX_DEPTH = 8  # of JSON inside a text
+MAX_DEPTH = 8  # of pieces in pieces
+MAX_RESTATED = 50  # sentences: what has more is no restatement
+MAX_INSTRUCTED = 2_000  # sentences of instruction files that are compared
 
 _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•–—·▪◦>]|\d{1,3}[.)]|#{1,6}|\[[ xX]\])(?=\s)\s*|>)+")
 _EMPHASIS = re.compile(r"(?<!\w)(_{1,2})([^_\s](?:[^_\n]{0,200}[^_\s])?)\1(?!\w)")
@@ -78,7 +80,7 @@ def restates(memory: Memory, instructions: str) -> bool:
     paragraphs = re.split(r"\n\s*\n|\n(?=\s*(?:[-*+#>]|\d{1,3}[.)])\s)", instructions)
     sentences = [_normal(sentence) for one in paragraphs for sentence in _sentences(" ".join(one.split()))]
     whole = _spaced(" ".join(sentences))
-    shingled = [_shingles(sentence) for sentence in sentences if sentence]
+    shingled = [_shingles(sentence) for sentence in sentences[:MAX_INSTRUCTED] if sentence]
 
     def stands_there(sentence: str) -> bool:
         if _spaced(sentence) in whole:
@@ -88,7 +90,7 @@ def restates(memory: Memory, instructions: str) -> bool:
 
     said = [_normal(sentence) for part in _said(memory) for line in part.splitlines() for sentence in _sentences(line)]
     said = [sentence for sentence in said if _says_something(sentence)]
-    return bool(said) and all(map(stands_there, said))
+    return 0 < len(said) <= MAX_RESTATED and all(map(stands_there, said))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from pathlib import Path
 from cortex.text import is_text
 
 TIMEOUT_SECONDS = 20  # a listing of 100,000 files takes about one
+ANSWER_SECONDS = 2  # for what is asked while somebody waits for an answer
 RECENT_COMMITS = 1_000  # a quarter of a second; what no later one touched is old
 RECENT_BYTES = 4_000_000  # of the names in them
 RETRY_SECONDS = 3600  # before what took too long is asked again
@@ -28,6 +29,7 @@ MAX_ARGUMENT_CHARACTERS = 20_000  # Windows allows 32,767 for a whole command li
 
 _OPTIONS = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.quotepath=off")
 _NO_WINDOW = getattr(subprocess, "CREATE_NO_WINDOW", 0)
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _ADVICE = re.compile(r"git config --global --add safe\.directory .+")
 _not_before: dict[tuple[str, tuple[str, ...]], float] = {}  # questions that took too long
 _said: set[str] = set()  # warnings that one time is enough for
@@ -86,6 +88,30 @@ def recent_files(folder: Path) -> list[str]:
     return [name for name in names if is_text(name)]
 
 
+def last_commit(folder: Path, path: str, after: str = "") -> tuple[str, str] | None:
+    """The last commit that touched `path`, and its date; with `after` (a commit) of those that came since.
+
+    None where there is none, or where git doesn't know it within the time of an answer.
+    """
+    asked = ("--literal-pathspecs", "log", "--max-count=1", "--format=%H %cs", "--no-show-signature", "--no-ext-diff")
+    since = [f"{after}..HEAD"] if _COMMIT.fullmatch(after) else []
+    answer = _run(folder, *asked, *since, paths=[path], seconds=ANSWER_SECONDS)
+    if answer is None or answer.returncode != 0:
+        return last_commit(folder, path) if since and answer is not None else None  # a commit that was rewritten
+    commit, _, day = answer.stdout.decode("ascii", "replace").strip().partition(" ")
+    return (commit, day) if commit else None
+
+
+def files_named(folder: Path, name: str) -> list[str] | None:
+    """The paths below `folder` whose last part is `name`, tracked or not ignored; None where git doesn't say."""
+    pattern = ":(glob)**/" + re.sub(r"([\\*?\[\]])", r"\\\1", name)
+    asked = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    answer = _run(folder, *asked, paths=[pattern], seconds=ANSWER_SECONDS)
+    if answer is None or answer.returncode != 0:
+        return None
+    return sorted({os.fsdecode(path) for path in answer.stdout.split(b"\0") if path})
+
+
 def in_repository(folder: Path) -> bool:
     """Whether a repository is around `folder` that doesn't ignore it."""
     if (folder / ".git").exists():
@@ -128,7 +154,11 @@ def _is_its_worktree(folder: Path) -> bool:
 
 
 def _run(
-    folder: Path, *arguments: str, paths: Iterable[str] = (), given: bytes = b""
+    folder: Path,
+    *arguments: str,
+    paths: Iterable[str] = (),
+    given: bytes = b"",
+    seconds: float = 0.0,
 ) -> subprocess.CompletedProcess[bytes] | None:
     program = _program()
     question = (str(folder), arguments)
@@ -139,7 +169,7 @@ def _run(
             [*_command(program, folder, *arguments), *(["--", *paths] if paths else [])],
             input=given,
             capture_output=True,
-            timeout=TIMEOUT_SECONDS,
+            timeout=seconds or TIMEOUT_SECONDS,
             env=_environment(),
             creationflags=_NO_WINDOW,
         )
