@@ -258,6 +258,23 @@ def test_vectors_without_a_direction_are_left_out(made: Made) -> None:
     assert found(made) == {"large": pytest.approx([0.5**0.5, 0.5**0.5, 0, 0])}
 
 
+def test_a_number_that_signals_when_it_is_touched_is_left_out_quietly(made: Made) -> None:
+    made.flush([(1, EAST), (2, NORTH)], {1: "a", 2: "b"})
+    file = made.folder / "data_level0.bin"
+    raw = bytearray(file.read_bytes())
+    raw[132:136] = b"\1\0\x80\x7f"
+    file.write_bytes(raw)
+    assert found(made) == {"b": NORTH}
+
+
+def test_a_schema_that_is_no_text_is_told(made: Made) -> None:
+    file = made.store / "chroma.sqlite3"
+    file.write_bytes(file.read_bytes().replace(b"CREATE TABLE", b"CR\xff\x80E TABLE"))
+    with pytest.raises(FileError) as caught:
+        collections(made.store)
+    assert caught.value.code == "IMPORT_UNREADABLE"
+
+
 def test_rows_of_another_size_or_kind_in_the_queue_are_left_out(made: Made) -> None:
     made.queue(ADD, "short", [1, 0])
     made.queue(ADD, "integers", EAST, encoding="INT32")

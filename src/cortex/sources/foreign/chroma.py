@@ -155,12 +155,15 @@ def _check(connection: sqlite3.Connection, folder: Path) -> None:
         "embeddings_queue": {"seq_id", "operation", "topic", "id", "vector", "encoding"},
         "max_seq_id": {"segment_id", "seq_id"},
     }
-    for table, names in wanted.items():
-        if not names <= columns(connection, table):
-            message = (
-                f"{folder / FILE} is no {PRODUCT} store that can be read: its table {table} is missing or another one"
-            )
-            raise FileError("IMPORT_UNREADABLE", message, context={"path": str(folder / FILE)})
+    try:
+        lacking = [table for table, names in wanted.items() if not names <= columns(connection, table)]
+    except UnicodeDecodeError:  # of SQLite's complaint about a schema that is no text
+        lacking = ["sqlite_master"]
+    if lacking:
+        message = (
+            f"{folder / FILE} is no {PRODUCT} store that can be read: its table {lacking[0]} is missing or another one"
+        )
+        raise FileError("IMPORT_UNREADABLE", message, context={"path": str(folder / FILE)})
 
 
 def _segments(connection: sqlite3.Connection, folder: Path, collection: str) -> list[_Segment]:
@@ -351,6 +354,7 @@ def _unit(vector: np.ndarray) -> np.ndarray | None:
     """The vector with length 1; None where it has no direction."""
     import numpy as np
 
-    exact = vector.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # there are NaNs that complain when they are converted
+        exact = vector.astype(np.float64)
     length = float(np.sqrt(exact @ exact))
     return (exact / length).astype(np.float32) if np.isfinite(length) and length > 1e-6 else None
