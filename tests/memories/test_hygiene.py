@@ -103,13 +103,23 @@ def test_whatever_says_something_new_is_learnt() -> None:
 @pytest.mark.parametrize(
     "line",
     [
+        "- mem_1a2b3c4d5e 2026-11-02 gotcha: Railway env vars need NIXPACKS_ prefix",
+        "- ack:obs_12 2026-11-02 problem solution: Railway env vars need NIXPACKS_ prefix (auth-service)",
         "- mem_1a2b3c · Railway env vars need NIXPACKS_ prefix · 3 days ago",
         "* [ack:obs_12] · Railway env vars need NIXPACKS_ prefix · gotcha · 2026-11-02",
         "mem_1a2b | Railway env vars need NIXPACKS_ prefix | staging",
         "Title: Railway env vars need NIXPACKS_ prefix",
         "remember: Railway env vars need NIXPACKS_ prefix",
         '"title": "Railway env vars need NIXPACKS_ prefix",',
-        json.dumps({"id": "mem_1", "title": RAILWAY.title, "facts": list(RAILWAY.facts), "project": "ack"}),
+        json.dumps(
+            {
+                "id": "mem_1",
+                "title": RAILWAY.title,
+                "facts": list(RAILWAY.facts),
+                "concepts": ["env vars"],
+                "project": "auth-service",
+            }
+        ),
         json.dumps([{"id": "mem_1", "title": RAILWAY.title}], indent=2),
     ],
 )
@@ -125,6 +135,13 @@ def test_dots_and_bars_of_its_own_stay_part_of_a_memory() -> None:
     one = memory("Order of search · words first · then meaning")
     assert is_recalled(one, served(one))
     assert not is_recalled(memory("Order of search · meaning first"), served(one))
+
+
+def test_brackets_of_its_own_stay_part_of_a_memory() -> None:
+    assert not is_recalled(memory("Runtime vars work without prefix (since May only)"), served(RAILWAY))
+    one = memory("Use pnpm everywhere (not npm)")
+    assert is_recalled(memory("- mem_1a2b3c 2026-11-02 Use pnpm everywhere (not npm)"), served(one))
+    assert not is_recalled(memory("Use pnpm everywhere (not yarn)"), served(one))
 
 
 def test_hostile_json_is_text() -> None:
@@ -219,3 +236,13 @@ def test_what_an_instruction_file_says_is_restated(title: str, text: str) -> Non
 def test_what_an_instruction_file_does_not_say_is_not_restated(title: str, text: str) -> None:
     assert not restates(memory(title, text), INSTRUCTIONS)
     assert not restates(memory(title, text), "")
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    "unit", [" ", "\n", "\t", "note: ", "note: a b. ", "- ", "_", "* _a", "\n ", "> - 1. ", "mem_1 · ", "ab. ", "a·"]
+)
+def test_a_text_made_to_slow_it_down_is_read_to_the_end(unit: str) -> None:
+    one = memory("something", unit * (50_000 // len(unit)) + "x")
+    assert is_recalled(one, served(one)) == bool(parts_of(one))
+    assert not restates(memory("no such sentence"), one.text)

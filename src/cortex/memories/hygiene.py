@@ -13,6 +13,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from cortex.text import hash_bytes, identifiers_of, words_of
 from cortex.types import Memory
@@ -34,14 +35,20 @@ _MARKS = str.maketrans(
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？])")
 _TRAILING = ".,;:!?…。！？、，；： -"
 # As an answer of ours shows a memory: its id before, its age and state behind, dots between.
-_SHOWN_BETWEEN = re.compile(r"\s+[·|•—]\s+|\s*\t\s*")
+_SHOWN_BETWEEN = re.compile(r"(?<=\s)[·|•—](?=\s)|\t")
 _LABEL = re.compile(
     r"(?i)[\s\"'*_`]*(?:title|subtitle|facts?|text|summary|note|remember|decision|gotcha|learn(?:ed|t|ing)|memory)[\"'*_`]*\s?[:=]\s*"
 )
+_ID = r"\[?(?:[\w./-]{1,100}:)?(?:mem|obs)_\w{1,40}\]?"
+_DAY = r"\d{4}-\d\d-\d\d(?:[t ][\d:.]{1,16}z?)?"
+_ROW = re.compile(rf"(?i){_ID}(?:\s+{_DAY})?\s+(?:[\w -]{{1,40}}:\s+)?(?=\w)")
+_IN_BRACKETS = re.compile(r"\s\([^()]{1,80}\)$")
 _ASIDE = re.compile(
-    r"(?i)(?:[\w.-]{1,80}:)?(?:mem|obs)_\w{1,40}|#\d+|\d{4}-\d\d-\d\d(?:[t ][\d:.]+z?)?|just now|yesterday|today"
-    r"|\d+ ?(?:s|m|h|d|w|y|(?:second|minute|hour|day|week|month|year)s?) ago|staging|approved|promoted|curated: (?:true|false)"
+    rf"(?i){_ID}|#\d+|{_DAY}|just now|yesterday|today|staging|approved|promoted"
+    r"|\d+ ?(?:s|m|h|d|w|y|(?:second|minute|hour|day|week|month|year)s?) ago"
 )
+_SAID = frozenset("title subtitle facts text narrative".split())  # of the names in an answer's JSON
+_TAGS = frozenset("concepts tags files".split())
 _BRACKETS = " ()[]{}<>,"
 
 
@@ -95,23 +102,28 @@ def restates(memory: Memory, instructions: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """A piece of text, and the pieces that together say the same; one without words says nothing."""
+    """A piece of text, and ways to say the same in pieces."""
 
-    mark: bytes  # b"" where it says nothing
-    pieces: tuple[_Statement, ...] = ()
+    mark: bytes  # b"" where it says nothing as a whole
+    ways: tuple[tuple[_Statement, ...], ...] = ()
 
     def marks(self) -> Iterator[bytes]:
         if self.mark:
             yield self.mark
-        for piece in self.pieces:
+        for piece in chain.from_iterable(self.ways):
             yield from piece.marks()
 
     def is_in(self, known: set[bytes]) -> bool | None:
         """Whether it is known, as a whole or piece by piece; None where it says nothing."""
         if self.mark in known:
             return True
-        verdicts = [verdict for piece in self.pieces if (verdict := piece.is_in(known)) is not None]
-        return all(verdicts) if verdicts else (False if self.mark else None)
+        says = bool(self.mark)
+        for way in self.ways:
+            verdicts = [verdict for piece in way if (verdict := piece.is_in(known)) is not None]
+            if verdicts and all(verdicts):
+                return True
+            says = says or bool(verdicts)
+        return False if says else None
 
 
 def _begins_one_of(title: list[str], lines: list[str]) -> bool:
@@ -124,29 +136,25 @@ def _said(memory: Memory) -> list[str]:
 
 
 def _statement(text: str, depth: int = 0) -> _Statement:
-    """A text as a whole, and as its lines, and these as sentences, as what JSON holds, or as what an answer shows around them."""
-    pieces = _pieces(text) if depth < MAX_DEPTH else []
     normal = "\n".join(line for line in map(_normal, text.splitlines()) if line)
     mark = _print_of(normal) if _says_something(normal) else b""
-    return _Statement(mark, tuple(_statement(piece, depth + 1) for piece in pieces if piece != text))
+    ways = _ways(text.strip()) if depth < MAX_DEPTH else []
+    return _Statement(mark, tuple(tuple(_statement(piece, depth + 1) for piece in way) for way in ways))
 
 
-def _pieces(text: str) -> list[str]:
-    """What a text is made of, one step down; nothing where it is one sentence."""
-    stripped = text.strip()
-    if stripped[:1] in ("{", "["):
-        inside = _strings_in(stripped)
-        if inside:
-            return inside
-    for cut in (str.splitlines, _shown, _sentences):
-        pieces = [piece for piece in cut(stripped) if piece.strip()]
-        if len(pieces) > 1 or (pieces and pieces[0] != stripped):
-            return pieces
-    return []
+def _ways(text: str) -> list[list[str]]:
+    """A text in smaller pieces: what JSON holds, its lines, what a line of an answer shows, its sentences."""
+    if text[:1] in ("{", "[") and (inside := _strings_in(text)):
+        return [inside]
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) > 1:
+        return [lines]
+    ways = [*_shown(text), [sentence for sentence in _sentences(text) if sentence.strip()]]
+    return [way for way in ways if way and way != [text]]
 
 
 def _strings_in(text: str) -> list[str]:
-    """The texts in a piece of JSON, without names and ids; nothing where it is none."""
+    """What a piece of JSON says, without names, tags and ids; nothing where it is none."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -160,20 +168,29 @@ def _strings_in(text: str) -> list[str]:
             case list() as values:
                 waiting += values
             case dict() as named:
-                waiting += named.values()
+                waiting += [
+                    value
+                    for name, value in named.items()
+                    if name not in _TAGS and (name in _SAID or not isinstance(value, str))
+                ]
     return out
 
 
-def _shown(line: str) -> list[str]:
-    """What a line of an answer says, without list mark, label, id, age and state."""
-    line = line[mark.end() :] if (mark := _LIST_MARK.match(line)) else line
-    label = _LABEL.match(line)
-    line = line[label.end() :] if label else line
-    between = [piece.strip(_BRACKETS) for piece in _SHOWN_BETWEEN.split(line)]
+def _shown(line: str) -> list[list[str]]:
+    """What a line of an answer says, without list mark, label, id, date, age and state; nothing for any other line."""
+    bare = line[mark.end() :] if (mark := _LIST_MARK.match(line)) else line
+    begin = _ROW.match(bare)
+    if begin:  # "- mem_1a2b 2026-11-02 decision: the title (its project)"
+        rest = bare[begin.end() :]
+        return [[rest], [_IN_BRACKETS.sub("", rest)]]
+    label = _LABEL.match(bare)
+    if label:
+        return [[bare[label.end() :]]]
+    between = [piece.strip(_BRACKETS) for piece in _SHOWN_BETWEEN.split(bare)]
     said = [piece for piece in between if not _ASIDE.fullmatch(piece)]
     if len(said) == len(between):
-        return [line]  # dots of its own
-    return [piece for piece in said if len(words_of(piece)) >= MIN_SHOWN_WORDS] or said
+        return [[bare]] if mark else []  # dots of its own
+    return [[piece for piece in said if len(words_of(piece)) >= MIN_SHOWN_WORDS] or said]
 
 
 def _sentences(line: str) -> list[str]:
