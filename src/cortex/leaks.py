@@ -334,7 +334,7 @@ def _is_random(value: str) -> bool:
     turns = sum(
         one.isdigit() != two.isdigit() or (one.islower() and two.isupper()) for one, two in itertools.pairwise(letters)
     )
-    return turns >= 3 and turns >= MIN_RANDOM_TURNS * len(value)
+    return turns >= 3 and turns >= MIN_RANDOM_TURNS * len(letters)
 
 
 def _is_chosen(value: str) -> bool:
