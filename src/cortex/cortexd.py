@@ -27,7 +27,7 @@ from cortex.paths import make_private
 
 if TYPE_CHECKING:
     from cortex.cli.families import Lenders
-    from cortex.daemon.server import Hello, Moment, Served
+    from cortex.daemon.server import Hello, Served
 
 LOG_BYTES, LOGS = 2_000_000, 3
 MANY_FILES = 8192
@@ -146,6 +146,7 @@ def _serve(meeting: Rendezvous, listener: socket.socket, lock: int, token: str) 
 
     gc.set_threshold(50_000)
     from cortex.cli.families import Lenders
+    from cortex.daemon.moments import moments, take_in_soon
     from cortex.daemon.server import Daemon
     from cortex.engines import Engines
     from cortex.settings import environment, load
@@ -156,11 +157,13 @@ def _serve(meeting: Rendezvous, listener: socket.socket, lock: int, token: str) 
     lenders = Lenders(engines, Shelves(linger=LINGER_SECONDS))
     logging.getLogger(__name__).info("cortexd %s at %s", VERSION, meeting.home)
 
+    take_in_soon(engines, own)  # what hooks brought while there was no cortexd
+
     async def run() -> None:
         daemon = Daemon(
             listener,
             opener(lenders),
-            hooked,
+            moments(engines),
             engines,
             idle=own.server.idle_timeout,
             memory=own.server.memory,
@@ -195,11 +198,6 @@ def opener(lenders: Lenders) -> Callable[[Hello], Served]:
         return Served(opened, mcp.identity_of(asked, given["tool_names"]), warnings, address)
 
     return open_served
-
-
-def hooked(moment: Moment) -> str:
-    """What cortexd says at a moment of a session."""
-    return ""
 
 
 def _is_at(file: int, path: str) -> bool:

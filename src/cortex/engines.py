@@ -88,8 +88,10 @@ class Engines:
         self._close_if_last(one)
 
     @contextmanager
-    def use(self, one: Lent) -> Iterator[Engine]:
+    def use(self, one: Lent, *, wait: bool = True) -> Iterator[Engine]:
         """The engine of a folder for one call, opened where it isn't; it stays open until the call is done.
+
+        One that was just opened is given some time to catch up, unless somebody can't `wait`.
 
         Raises: ConfigError WORKSPACE_MISSING once it was given back or all is closed; StoreError and FileError, where it can't be opened.
         """
@@ -99,7 +101,8 @@ class Engines:
             one.calls += 1
         try:
             engine = self._open(one)
-            _await_first_look(one, engine)
+            if wait:
+                _await_first_look(one, engine)
             yield engine
         finally:
             with self._lock:

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 START, STOPS = "session-start", ("stop", "pre-compact")
 READ_SECONDS = 0.5  # for the client to say what it has to say
 READ_BYTES = 8 << 20
-START_SECONDS = 2.0  # for cortexd to be there and to answer at the start of a session
-NUDGE_SECONDS = 0.2
+START_SECONDS = 2.0  # for a cortexd that isn't there to be started, and to answer, at the start of a session
+ANSWER_SECONDS = 0.2  # for one that is there: what takes longer is said in the next session
+LATE_SECONDS = 0.1  # that an answer may be late
 HARD_SECONDS = 2.5  # for all of it
 MOST_CHARACTERS = 10_000  # of context; clients take no more
 BY = "cortex hook"
@@ -59,19 +60,22 @@ def _start(said: Mapping[str, object]) -> None:
     """Print what cortexd says about the project; one that is about to end is waited for, and another one started."""
     deadline = time.monotonic() + START_SECONDS
     meeting, variables = find()
-    hello: dict[str, object] = {"control": "hook", "event": START, "cwd": _cwd(said), "variables": variables}
-    while (left := deadline - time.monotonic()) > 0:
-        link = meeting.connect() if _is_alone() else meeting.obtain(BY, left)
+    link, seconds = meeting.connect(), ANSWER_SECONDS
+    while time.monotonic() < deadline:
         if link is None:
-            return
+            if _is_alone() or (link := meeting.obtain(BY, deadline - time.monotonic())) is None:
+                return
+            seconds = deadline - time.monotonic() - LATE_SECONDS
         with link:
-            answer = meeting.exchange(link, hello, max(0.05, deadline - time.monotonic()))
+            hello = _hello(START, said, variables, seconds)
+            answer = meeting.exchange(link, hello, max(seconds, 0.0) + LATE_SECONDS)
         if answer is not None and not answer.get("leaving"):
             text = answer.get("text")
             if isinstance(text, str) and text.strip() and len(text) <= MOST_CHARACTERS:
                 _print(render(text, said))
             return
         time.sleep(0.02)
+        link = None
 
 
 def _stop(event: str, said: Mapping[str, object]) -> None:
@@ -85,8 +89,7 @@ def _stop(event: str, said: Mapping[str, object]) -> None:
     home = find_home(own_variables(os.environ), os.path.expanduser("~"))
     keep(home, {**note, "cwd": _cwd(said), "candidates": candidates})
     meeting, variables = find()  # only now: where there can't be a meeting place, what was marked is kept all the same
-    hello: dict[str, object] = {"control": "hook", "event": event, "cwd": _cwd(said), "variables": variables}
-    if not _nudge(meeting, hello) and not _is_alone():
+    if not _nudge(meeting, _hello(event, said, variables)) and not _is_alone():
         meeting.start(BY)
 
 
@@ -186,6 +189,14 @@ class _Heard:
         return True
 
 
+def _hello(
+    event: str, said: Mapping[str, object], variables: Mapping[str, str], seconds: float = 0.0
+) -> dict[str, object]:
+    """What cortexd is told; it answers in so many seconds, and goes on with its work."""
+    told: dict[str, object] = {"control": "hook", "event": event, "cwd": _cwd(said)}
+    return {**told, "variables": dict(variables), "seconds": seconds}
+
+
 def _nudge(meeting: Rendezvous, hello: dict[str, object]) -> bool:
     """Tell cortexd that there is something; false where none is there, or it is about to end."""
     link = meeting.connect()
@@ -193,7 +204,7 @@ def _nudge(meeting: Rendezvous, hello: dict[str, object]) -> bool:
         return False
     with link:
         try:
-            answer = meeting.exchange(link, hello, NUDGE_SECONDS)
+            answer = meeting.exchange(link, hello, ANSWER_SECONDS)
         except TimeoutError:  # it is at it, or will be
             return True
         except (OSError, ValueError):

@@ -44,7 +44,7 @@ HELLO_SECONDS = 10.0
 DRAIN_SECONDS = 4.0  # for what is under way when the end comes
 END_SECONDS = 4.8  # from a signal to the end, whatever hangs
 LOOK_SECONDS = 1.0  # between two looks at who is there
-MOMENT_SECONDS = 1.5  # for what is said at a moment of a session; whoever asks waits no longer than two
+MOMENT_SECONDS = 2.0  # that anybody may wait at a moment of a session
 CHUNK_BYTES = 65_536
 MAX_CLIENTS = 512
 
@@ -78,6 +78,7 @@ class Moment:
     event: str  # as `cortex hook` calls it
     cwd: str
     variables: Mapping[str, str] = field(repr=False)
+    seconds: float = 0.0  # for which the client waits for an answer
 
 
 class Refused(Exception):
@@ -213,7 +214,8 @@ class Daemon:
         self._alone_since = time.monotonic()
         work = asyncio.get_running_loop().run_in_executor(None, self._hooked, moment)
         try:  # the work goes on where nobody waits for it any more
-            return {"text": await asyncio.wait_for(asyncio.shield(work), MOMENT_SECONDS)}
+            patience = min(max(moment.seconds, 0.0), MOMENT_SECONDS)
+            return {"text": await asyncio.wait_for(asyncio.shield(work), patience)}
         except TimeoutError:
             work.add_done_callback(_forget)
             return {"text": ""}
@@ -322,7 +324,7 @@ def _read_hello(hello: Mapping[str, Any]) -> Hello:
 
 def _read_moment(hello: Mapping[str, Any]) -> Moment:
     variables = {str(name): str(value) for name, value in dict(hello["variables"]).items()}
-    return Moment(str(hello["event"]), str(hello["cwd"]), variables)
+    return Moment(str(hello["event"]), str(hello["cwd"]), variables, float(hello["seconds"]))
 
 
 def _forget(work: asyncio.Future[str]) -> None:

@@ -1,0 +1,67 @@
+"""What is known of a project as a text: whole lines within the room, and nothing that could pass for a line of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cortex.memories.context import Context
+from cortex.memories.places import Project
+from cortex.memories.telling import HEAD, tell
+from cortex.sources.foreign.claudemem import Session
+from cortex.store import OWN, Remembered
+from cortex.types import Memory, MemoryState
+
+PROJECT = Project(Path("/work/shop"), ("shop",))
+
+
+def one(title: str, key: str = "mem_1", **more: str) -> Remembered:
+    memory = Memory(key, title, date="2026-11-01", **more)  # type: ignore[arg-type]
+    return Remembered(1, OWN, 0, 1, MemoryState.APPROVED, memory, "", "shop", b"", b"", None)
+
+
+def context(memories=(), sessions=(), others=()) -> Context:
+    return Context(PROJECT, tuple(memories), tuple(sessions), tuple(others), (), ())
+
+
+def test_each_memory_is_a_line_with_its_id_date_and_kind():
+    session = Session("s", "shop", "A day", "Much was\ndone", 0, "2026-10-31")
+    text = tell(
+        context([one("Use uv", kind="decision")], [session], [one("Blue lamps", "mem_2", project="lamps")]), 10_000
+    )
+    assert text.splitlines() == [
+        HEAD,
+        "",
+        "```text",
+        "Project: shop",
+        "- mem_1 2026-11-01 decision: Use uv",
+        "Last sessions:",
+        "- 2026-10-31 A day: Much was done",
+        "From other projects:",
+        "- mem_2 2026-11-01 Blue lamps (lamps)",
+        "```",
+    ]
+
+
+def test_where_nothing_is_known_nothing_is_told():
+    assert tell(context(), 10_000) == ""
+    assert tell(context([one("Use uv")]), 20) == ""
+
+
+def test_what_has_no_room_is_left_out_by_whole_lines_with_its_title():
+    text = tell(context([one("a"), one("b" * 200)], others=[one("c" * 200)]), len(HEAD) + 300)
+    assert "- mem_1 2026-11-01 a\n" in text and "b" * 200 in text
+    assert "From other projects" not in text and text.endswith("\n```")
+
+
+@given(st.lists(st.text(min_size=1), max_size=8), st.integers(0, 1_500))
+def test_no_title_ends_the_fence_or_its_line(titles, room):
+    text = tell(context([one(title) for title in titles], others=[one(title) for title in titles]), room)
+    assert len(text) <= room
+    if text:
+        lines = text.splitlines()
+        assert lines[0] == HEAD and set(lines[-1]) == {"`"} and lines[2] == f"{lines[-1]}text"
+        assert all(line[:2] == "- " or line in ("Project: shop", "From other projects:") for line in lines[3:-1])
+        assert not any(lines[-1] in line for line in lines[3:-1])
