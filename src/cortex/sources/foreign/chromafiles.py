@@ -1,0 +1,171 @@
+"""The files that Chroma keeps flushed vectors in: rows of links, vector and label, their layout, and whose label is whose.
+
+That last one is a pickle, of which only texts, numbers and dicts are taken, so that nothing of it is ever run. Whatever is damaged is
+left out. Not taken: mapping a file into memory, since one that shrinks meanwhile would end this process.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import pickle
+import pickletools
+import stat
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MAX_DIMENSIONS = 16_384
+MAX_VECTORS = 1_000_000  # of a collection
+MAX_LABELS = 100_000_000  # bytes of the pickle: some 50 for each vector
+MAX_ID = 500  # characters
+MAX_STRIDE = 4 * MAX_DIMENSIONS + 100_000  # bytes of a row
+BLOCK_BYTES = 4_000_000  # of a file that are read at once
+
+log = logging.getLogger(__name__)
+
+_HEADER = struct.Struct("<iQQQQQQ")  # version, offset, room, rows, bytes of a row, where its label is, its vector
+_PUTS = frozenset({"PUT", "BINPUT", "LONG_BINPUT"})
+_PLAIN = _PUTS | frozenset({
+    "PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "INT", "LONG", "BININT", "BININT1", "BININT2", "LONG1", "LONG4",
+    "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "EMPTY_DICT", "DICT", "SETITEM", "SETITEMS", "MEMOIZE", "GET", "BINGET",
+    "LONG_BINGET",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How a file of vectors is laid out."""
+
+    rows: int
+    stride: int
+    vector: int  # offsets in a row
+    label: int
+    dimensions: int
+
+
+def flushed(folder: Path, dimensions: int) -> Iterator[tuple[int, np.ndarray]]:
+    """The labels and vectors, of so many numbers and of length 1, that are in a folder."""
+    import numpy as np
+
+    shape = _shape(folder)
+    if shape is None or shape.dimensions != dimensions:
+        return
+    row = np.dtype({
+        "names": ["vector", "label"],
+        "formats": [("<f4", (shape.dimensions,)), "<u8"],
+        "offsets": [shape.vector, shape.label],
+        "itemsize": shape.stride,
+    })  # fmt: skip
+    try:
+        with _open(folder / "data_level0.bin") as file:
+            left = min(shape.rows, MAX_VECTORS)
+            while left > 0:
+                raw = file.read(min(left, max(1, BLOCK_BYTES // shape.stride)) * shape.stride)
+                block = np.frombuffer(raw, row, len(raw) // shape.stride)
+                for vector, label in zip(block["vector"], block["label"].tolist(), strict=True):
+                    unit = unit_of(vector)
+                    if unit is not None:
+                        yield label, unit
+                left = left - len(block) if len(block) else 0
+    except OSError as error:
+        log.warning("vectors in %s are left out: %s", folder, error.strerror or error)
+
+
+def _shape(folder: Path) -> _Shape | None:
+    """What the header says of the rows, None where that can't be."""
+    try:
+        with _open(folder / "header.bin") as file:
+            raw = file.read(_HEADER.size)
+    except FileNotFoundError:  # nothing was flushed yet
+        return None
+    except OSError as error:
+        log.warning("vectors in %s are left out: %s", folder, error.strerror or error)
+        return None
+    if len(raw) < _HEADER.size:
+        return None
+    version, start, _, rows, stride, label, vector = _HEADER.unpack(raw)
+    dimensions = (label - vector) // 4
+    fits = vector + 4 * dimensions == label and label + 8 == stride <= MAX_STRIDE and 0 < dimensions <= MAX_DIMENSIONS
+    if version != 1 or start != 0 or not fits:
+        log.warning("vectors in %s are left out: their layout isn't known", folder)
+        return None
+    return _Shape(rows, stride, vector, label, dimensions)
+
+
+def labels_of(folder: Path) -> dict[int, str]:
+    """The id of each label, as the pickle tells it."""
+    try:
+        with _open(folder / "index_metadata.pickle") as file:
+            raw = file.read(MAX_LABELS + 1)
+        if len(raw) > MAX_LABELS:
+            raise ValueError("the list of their names is too large")
+        if not _is_plain(raw):
+            raise ValueError(
+                "the list of their names holds more than texts and numbers (a Chroma before 1.0 wrote it so)"
+            )
+        found = _Plain(io.BytesIO(raw)).load()
+    except FileNotFoundError:  # nothing was flushed yet
+        return {}
+    except (
+        OSError,
+        pickle.UnpicklingError,
+        EOFError,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        OverflowError,
+    ) as error:
+        log.warning("vectors in %s are left out: %s", folder, error)
+        return {}
+    labels = found.get("label_to_id") if isinstance(found, dict) else None
+    if not isinstance(labels, dict):
+        log.warning("vectors in %s are left out: nothing tells whose they are", folder)
+        return {}
+    return {
+        label: name
+        for label, name in labels.items()
+        if isinstance(label, int) and isinstance(name, str) and 0 < len(name) <= MAX_ID
+    }
+
+
+class _Plain(pickle.Unpickler):
+    """Reads what needs no class."""
+
+    def find_class(self, module: str, name: str, /) -> object:
+        raise pickle.UnpicklingError(f"the list of their names asks for {module}.{name}")
+
+
+def _is_plain(raw: bytes) -> bool:
+    """Whether a pickle makes nothing but texts, numbers and dicts, and asks for no more memory than its own size deserves.
+
+    `find_class` alone would let a number of four bytes claim 32 GB for what is remembered on the way.
+    """
+    return all(
+        opcode.name in _PLAIN and (opcode.name not in _PUTS or int(argument or 0) <= len(raw))
+        for opcode, argument, _ in pickletools.genops(raw)
+    )
+
+
+def _open(path: Path) -> BinaryIO:
+    """A regular file in a folder of the store, where neither is a link. Raises: OSError."""
+    if not stat.S_ISDIR(os.lstat(path.parent).st_mode) or not stat.S_ISREG(os.lstat(path).st_mode):
+        raise OSError(f"{path} is a link, or no file")
+    return open(path, "rb")
+
+
+def unit_of(vector: np.ndarray) -> np.ndarray | None:
+    """The vector with length 1; None where it has no direction."""
+    import numpy as np
+
+    with np.errstate(invalid="ignore"):  # there are NaNs that complain when they are converted
+        exact = vector.astype(np.float64)
+    length = float(np.sqrt(exact @ exact))
+    return (exact / length).astype(np.float32) if np.isfinite(length) and length > 1e-6 else None
