@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 VERSION = "0.1.0"  # as the package has it
 INBOX = "inbox"  # in a home, for what hooks bring
 PREFIXES = ("CORTEX_", "CODEINDEX_", "ACK_")  # of variables that Cortex reads
-VARIABLES = ("CLAUDE_PROJECT_DIR", "CONDUIT_HOME")  # that begin otherwise
+VARIABLES = ("CLAUDE_MEM_DATA_DIR", "CLAUDE_PROJECT_DIR", "CONDUIT_HOME")  # that begin otherwise
 _NAME_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 
 

@@ -45,6 +45,7 @@ def test_a_full_machine_is_empty_afterwards(place):
         install(edit, place.home)
     write_project_files(place.root, mcp=True, gitignore=True, home=place.home)
     fill(place.home, "config.yml", "cortex.db", "cortex.db-wal", "words/a", "vectors-2/b", "lease", "cortexd.log.1")
+    fill(place.home, "inbox/1.json", "inbox/refused/2.json")
     fill(place.home, f"projects/{'0a' * 16}/cortex.db", "profiles/work/cortex.db", "profiles/work/config.yml")
     fill(place.root, ".cortex/cortex.db", ".cortex/words/x", ".cortex/lease")
     (place.root / ".cortex" / ".gitignore").write_text("# Written by Cortex: its own files\n", encoding="utf-8")

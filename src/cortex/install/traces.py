@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from cortex.errors import ConfigError, FileError
+from cortex.home import INBOX
 from cortex.install import plans, records
 from cortex.install.clients import CLIENTS, Machine
 from cortex.install.plans import Edit
@@ -26,7 +27,7 @@ IGNORE_MARK = b"# Written by Cortex"
 STORE_FILES = ("cortex.db", "cortex.db-*", "cortex.db.damaged-*", "lease", "*.log")
 STORE_FOLDERS = ("words*", "vectors*")
 HOME_FILES = ("cortex.db", "cortex.db-*", "cortex.db.damaged-*", "lease", "config.yml", "projects.txt", "cortexd*")
-HOME_FOLDERS = (*STORE_FOLDERS, records.FOLDER)
+HOME_FOLDERS = (*STORE_FOLDERS, records.FOLDER, INBOX)
 _HASHED = re.compile(r"[0-9a-f]{32}")
 
 
