@@ -196,12 +196,13 @@ class Engines:
 def _make(one: Lent) -> Engine:
     """The engine of a folder; Cortex's own home is the person's library."""
     from cortex.library import Library
-    from cortex.memories.tending import tend
+    from cortex.memories.tending import begin, tend
 
     if one.root != one.settings.home:
         return Engine(one.root, one.settings)
     library = Library(one.settings)
     library.chores = (tend,)
+    begin(library)
     return library
 
 

@@ -11,16 +11,17 @@ from typing import Annotated
 
 import typer
 
+from cortex.cli import person
 from cortex.cli.options import JsonFlag
+from cortex.cli.person import rows
 from cortex.cli.show import print_json, say
 from cortex.daemon import control
 from cortex.daemon.control import State
 from cortex.daemon.rendezvous import Rendezvous, find
 from cortex.engine import OWN_PATTERNS, find_store
 from cortex.engines import CLOSED
-from cortex.errors import ConfigError, CortexError, FileError
+from cortex.errors import ConfigError, FileError
 from cortex.paths import bytes_on_disk
-from cortex.settings import environment, load
 
 TURN_OFF = (
     "CORTEX_NO_SIDECAR=1 in the environment, or --no-sidecar in the client's entry: each client then serves itself"
@@ -51,15 +52,16 @@ def status(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
 
 
 def mcp_status(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
-    """Show how cortexd is, whom it serves, and which documents can be searched."""
+    """Show how cortexd is, whom it serves, and which documents and memories can be searched."""
     meeting = meet(profile)
     state = control.look(meeting)
-    body = {**describe(meeting, state), "documents": documents(profile)}
+    body = {**describe(meeting, state), "documents": person.documents(profile), "memories": person.memories(profile)}
     if as_json:
         print_json(body)
     else:
         _print_status(body)
-        _print_documents(body["documents"])
+        person.print_documents(body["documents"])
+        person.print_memories(body["memories"])
     return 1 if state.running and not state.answers else 0
 
 
@@ -103,30 +105,6 @@ def describe(meeting: Rendezvous, state: State) -> dict[str, object]:
         "turnOff": TURN_OFF,
         "clients": rows(said.get("clients")),
     }
-
-
-def documents(profile: str | None) -> dict[str, object]:
-    """The person's sources of documents, and how they can be searched; the library is only read."""
-    from cortex.families.kb.states import overview_of, states_of
-    from cortex.library import Library, has_folders
-
-    settings = load(None, environment=environment() | ({"CORTEX_PROFILE": profile} if profile else {}))
-    provider = settings.indexing.embedding_provider
-    if not has_folders(settings.home):
-        wanted = None if provider == "none" else {"provider": provider}
-        return {"capabilities": {"words": True, "meaning": False, "embedder": wanted}, "sources": []}
-    try:
-        with Library(settings, read_only=True) as library:
-            states, overview = states_of(library, library.folders()), overview_of(library)
-    except CortexError as error:
-        return {
-            "capabilities": {"words": False, "meaning": False, "embedder": None},
-            "sources": [],
-            "problem": error.message,
-        }
-    embedder = overview.embedding.as_json() if overview.embedding else None
-    capabilities = {"words": True, "meaning": overview.meaning, "embedder": embedder}
-    return {"capabilities": capabilities, "sources": [state.as_json(root=True) for state in states]}
 
 
 def in_time(seconds: object) -> str:
@@ -201,30 +179,6 @@ def _print_status(body: Mapping[str, object]) -> None:
         say(f"  process {client['pid']}, for {in_time(client['seconds'])}: cortex mcp {words} in {client['cwd']}")
 
 
-def _print_documents(body: Mapping[str, object]) -> None:
-    can, sources = body["capabilities"], rows(body["sources"])
-    if body.get("problem"):
-        say(f"documents    can't be read: {body['problem']}")
-        return
-    if not sources:
-        say("documents    no sources; add one with `cortex kb add PATH`")
-        return
-    assert isinstance(can, Mapping)
-    told = can["embedder"] if isinstance(can["embedder"], Mapping) else {}
-    name = told.get("answering") or " ".join(str(told[key]) for key in ("provider", "model") if told.get(key))
-    meaning = (
-        f"words and meaning ({name})"
-        if can["meaning"]
-        else "words only" + (f"; {name} has not embedded them" if name else "")
-    )
-    say(f"documents    {len(sources)} sources, searched by {meaning}")
-    for one in sources:
-        synced = f"synced {one['lastSync']}" if one["lastSync"] else "not synced yet"
-        away = "" if one["present"] else ", the folder is not there now"
-        unread = f", {len(list(rows(one['unread'])))} files could not be read" if one["unread"] else ""
-        say(f"  {one['name']} (ID: {one['id']}): {one['documents']} documents, {synced}{unread}{away}: {one['path']}")
-
-
 def _print_projects(body: Mapping[str, object]) -> None:
     projects = rows(body["projects"])
     say(f"projects     {sum(one['status'] != CLOSED for one in projects)} open")
@@ -256,11 +210,6 @@ def _end(body: Mapping[str, object]) -> str:
 
 def _megabytes(size: object) -> str:
     return f"{size / 1e6:.1f} MB" if isinstance(size, int | float) else "unknown"
-
-
-def rows(value: object) -> list[Mapping[str, object]]:
-    """The objects of a list that came as JSON."""
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
 def _texts(value: object) -> list[str]:

@@ -8,9 +8,11 @@ but its new rows always at once. Nothing is ever written to it. What a person de
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
+from pathlib import Path
 
 from cortex.errors import CortexError
 from cortex.leaks import redact
@@ -29,7 +31,8 @@ from cortex.types import Cancel, Memory, MemoryState
 BATCH = 500  # rows in one step
 SMALL = 5_000  # rows: a database up to this size is compared whenever it changed
 COMPARE_SECONDS = 600  # between two comparisons of a larger one
-KEEP_SECONDS = 14 * 86_400  # that the copy of a database which is gone is kept
+KEEP_SECONDS = 14 * 86_400  # that the copy of a database is kept which nobody asks for
+WANT_SECONDS = 86_400  # between two notes that somebody does
 FIRST_CATCH_UP_SECONDS, CATCH_UP_SECONDS = 0.5, 10.0
 POLL_SECONDS = 0.02
 RETRY_SECONDS = 5  # after a database could not be read
@@ -54,16 +57,32 @@ class Copied:
 def sync(library: Library, *, seconds: float = 60.0, cancel: Cancel | None = None) -> bool:
     """Copy what has changed, for at most that long; true where everything is copied. Where another process holds the lease, it copies."""
     deadline = time.monotonic() + seconds
+    want(library)
     if not library.holds():
         return _await(library, deadline, cancel)
-    store = library.store
-    known = {mirror.origin: mirror for mirror in store.remembered.mirrors()}
-    present = databases(library.settings)
-    done = [_Copy(library, one, known.get(one.origin), deadline, cancel).go() for one in present]
-    for mirror in known.values():  # copies of databases that have been away for long
-        if mirror.origin not in {one.origin for one in present} and time.time() - mirror.seen_at > KEEP_SECONDS:
-            log.info("%s is gone: %d copies are forgotten", mirror.origin, store.memories.drop_copy(mirror.origin))
+    done = []
+    for mirror in library.store.remembered.mirrors():
+        if os.path.isfile(mirror.origin) and time.time() - mirror.wanted_at < KEEP_SECONDS:
+            done.append(_Copy(library, mirror, deadline, cancel).go())
+        elif time.time() - mirror.wanted_at > KEEP_SECONDS:
+            count = library.store.memories.drop_copy(mirror.origin)
+            log.info("nobody has asked for %s lately: %d copies are forgotten", mirror.origin, count)
     return all(done)
+
+
+def want(library: Library) -> None:
+    """Have the databases of these settings copied: not only the process that holds the lease may know of them."""
+    known = _mirrors(library)
+    now = time.time()
+    new = [
+        (one.origin, one.scope)
+        for one in databases(library.settings)
+        if one.origin not in known
+        or known[one.origin].scope != one.scope
+        or now - known[one.origin].wanted_at > WANT_SECONDS
+    ]
+    if new:
+        library.store.memories.want(new)
 
 
 def _await(library: Library, deadline: float, cancel: Cancel | None) -> bool:
@@ -76,32 +95,41 @@ def _await(library: Library, deadline: float, cancel: Cancel | None) -> bool:
 
 def is_due(library: Library) -> bool:
     """Whether a database has changed since it was copied, or is not copied completely; looks at files only."""
-    known = {mirror.origin: mirror for mirror in library.store.remembered.mirrors()}
-    return any(_is_due(one, known.get(one.origin)) for one in databases(library.settings))
+    known = _mirrors(library)
+    return any(_is_due(known.get(one.origin, Mirror(one.origin))) for one in databases(library.settings))
+
+
+def is_work(library: Library) -> bool:
+    """The same for every database that somebody wants, for whoever holds the lease."""
+    want(library)
+    return any(
+        _is_due(mirror) if os.path.isfile(mirror.origin) else time.time() - mirror.wanted_at > KEEP_SECONDS
+        for mirror in library.store.remembered.mirrors()
+    )
 
 
 def copied(library: Library) -> Copied:
     """How far the copies are, as it was remembered."""
-    known = {mirror.origin: mirror for mirror in library.store.remembered.mirrors()}
+    known = _mirrors(library)
     rows = left = 0
     problems = []
     for database in databases(library.settings):
-        mirror = known.get(database.origin)
-        if mirror is None:
-            left += 1
-        elif mirror.problem:
+        mirror = known.get(database.origin, Mirror(database.origin))
+        if mirror.problem:
             problems.append(mirror.problem)
         else:
             rows += mirror.total
-            left += 0 if mirror.compared_at else min(max(1, mirror.cursor), mirror.total)
+            left += 0 if mirror.compared_at else max(1, min(mirror.cursor, mirror.total))
     return Copied(rows, left, tuple(problems))
 
 
-def _is_due(database: Database, mirror: Mirror | None) -> bool:
-    if mirror is None or mirror.seen != _seen(database):
-        return True
-    if mirror.problem:
-        return time.time() - mirror.seen_at > RETRY_SECONDS
+def _mirrors(library: Library) -> dict[str, Mirror]:
+    return {mirror.origin: mirror for mirror in library.store.remembered.mirrors()}
+
+
+def _is_due(mirror: Mirror) -> bool:
+    if mirror.seen != _seen(mirror):
+        return not mirror.problem or time.time() - mirror.tried_at > RETRY_SECONDS
     return mirror.cursor != DONE and _may_compare(mirror)
 
 
@@ -109,33 +137,32 @@ def _may_compare(mirror: Mirror) -> bool:
     return mirror.total <= SMALL or time.time() - mirror.compared_at > COMPARE_SECONDS
 
 
-def _seen(database: Database) -> str:
-    return ",".join(map(str, state_of(database.path)))
+def _seen(mirror: Mirror) -> str:
+    return ",".join(map(str, state_of(Path(mirror.origin))))
 
 
 class _Copy:
     """One go at one database."""
 
-    def __init__(
-        self, library: Library, database: Database, mirror: Mirror | None, deadline: float, cancel: Cancel | None
-    ) -> None:
-        self.library, self.store, self.database = library, library.store, database
+    def __init__(self, library: Library, mirror: Mirror, deadline: float, cancel: Cancel | None) -> None:
+        self.library, self.store = library, library.store
         self.deadline, self.cancel = deadline, cancel
         self.uncurated = library.settings.memory.uncurated
-        self.shown_as = f"{self.uncurated}:{VERSION}:{database.scope}"
-        if mirror is not None and mirror.shown_as != self.shown_as:
+        self.shown_as = f"{self.uncurated}:{VERSION}:{mirror.scope}"
+        if mirror.shown_as != self.shown_as:
             mirror = replace(mirror, seen="", cursor=NOT_BEGUN, compared_at=0)  # each copy is made anew on the way down
-        self.mirror = mirror or Mirror(database.origin)
-        self.forgotten = self.store.remembered.forgotten(database.origin)
+        self.mirror = mirror
+        self.database = Database(Path(mirror.origin), mirror.scope)
+        self.forgotten = self.store.remembered.forgotten(mirror.origin)
         self.new: list[Memory] = []
         self.behind = False  # the indexes are
         self.caught_up, self.interval = time.monotonic(), FIRST_CATCH_UP_SECONDS
 
     def go(self) -> bool:
         """Copy until all is done or time is over; true where all is."""
-        if not _is_due(self.database, self.mirror):
-            return True
-        seen = _seen(self.database)
+        if not _is_due(self.mirror):
+            return not self.mirror.problem
+        seen = _seen(self.mirror)
         try:
             with open_database(self.database.path) as opened:
                 self._begin(opened)
@@ -151,7 +178,7 @@ class _Copy:
                 raise
             if self.mirror.problem != error.message:
                 log.warning("%s", error.message)
-            self._step(replace(self.mirror, seen=seen, seen_at=int(time.time()), problem=error.message))
+            self._step(replace(self.mirror, tried_at=int(time.time()), problem=error.message))
             return False
 
     def _begin(self, opened: Opened) -> None:
@@ -164,7 +191,7 @@ class _Copy:
             high=highest if fewer or mirror.cursor == NOT_BEGUN else mirror.high,
             cursor=max(highest, mirror.high) if fewer or mirror.cursor <= DONE else mirror.cursor,
             compared_at=0 if fewer else mirror.compared_at,
-            seen_at=int(time.time()),
+            tried_at=int(time.time()),
             problem="",
             shown_as=self.shown_as,
         )
@@ -173,7 +200,7 @@ class _Copy:
         """The rows that came since."""
         while rows := opened.rows(above=self.mirror.high, limit=BATCH, ascending=True):
             high = rows[-1].number
-            known = self.store.remembered.signatures(self.database.origin, self.mirror.high, high)
+            known = self.store.remembered.signatures(self.mirror.origin, self.mirror.high, high)
             self._step(replace(self.mirror, high=high), self._changed(rows, known))
             if self._is_over():
                 return False
@@ -187,7 +214,7 @@ class _Copy:
             rows = opened.rows(below=at + 1, limit=BATCH)
             last = len(rows) < BATCH
             low = DONE if last else rows[-1].number - 1
-            known = self.store.remembered.signatures(self.database.origin, -(2**62) if last else low, at)
+            known = self.store.remembered.signatures(self.mirror.origin, -(2**62) if last else low, at)
             here = {row.number for row in rows}
             gone = [key for number, (key, _) in known.items() if number not in here]
             done = {"compared_at": int(time.time())} if low <= DONE else {}
@@ -198,7 +225,7 @@ class _Copy:
 
     def _changed(self, rows: Sequence[Row], known: Mapping[int, tuple[str, bytes]]) -> list[NewMemory]:
         """The rows whose copy isn't there, or is of another wording."""
-        judged = self.store.remembered.judgements(self.database.origin, [row.memory.key for row in rows])
+        judged = self.store.remembered.judgements(self.mirror.origin, [row.memory.key for row in rows])
         new = []
         for row in rows:
             if row.memory.key in self.forgotten:
@@ -218,7 +245,7 @@ class _Copy:
             state,
             scope=self.database.scope or memory.project,
             fingerprint=fingerprint(memory),
-            origin=self.database.origin,
+            origin=self.mirror.origin,
             number=row.number,
             other_project=row.other_project,
             signature=signature,

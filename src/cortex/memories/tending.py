@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
+from cortex.errors import CortexError
 from cortex.library import Library
 from cortex.memories.inbox import Candidate, take_in
-from cortex.memories.mirror import is_due, sync
+from cortex.memories.mirror import is_work, sync, want
 from cortex.memories.places import project_at
 from cortex.memories.writing import HOOK, add
 from cortex.types import Memory, MemoryState
@@ -17,10 +19,16 @@ INSTRUCTION_FILES = ("CLAUDE.md", "AGENTS.md", "GEMINI.md", ".github/copilot-ins
 MAX_INSTRUCTIONS = 200_000  # bytes of one file
 
 
+def begin(library: Library) -> None:
+    """Have the databases of a library's settings copied, though another one on the same store holds the lease."""
+    with suppress(CortexError):  # what can't be written now is tried again by `tend`
+        want(library)
+
+
 def tend(library: Library) -> None:
     """One round. Raises: StoreError, FileError DISK_FULL."""
     take_in(library.settings.home, lambda candidate: remember(library, candidate))
-    if is_due(library):
+    if is_work(library):
         sync(library, seconds=COPY_SECONDS)
 
 

@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 
 from cortex.store.connect import Connections
 from cortex.store.memorylookup import COLUMNS, MEMORIES, Mirror, Ref, remembered
@@ -71,10 +71,14 @@ class Memories:
         *,
         actor: str,
         supersedes: Sequence[Verdict] = (),
+        batch: int = 0,
     ) -> int:
-        """Write memories, and in the same step what they take the place of; returns the number of the step, to undo it by."""
+        """Write memories, and in the same step what they take the place of; returns the number of the step, to undo it by.
+
+        A step that is too large for one transaction goes on with the number that it got: `batch`.
+        """
         with self._write() as connection:
-            seq, batch = next_seq(connection), _next_batch(connection)
+            seq, batch = next_seq(connection), batch or _next_batch(connection)
             for one in new:
                 _write(connection, one, wording, seq)
                 judged = _judge(connection, (one.origin, one.memory.key), one.state, actor, "")
@@ -83,10 +87,12 @@ class Memories:
                 _decide(connection, verdict, wording, seq, batch, "supersede", actor, "")
             return batch
 
-    def decide(self, verdicts: Sequence[Verdict], wording: Wording, *, action: str, actor: str, reason: str) -> int:
-        """Change states and wordings, all or none, and log every one; returns the number of the step."""
+    def decide(
+        self, verdicts: Sequence[Verdict], wording: Wording, *, action: str, actor: str, reason: str, batch: int = 0
+    ) -> int:
+        """Change states and wordings, all or none, and log every one; returns the number of the step, `batch` as above."""
         with self._write() as connection:
-            seq, batch = next_seq(connection), _next_batch(connection)
+            seq, batch = next_seq(connection), batch or _next_batch(connection)
             for verdict in verdicts:
                 _decide(connection, verdict, wording, seq, batch, action, actor, reason)
             return batch
@@ -152,19 +158,20 @@ class Memories:
                 for one in new:
                     _write(connection, one, wording, seq)
             connection.execute(
-                "INSERT OR REPLACE INTO mirrors VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    mirror.origin,
-                    mirror.seen,
-                    mirror.high,
-                    mirror.cursor,
-                    mirror.total,
-                    mirror.compared_at,
-                    mirror.seen_at,
-                    mirror.shown_as,
-                    mirror.problem,
-                ),
+                f"INSERT OR REPLACE INTO mirrors VALUES ({', '.join('?' * 11)})",
+                astuple(mirror),
             )
+
+    def want(self, wanted: Sequence[tuple[str, str]]) -> None:
+        """Say that these databases (origin and scope) are to be copied, by whoever holds the lease."""
+        now = int(time.time())
+        with self._connections.write() as connection:
+            for origin, scope in wanted:
+                connection.execute(
+                    "INSERT INTO mirrors VALUES (?, ?, '', 0, -1, 0, 0, ?, 0, '', '') "
+                    "ON CONFLICT (origin) DO UPDATE SET scope = excluded.scope, wanted_at = excluded.wanted_at",
+                    (origin, scope, now),
+                )
 
     def drop_copy(self, origin: str) -> int:
         """Forget the copy of a database; what a person decided about its rows stays. Returns how many rows that were."""

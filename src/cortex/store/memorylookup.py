@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cortex.store.connect import Connections
 from cortex.types import Citation, Memory, MemoryState, Source
@@ -56,6 +56,16 @@ class Remembered:
         return self.origin, self.memory.key
 
 
+class Neighbour(NamedTuple):
+    """A doc that stands `step` places after another one in its session; before it where that is negative."""
+
+    of: int
+    step: int
+    doc: int
+    first_chunk: int
+    last_chunk: int
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """Which memories are asked for; what is empty doesn't narrow."""
@@ -69,6 +79,7 @@ class Wanted:
     kind: str = ""
     not_projects: tuple[str, ...] = ()
     promoted: bool = True  # what counts in every project counts in this one
+    before: int = 0  # made before that millisecond
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +97,14 @@ class Mirror:
     """How far the copy of another product's database is."""
 
     origin: str
-    seen: str = ""  # what its files looked like
+    scope: str = ""  # of all its rows; "": the project of each
+    seen: str = ""  # what its files looked like when all was copied
     high: int = 0  # every row above `cursor` and up to here is copied
     cursor: int = -1  # where the comparison going down is; 0 is done, -1 is not begun
     total: int = 0  # rows that it has
     compared_at: int = 0
-    seen_at: int = 0
+    wanted_at: int = 0  # when somebody last had it among theirs
+    tried_at: int = 0
     shown_as: str = ""  # what its unjudged rows counted as
     problem: str = ""
 
@@ -106,7 +119,7 @@ class Decision:
     origin: str
     key: str
     action: str
-    before: str
+    before: str  # the state; "" is unjudged, or not there
     after: str
     actor: str
     reason: str
@@ -134,6 +147,15 @@ class MemoryLookup:
                 f"SELECT {COLUMNS} WHERE memories.key = ? ORDER BY memories.origin", (key,)
             ).fetchall()
         return [one for one in map(remembered, rows) if origins is None or one.origin in origins]
+
+    def by_beginning(self, origin: str, beginning: str, limit: int) -> list[Remembered]:
+        """The memories of an origin whose keys begin so."""
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                f"SELECT {COLUMNS} WHERE memories.key >= ? AND memories.key < ? AND memories.origin = ? ORDER BY memories.key LIMIT ?",
+                (beginning, beginning + "\U0010ffff", origin, limit),
+            )
+            return [remembered(row) for row in rows]
 
     def by_docs(self, docs: Sequence[int]) -> dict[int, Remembered]:
         """The memories that these docs are of, by doc."""
@@ -191,29 +213,28 @@ class MemoryLookup:
             )
             return [ScopeCount(*row) for row in rows]
 
-    def neighbours(self, docs: Sequence[int]) -> dict[int, tuple[int, ...]]:
-        """The docs of the memories just before and after each of these, in the same session of the same origin."""
-        found: dict[int, tuple[int, ...]] = {}
+    def neighbours(self, docs: Sequence[int], sources: Sequence[int], reach: int) -> list[Neighbour]:
+        """Who stands up to `reach` places before or after these docs in the same session of the same origin, among these sources."""
+        if not docs:
+            return []
+        nearby = " UNION ALL ".join(
+            f"SELECT asked.doc, {step}, (SELECT beside.id FROM memories AS beside WHERE beside.origin = asked.origin "
+            f"AND beside.session = asked.session AND (beside.number, beside.id) {sign} (asked.number, asked.id) "
+            f"AND beside.source IN ({_marks(sources)}) ORDER BY beside.number {order}, beside.id {order} LIMIT 1 OFFSET {abs(step) - 1}) AS other "
+            "FROM asked"
+            for sign, order, steps in (("<", "DESC", range(-1, -reach - 1, -1)), (">", "ASC", range(1, reach + 1)))
+            for step in steps
+        )
+        ask = (
+            "WITH asked AS MATERIALIZED (SELECT docs.id AS doc, origin, session, number, memories.id AS id FROM docs JOIN memories "
+            f"ON memories.source = docs.source AND memories.key = docs.path WHERE docs.id IN ({_marks(docs)}) AND session <> ''), "
+            f"nearby (doc, step, other) AS MATERIALIZED ({nearby}) "
+            "SELECT nearby.doc, step, docs.id, first_chunk, last_chunk FROM nearby JOIN memories ON memories.id = other "
+            "JOIN docs ON docs.source = memories.source AND docs.path = memories.key JOIN blobs ON blobs.id = docs.blob"
+        )
         with self._connections.read() as connection:
-            for doc in docs:
-                row = connection.execute(
-                    "SELECT origin, session, number, memories.id FROM docs JOIN memories ON memories.source = docs.source "
-                    "AND memories.key = docs.path WHERE docs.id = ? AND session <> ''",
-                    (doc,),
-                ).fetchone()
-                if row is None:
-                    continue
-                beside = []
-                for sign, order in (("<", "DESC"), (">", "ASC")):
-                    other = connection.execute(
-                        "SELECT docs.id FROM memories JOIN docs ON docs.source = memories.source AND docs.path = memories.key "
-                        f"WHERE origin = ? AND session = ? AND (number, memories.id) {sign} (?, ?) "
-                        f"ORDER BY number {order}, memories.id {order} LIMIT 1",
-                        row,
-                    ).fetchone()
-                    beside += other or ()
-                found[doc] = tuple(beside)
-        return found
+            rows = connection.execute(ask, (*docs, *(list(sources) * 2 * reach)))
+            return [Neighbour(*row) for row in rows]
 
     def citations(self, memory: int) -> tuple[Citation, ...]:
         """What a memory cites."""
@@ -262,14 +283,20 @@ class MemoryLookup:
         where, values = ("origin = ? AND key = ?", ref) if ref else ("1", ())
         with self._connections.read() as connection:
             rows = connection.execute(
-                f"SELECT * FROM decisions WHERE {where} ORDER BY id DESC LIMIT ?", (*values, limit)
+                "SELECT id, batch, at, origin, key, action, before, after, actor, reason, undone "
+                f"FROM decisions WHERE {where} ORDER BY id DESC LIMIT ?",
+                (*values, limit),
             )
-            return [Decision(*row) for row in rows]
+            return [
+                Decision(*row[:6], *(json.loads(text).get("state", "") for text in row[6:8]), *row[8:10], bool(row[10]))
+                for row in rows
+            ]
 
-    def last_batch(self) -> int:
-        """The last step that can be undone, 0 where there is none."""
+    def last_batch(self, not_by: str) -> int:
+        """The last step that can be undone, 0 where there is none; the steps of one actor don't count."""
+        ask = "SELECT coalesce(max(batch), 0) FROM decisions WHERE NOT undone AND actor <> ?"
         with self._connections.read() as connection:
-            return connection.execute("SELECT coalesce(max(batch), 0) FROM decisions WHERE NOT undone").fetchone()[0]
+            return connection.execute(ask, (not_by,)).fetchone()[0]
 
 
 def remembered(row: Sequence[Any]) -> Remembered:
@@ -310,6 +337,8 @@ def _where(wanted: Wanted) -> tuple[str, list[object]]:
         add(f"project NOT IN ({marks}) AND other_project NOT IN ({marks})", *wanted.not_projects, *wanted.not_projects)
     if wanted.kind:
         add("memories.kind = ? COLLATE NOCASE", wanted.kind)
+    if wanted.before:
+        add("created < ?", wanted.before)
     for tag in wanted.tags:
         add("memories.id IN (SELECT memory FROM concepts WHERE concept = ?)", tag.strip())
     return " AND ".join(parts), values

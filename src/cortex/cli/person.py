@@ -1,0 +1,105 @@
+"""What is the person's own, for `cortex mcp status`: documents and memories, how many there are and whether they can be searched. Only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cortex.cli.show import say
+from cortex.errors import CortexError
+from cortex.settings import Settings, environment, load
+
+
+def documents(profile: str | None) -> dict[str, object]:
+    """The person's sources of documents, and how they can be searched; the library is only read."""
+    from cortex.families.kb.states import overview_of, states_of
+    from cortex.library import Library, has_folders
+
+    settings = _settings(profile)
+    provider = settings.indexing.embedding_provider
+    if not has_folders(settings.home):
+        wanted = None if provider == "none" else {"provider": provider}
+        return {"capabilities": {"words": True, "meaning": False, "embedder": wanted}, "sources": []}
+    try:
+        with Library(settings, read_only=True) as library:
+            states, overview = states_of(library, library.folders()), overview_of(library)
+    except CortexError as error:
+        return {
+            "capabilities": {"words": False, "meaning": False, "embedder": None},
+            "sources": [],
+            "problem": error.message,
+        }
+    embedder = overview.embedding.as_json() if overview.embedding else None
+    capabilities = {"words": True, "meaning": overview.meaning, "embedder": embedder}
+    return {"capabilities": capabilities, "sources": [state.as_json(root=True) for state in states]}
+
+
+def memories(profile: str | None) -> dict[str, object]:
+    """The databases that memories are read from, how many each has, and how far they are indexed."""
+    from cortex.library import Library, has_own_memories
+    from cortex.memories.mirror import copied
+    from cortex.memories.places import databases
+    from cortex.store import OWN, STORE_NAME, Wanted
+
+    settings = _settings(profile)
+    present = databases(settings)
+    if not (settings.home / STORE_NAME).is_file():
+        return {"own": 0, "databases": [{"path": str(one.path), "memories": None} for one in present], "waiting": None}
+    try:
+        with Library(settings, read_only=True) as library:
+            count = library.store.remembered.count
+            own = count(Wanted(origins=(OWN,))) if has_own_memories(settings.home) else 0
+            found = [{"path": str(one.path), "memories": count(Wanted(origins=(one.origin,)))} for one in present]
+            state = copied(library)
+    except CortexError as error:
+        return {"own": None, "databases": [{"path": str(one.path)} for one in present], "problem": error.message}
+    body: dict[str, object] = {"own": own, "databases": found, "waiting": state.left}
+    return {**body, "problem": "; ".join(state.problems)} if state.problems else body
+
+
+def print_documents(body: Mapping[str, object]) -> None:
+    """For people."""
+    can, sources = body["capabilities"], rows(body["sources"])
+    if body.get("problem"):
+        say(f"documents    can't be read: {body['problem']}")
+        return
+    if not sources:
+        say("documents    no sources; add one with `cortex kb add PATH`")
+        return
+    assert isinstance(can, Mapping)
+    told = can["embedder"] if isinstance(can["embedder"], Mapping) else {}
+    name = told.get("answering") or " ".join(str(told[key]) for key in ("provider", "model") if told.get(key))
+    meaning = (
+        f"words and meaning ({name})"
+        if can["meaning"]
+        else "words only" + (f"; {name} has not embedded them" if name else "")
+    )
+    say(f"documents    {len(sources)} sources, searched by {meaning}")
+    for one in sources:
+        synced = f"synced {one['lastSync']}" if one["lastSync"] else "not synced yet"
+        away = "" if one["present"] else ", the folder is not there now"
+        unread = f", {len(list(rows(one['unread'])))} files could not be read" if one["unread"] else ""
+        say(f"  {one['name']} (ID: {one['id']}): {one['documents']} documents, {synced}{unread}{away}: {one['path']}")
+
+
+def print_memories(body: Mapping[str, object]) -> None:
+    """For people."""
+    databases = rows(body["databases"])
+    if not body["own"] and not databases and not body.get("problem"):
+        say("memories     none; write one with `cortex memory add TITLE`")
+        return
+    waiting = f", at most {body['waiting']:,} rows are not indexed yet" if body.get("waiting") else ""
+    say(f"memories     {body['own'] or 0} of your own, {len(databases)} databases of claude-mem{waiting}")
+    for one in databases:
+        count = one.get("memories")
+        say(f"  {one['path']}: {'not read yet' if count is None else f'{count:,} memories'}")
+    if body.get("problem"):
+        say(f"  {body['problem']}")
+
+
+def rows(value: object) -> list[Mapping[str, object]]:
+    """The objects of a list that came as JSON."""
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+
+
+def _settings(profile: str | None) -> Settings:
+    return load(None, environment=environment() | ({"CORTEX_PROFILE": profile} if profile else {}))
