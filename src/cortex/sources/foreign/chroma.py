@@ -122,10 +122,7 @@ def _check(connection: sqlite3.Connection, folder: Path) -> None:
         "embeddings_queue": {"seq_id", "operation", "topic", "id", "vector", "encoding"},
         "max_seq_id": {"segment_id", "seq_id"},
     }
-    try:
-        lacking = [table for table, names in wanted.items() if not names <= columns(connection, table)]
-    except UnicodeDecodeError:  # of SQLite's complaint about a schema that is no text
-        lacking = ["sqlite_master"]
+    lacking = [table for table, names in wanted.items() if not names <= columns(connection, table)]
     if lacking:
         message = (
             f"{folder / FILE} is no {PRODUCT} store that can be read: its table {lacking[0]} is missing or another one"

@@ -87,6 +87,8 @@ class File:
             yield
         except sqlite3.Error as error:
             raise self._error(self._reason(error)) from error
+        except UnicodeDecodeError as error:  # SQLite's complaint about a schema that is no text
+            raise self._error(f"{self.path} can't be read as a {self.product} database: it is damaged") from error
         except OSError as error:
             raise self._error(f"{self.path} can't be read: {error.strerror or error}") from error
 
