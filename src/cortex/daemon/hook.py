@@ -28,7 +28,6 @@ READ_SECONDS = 0.5  # for the client to say what it has to say
 READ_BYTES = 8 << 20
 START_SECONDS = 2.0  # for a cortexd that isn't there to be started, and to answer, at the start of a session
 ANSWER_SECONDS = 0.2  # for one that is there: what takes longer is said in the next session
-LATE_SECONDS = 0.1  # that an answer may be late
 HARD_SECONDS = 2.5  # for all of it
 MOST_CHARACTERS = 10_000  # of context; clients take no more
 BY = "cortex hook"
@@ -60,22 +59,19 @@ def _start(said: Mapping[str, object]) -> None:
     """Print what cortexd says about the project; one that is about to end is waited for, and another one started."""
     deadline = time.monotonic() + START_SECONDS
     meeting, variables = find()
-    link, seconds = meeting.connect(), ANSWER_SECONDS
-    while time.monotonic() < deadline:
+    hello = _hello(START, said, variables)
+    while (left := deadline - time.monotonic()) > 0:
+        link = meeting.connect() if _is_alone() else meeting.obtain(BY, left)
         if link is None:
-            if _is_alone() or (link := meeting.obtain(BY, deadline - time.monotonic())) is None:
-                return
-            seconds = deadline - time.monotonic() - LATE_SECONDS
-        with link:
-            hello = _hello(START, said, variables, seconds)
-            answer = meeting.exchange(link, hello, max(seconds, 0.0) + LATE_SECONDS)
+            return
+        with link:  # one that is just being started takes its time, any other keeps to what it is told
+            answer = meeting.exchange(link, hello, max(0.01, deadline - time.monotonic()))
         if answer is not None and not answer.get("leaving"):
             text = answer.get("text")
             if isinstance(text, str) and text.strip() and len(text) <= MOST_CHARACTERS:
                 _print(render(text, said))
             return
         time.sleep(0.02)
-        link = None
 
 
 def _stop(event: str, said: Mapping[str, object]) -> None:
@@ -189,12 +185,10 @@ class _Heard:
         return True
 
 
-def _hello(
-    event: str, said: Mapping[str, object], variables: Mapping[str, str], seconds: float = 0.0
-) -> dict[str, object]:
+def _hello(event: str, said: Mapping[str, object], variables: Mapping[str, str]) -> dict[str, object]:
     """What cortexd is told; it answers in so many seconds, and goes on with its work."""
-    told: dict[str, object] = {"control": "hook", "event": event, "cwd": _cwd(said)}
-    return {**told, "variables": dict(variables), "seconds": seconds}
+    told: dict[str, object] = {"control": "hook", "event": event, "cwd": _cwd(said), "variables": dict(variables)}
+    return {**told, "seconds": ANSWER_SECONDS if event == START else 0.0}
 
 
 def _nudge(meeting: Rendezvous, hello: dict[str, object]) -> bool:

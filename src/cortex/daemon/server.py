@@ -44,7 +44,7 @@ HELLO_SECONDS = 10.0
 DRAIN_SECONDS = 4.0  # for what is under way when the end comes
 END_SECONDS = 4.8  # from a signal to the end, whatever hangs
 LOOK_SECONDS = 1.0  # between two looks at who is there
-MOMENT_SECONDS = 2.0  # that anybody may wait at a moment of a session
+FIRST_SECONDS = 1.5  # for an answer at a session's start while all is still to be opened, and after our own start
 CHUNK_BYTES = 65_536
 MAX_CLIENTS = 512
 
@@ -214,7 +214,8 @@ class Daemon:
         self._alone_since = time.monotonic()
         work = asyncio.get_running_loop().run_in_executor(None, self._hooked, moment)
         try:  # the work goes on where nobody waits for it any more
-            patience = min(max(moment.seconds, 0.0), MOMENT_SECONDS)
+            young = time.time() - self.started < FIRST_SECONDS
+            patience = FIRST_SECONDS if young and moment.seconds > 0 else min(moment.seconds, FIRST_SECONDS)
             return {"text": await asyncio.wait_for(asyncio.shield(work), patience)}
         except TimeoutError:
             work.add_done_callback(_forget)
