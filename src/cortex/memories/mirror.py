@@ -11,11 +11,11 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cortex.errors import CortexError
-from cortex.leaks import redact
+from cortex.leaks import find_leaks, redact
 from cortex.library import Library
 from cortex.memories.hygiene import fingerprint
 from cortex.memories.places import Database, databases
@@ -275,6 +275,8 @@ class _Copy:
 
 def without_secrets(memory: Memory) -> Memory:
     """The memory with every key and password in it blotted out: no index has one."""
+    if not find_leaks("\n".join((memory.title, memory.subtitle, *memory.facts, memory.text))):
+        return memory  # as nearly all are: to look at each part would take several times as long
 
     def clean(text: str) -> str:
         return redact(text)[0] if text else text
@@ -294,4 +296,4 @@ def _chunks_of(memory: Memory) -> list[str]:
 
 
 def _signature(row: Row, shown_as: str, state: MemoryState | None) -> bytes:
-    return hash_bytes(repr((astuple(row), shown_as, state)).encode("utf-8", "surrogatepass"))
+    return hash_bytes(repr((row, shown_as, state)).encode("utf-8", "surrogatepass"))
