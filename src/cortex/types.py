@@ -25,6 +25,8 @@ ENVIRONMENT = (
     "ACK_MEM_SCOPE",
     "ACK_MEM_DB",
     "CONDUIT_HOME",
+    "VISUAL",
+    "EDITOR",
     "CONDUIT_MCP_LOG_LEVEL",
     "CONDUIT_MCP_MAX_LIMIT",
     "CODEINDEX_WORKSPACE_PATH",
@@ -85,6 +87,9 @@ class Scan:
 
     files: tuple[Found, ...]
     skipped: tuple[Skipped, ...]
+
+
+TURN = "turn"  # the kind of a chunk that somebody says in a conversation; its name is who
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from cortex.cli import (
     install,
     kb,
     mcp,
+    memory,
     models,
     qdrant,
     search,
@@ -72,6 +73,7 @@ app.add_typer(chunks.app, name="chunks")
 app.add_typer(config.app, name="config")
 app.add_typer(embed.app, name="embed")
 app.add_typer(kb.app, name="kb")
+app.add_typer(memory.app, name="memory")
 app.add_typer(models.app, name="models")
 app.add_typer(qdrant.app, name="qdrant")
 

@@ -7,11 +7,9 @@ there are words only.
 
 from __future__ import annotations
 
-import logging
 import shlex
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Annotated
 import typer
 
 from cortex.cli import kb_import
+from cortex.cli.library import open_library
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, printable, progress_bar, say
 from cortex.errors import CODES, Cancelled, ConfigError, CortexError, InputError
@@ -28,7 +27,6 @@ from cortex.families.kb.asking import Findings, Result, find, query_of
 from cortex.families.kb.states import Overview, SourceState, overview_of, state_of, states_of
 from cortex.indexing import Stopped
 from cortex.library import Library
-from cortex.settings import Settings, environment, load
 from cortex.store import Folder
 from cortex.types import Cancel, IndexReport
 
@@ -83,7 +81,7 @@ def add(
     as_json: JsonFlag = False,
 ) -> int:
     """Add a folder of documents, and index it."""
-    with _library() as library:
+    with open_library() as library:
         folder = library.add_folder(path, name=name, include=include or (), exclude=exclude or (), watch=not no_watch)
         if not as_json:
             say(f"✓ Added source: {folder.name}")
@@ -111,7 +109,7 @@ def remove(
     as_json: JsonFlag = False,
 ) -> int:
     """Remove a source: its documents and vectors are forgotten at once and for good. The files stay as they are."""
-    with _library() as library:
+    with open_library() as library:
         folder = library.folder(source)
         count = library.remove_folder(folder)
         followed = _await_indexes(library)
@@ -128,7 +126,7 @@ def remove(
 @app.command("list")
 def list_sources(as_json: JsonFlag = False) -> int:
     """List the sources, with what each holds and the files that could not be read."""
-    with _library() as library:
+    with open_library() as library:
         states = states_of(library, library.folders())
     if as_json:
         print_json({"sources": [state.as_json(root=True) for state in states]})
@@ -153,7 +151,7 @@ def sync(
     as_json: JsonFlag = False,
 ) -> int:
     """Bring the sources up to date with their folders."""
-    with _library() as library:
+    with open_library() as library:
         folders = [library.folder(source)] if source is not None else library.folders()
         done = [_sync(library, folder, as_json) for folder in folders]
         overview = overview_of(library, single=source is not None)
@@ -189,7 +187,7 @@ def search(
     """Search the documents, as the tool kb_search does."""
     if fts5 and mode not in (None, ModeName.FTS5):
         raise InputError("ARGUMENT_INVALID", f"--fts5 and --mode {mode} contradict each other")
-    with _library() as library:
+    with open_library() as library:
         chosen = library.settings.mcp.kb.search
         asked = "fts5" if fts5 else mode.value if mode else chosen.default_mode
         wanted = limit or min(chosen.default_limit, chosen.max_limit)
@@ -212,7 +210,7 @@ def stats(
     as_json: JsonFlag = False,
 ) -> int:
     """Show how much there is, whether search by meaning works, and which files could not be read."""
-    with _library() as library:
+    with open_library() as library:
         states = states_of(library, [library.folder(source)] if source is not None else library.folders())
         overview = overview_of(library, single=source is not None, ask=True)
     if as_json:
@@ -236,24 +234,6 @@ def stats(
 
 
 # -- the library -------------------------------------------------------------------------------------------------------
-
-
-def person_settings() -> Settings:
-    """The settings without any project's; what is wrong with them is said on stderr."""
-    settings = load(None, environment=environment())
-    for warning in settings.warnings:
-        say(f"warning: {warning}", error=True)
-    logging.getLogger().setLevel(settings.server.log_level.upper())
-    return settings
-
-
-@contextmanager
-def _library() -> Iterator[Library]:
-    library = Library(person_settings())
-    try:
-        yield library
-    finally:
-        library.close()
 
 
 def _sync(library: Library, folder: Folder, as_json: bool) -> Synced:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from cortex.cli.library import confirm
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
-from cortex.errors import ConfigError, InputError, NetworkError
+from cortex.errors import ConfigError, NetworkError
 from cortex.library import open_qdrant
 from cortex.settings import Settings, environment, load
 from cortex.store import STORE_NAME, Collection, Qdrant, Store
@@ -89,7 +89,7 @@ def purge(
         if found and not yes:
             for one in found:
                 say(f"{one.name}: {one.points:,} points", error=True)
-            _confirm(qdrant.url)
+            confirm(f"Delete these from {qdrant.url}?", "this deletes collections")
         qdrant.drop(one.name for one in found)
     if as_json:
         print_json({"url": qdrant.url, "dropped": [{"name": one.name, "points": one.points} for one in found]})
@@ -112,16 +112,6 @@ def _library(settings: Settings) -> _Library:
         return _Library("", 0)
     with closing(Store(settings.home, read_only=True)) as store:
         return _Library(store.truth.get("identity"), store.truth.seq())
-
-
-def _confirm(url: str) -> None:
-    if not sys.stdin.isatty():
-        raise InputError(
-            "ARGUMENT_INVALID",
-            "this deletes collections, and there is no terminal to ask on; nothing was deleted",
-            suggestions=("Repeat it with --yes.",),
-        )
-    typer.confirm(f"Delete these from {url}?", abort=True, err=True)
 
 
 def _row(one: Collection, library: _Library, qdrant: Qdrant) -> dict[str, object]:

@@ -15,7 +15,7 @@ from cortex.memories.hygiene import fingerprint
 from cortex.memories.indexes import follow
 from cortex.memories.states import name_of
 from cortex.memories.wording import word
-from cortex.memories.writing import PERSON, Written, add, checked
+from cortex.memories.writing import HOOK, PERSON, Written, add, checked
 from cortex.store import OWN, Remembered, Verdict
 from cortex.types import Citation, Memory, MemoryState
 
@@ -44,8 +44,10 @@ def judge(library: Library, chosen: Sequence[Remembered], action: str, *, actor:
         for one in chosen
         if one.state is not state
     ]
+    step = 0
     for start in range(0, len(verdicts), BATCH):
-        library.store.memories.decide(verdicts[start : start + BATCH], word, action=action, actor=actor, reason=reason)
+        part = verdicts[start : start + BATCH]
+        step = library.store.memories.decide(part, word, action=action, actor=actor, reason=reason, batch=step)
     if verdicts:
         follow(library)
     return len(verdicts)
@@ -124,8 +126,8 @@ def delete(library: Library, chosen: Sequence[Remembered], *, actor: str = PERSO
 
 
 def undo(library: Library, *, actor: str = PERSON) -> int:
-    """Take the last step back; returns how many memories it was about, 0 where there is nothing to undo."""
-    batch = library.store.remembered.last_batch()
+    """Take the last step of a person back; returns how many memories it was about, 0 where there is nothing to undo."""
+    batch = library.store.remembered.last_batch(not_by=HOOK)
     if not batch:
         return 0
     uncurated = library.settings.memory.uncurated

@@ -16,6 +16,7 @@ from cortex.errors import InputError
 from cortex.leaks import find_leaks
 from cortex.library import Library
 from cortex.memories.hygiene import ALIKE, fingerprint, is_recalled, likeness, parts_of, restates
+from cortex.memories.importing import Brought
 from cortex.memories.indexes import follow
 from cortex.memories.places import databases
 from cortex.memories.states import name_of
@@ -68,7 +69,7 @@ def add(
     Raises: InputError MEMORY_REFUSED, where it says nothing, too much, or a secret.
     """
     memory = checked(memory)
-    known = library.store.remembered.by_fingerprint(fingerprint(memory))
+    known = _that_say(library, memory, but=supersedes)
     if known:
         return _known_already(library, known[0], state, actor, supersedes)
     similar = similar_to(library, memory)
@@ -88,35 +89,44 @@ def add(
 
 def add_all(
     library: Library,
-    brought: Iterable[tuple[Memory, MemoryState]],
+    brought: Iterable[Brought],
     *,
+    state: MemoryState = MemoryState.STAGING,
     scope: str = "",
     actor: str = IMPORT,
+    dry: bool = False,
 ) -> Taken:
-    """Keep many, in their order; what can't be kept, or is known, is counted and told. The indexes follow at the end."""
+    """Keep many, in their order and in one step; what can't be kept, or is known, is counted and told.
+
+    `state` and `scope` are for those that say none; with `dry` nothing is written. The indexes follow at the end.
+    """
     added: list[str] = []
     refused: list[tuple[str, str]] = []
-    duplicates, seen = 0, set[bytes]()
+    duplicates, step, seen = 0, 0, set[bytes]()
     waiting: list[NewMemory] = []
-    for memory, state in brought:
+    for one in brought:
         try:
-            memory = checked(memory)
+            memory = checked(one.memory)
         except InputError as error:
-            refused.append((memory.title, error.message))
+            refused.append((one.memory.title, error.message))
             continue
         print_ = fingerprint(memory)
         if print_ in seen or library.store.remembered.by_fingerprint(print_):
             duplicates += 1
             continue
         seen.add(print_)
-        waiting.append(_new(library, memory, state, scope, ()))
-        added.append(waiting[-1].memory.key)
+        new = _new(library, memory, one.state or state, one.scope or scope, one.citations)
+        added.append(new.memory.key)
+        if dry:
+            continue
+        waiting.append(new)
         if len(waiting) == BATCH:
-            library.store.memories.add(waiting, word, actor=actor)
+            step = library.store.memories.add(waiting, word, actor=actor, batch=step)
             waiting = []
     if waiting:
-        library.store.memories.add(waiting, word, actor=actor)
-    follow(library)
+        step = library.store.memories.add(waiting, word, actor=actor, batch=step)
+    if step:
+        follow(library)
     return Taken(tuple(added), duplicates, tuple(refused))
 
 
@@ -159,6 +169,13 @@ def checked(memory: Memory) -> Memory:
 
 def _refusal(why: str) -> InputError:
     return InputError("MEMORY_REFUSED", f"this memory is not kept: {why}")
+
+
+def _that_say(library: Library, memory: Memory, *, but: Sequence[Remembered]) -> list[Remembered]:
+    """Those that say the same, what is still believed first; without those that the memory takes the place of."""
+    gone = {one.ref for one in but}
+    known = [one for one in library.store.remembered.by_fingerprint(fingerprint(memory)) if one.ref not in gone]
+    return sorted(known, key=lambda one: one.state in (MemoryState.REJECTED, MemoryState.SUPERSEDED))
 
 
 def _known_already(

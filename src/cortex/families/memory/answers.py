@@ -149,6 +149,12 @@ def memory_text(
 
 
 def scopes_text(counts: Sequence[ScopeCount], path_of: Callable[[str], str], current: str, notes: Sequence[str]) -> str:
+    """The scopes with what is in them, and the current one."""
+    answer: Row = {"scopes": scope_rows(counts, path_of), "current_scope": current}
+    return dumped({**answer, "notes": list(notes)} if notes else answer)
+
+
+def scope_rows(counts: Sequence[ScopeCount], path_of: Callable[[str], str]) -> list[Row]:
     """The scopes with what is in them; one that several databases have is one scope."""
     scopes: dict[str, Row] = {}
     for one in counts:
@@ -165,8 +171,7 @@ def scopes_text(counts: Sequence[ScopeCount], path_of: Callable[[str], str], cur
         else:
             known["memory_count"] = int(str(known["memory_count"])) + one.count
             known["last_updated"] = max(str(known["last_updated"]), newest)
-    answer: Row = {"scopes": list(scopes.values()), "current_scope": current}
-    return dumped({**answer, "notes": list(notes)} if notes else answer)
+    return list(scopes.values())
 
 
 def context_text(context: Context, budget: int) -> str:

@@ -1,0 +1,42 @@
+"""A person's store, as commands open it: with the settings that are the person's, whatever project they are in."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from cortex.cli.show import say
+from cortex.errors import InputError
+from cortex.library import Library
+from cortex.settings import Settings, environment, load
+
+
+def person_settings() -> Settings:
+    """The settings without any project's; what is wrong with them is said on stderr."""
+    settings = load(None, environment=environment())
+    for warning in settings.warnings:
+        say(f"warning: {warning}", error=True)
+    logging.getLogger().setLevel(settings.server.log_level.upper())
+    return settings
+
+
+@contextmanager
+def open_library() -> Iterator[Library]:
+    """The library, for as long as a command runs."""
+    library = Library(person_settings())
+    try:
+        yield library
+    finally:
+        library.close()
+
+
+def confirm(question: str, why: str) -> None:
+    """Ask whether to go on. Raises: InputError where nobody can be asked; typer.Abort where the answer is no."""
+    if not sys.stdin.isatty():
+        message = f"{why}, and there is no terminal to ask on; nothing was changed"
+        raise InputError("ARGUMENT_INVALID", message, suggestions=("Repeat it with --yes.",))
+    typer.confirm(question, abort=True, err=True)

@@ -1,0 +1,291 @@
+"""`cortex memory approve|reject|promote|supersede|delete|undo|log`: a person decides what counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from cortex.cli.library import confirm
+from cortex.cli.memory_options import (
+    AllFlag,
+    DryFlag,
+    IdArgument,
+    IdsArgument,
+    KindOption,
+    MatchingOption,
+    OlderOption,
+    OriginOption,
+    ProjectOption,
+    ReasonOption,
+    ScopeOption,
+    StateName,
+    StateOption,
+    TagOption,
+    YesFlag,
+    chosen_by,
+    filter_of,
+    memories,
+)
+from cortex.cli.memory_show import cut_to, decision_json, decision_line, say_rows
+from cortex.cli.options import JsonFlag
+from cortex.cli.show import print_json, say
+from cortex.library import Library
+from cortex.memories.choosing import Filter, find_told
+from cortex.memories.curating import ACTIONS, delete, judge, supersede, undo
+from cortex.memories.ids import told_id
+from cortex.memories.places import Database, databases
+from cortex.store import OWN, Decision, Remembered
+
+ASK_ABOVE = 20  # memories that are judged without asking
+MAX_TITLE = 60  # columns of a title in the log
+SHOWN = 10  # memories that are named where there are many
+WAITING = [StateName.STAGING, StateName.UNCURATED]
+DONE = {"approve": "Approved", "reject": "Rejected", "promote": "Promoted"}
+
+
+def judging(action: str, meaning: str) -> Callable[..., int]:
+    """The command that gives memories another state."""
+
+    def command(
+        ids: IdsArgument = None,
+        everything: AllFlag = False,
+        state: StateOption = None,
+        project: ProjectOption = "",
+        scope: ScopeOption = "",
+        tag: TagOption = None,
+        kind: KindOption = "",
+        origin: OriginOption = "",
+        matching: MatchingOption = "",
+        older_than: OlderOption = "",
+        reason: ReasonOption = "",
+        dry_run: DryFlag = False,
+        yes: YesFlag = False,
+        as_json: JsonFlag = False,
+    ) -> int:
+        wanted = filter_of(
+            state or WAITING,
+            project=project,
+            scope=scope,
+            tag=tag,
+            kind=kind,
+            origin=origin,
+            matching=matching,
+            older_than=older_than,
+        )
+        return _judge(action, ids, wanted, reason, everything=everything, dry=dry_run, yes=yes, as_json=as_json)
+
+    command.__doc__ = meaning
+    return command
+
+
+approve = judging(
+    "approve", "Approve memories: they count. With --all those that nobody has judged, unless --state says otherwise."
+)
+reject = judging(
+    "reject", "Reject memories: nothing finds them, they open by their ids only. With --all as for approve."
+)
+promote = judging("promote", "Promote memories: they count in every project. With --all as for approve.")
+
+
+def _judge(
+    action: str,
+    ids: Sequence[str] | None,
+    wanted: Filter,
+    reason: str,
+    *,
+    everything: bool,
+    dry: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    with memories() as library:
+        present = databases(library.settings)
+        chosen = chosen_by(library, ids, wanted, filter_of(WAITING), everything=everything)
+        changing = [one for one in chosen if one.state is not ACTIONS[action]]
+        if len(changing) > ASK_ABOVE and not yes and not dry:
+            _say_some(changing, present)
+            confirm(
+                f"{action.capitalize()} these {len(changing):,} memories?", f"this would {action} {len(changing):,}"
+            )
+        changed = len(changing) if dry else judge(library, changing, action, reason=reason)
+    if as_json:
+        ids_changed = [told_id(one, present) for one in changing]
+        print_json(
+            {"action": action, "chosen": len(chosen), "changed": changed, "dry_run": dry, "memories": ids_changed}
+        )
+        return 0
+    if not chosen:
+        say("nothing found", error=True)
+        return 0
+    if changing:
+        say(f"Would {action} {_count(changed)}:" if dry else f"✓ {DONE[action]} {_count(changed)}:")
+        _say_some(changing if dry else [replace(one, state=ACTIONS[action]) for one in changing], present, error=False)
+    if len(chosen) > len(changing):
+        say(f"{_count(len(chosen) - len(changing))} had that state already")
+    return 0
+
+
+def supersede_one(
+    old: IdArgument,
+    by: Annotated[str, typer.Option("--by", metavar="ID", help="The memory that says it better.")],
+    reason: ReasonOption = "",
+    as_json: JsonFlag = False,
+) -> int:
+    """Have one memory take the place of another, which is not found any more."""
+    with memories() as library:
+        before, after = find_told(library, old), find_told(library, by)
+        supersede(library, before, after, reason=reason)
+        present = databases(library.settings)
+    if as_json:
+        print_json({"superseded": told_id(before, present), "by": told_id(after, present)})
+        return 0
+    say(f"✓ {told_id(after, present)}: {after.memory.title}")
+    say(f"  takes the place of {told_id(before, present)}: {before.memory.title}")
+    return 0
+
+
+def delete_some(
+    ids: IdsArgument = None,
+    everything: AllFlag = False,
+    state: StateOption = None,
+    project: ProjectOption = "",
+    scope: ScopeOption = "",
+    tag: TagOption = None,
+    kind: KindOption = "",
+    origin: OriginOption = "",
+    matching: MatchingOption = "",
+    older_than: OlderOption = "",
+    dry_run: DryFlag = False,
+    yes: YesFlag = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """Forget memories for good, in whatever state, with their history. It can't be undone."""
+    wanted = filter_of(
+        state or [StateName.ANY],
+        project=project,
+        scope=scope,
+        tag=tag,
+        kind=kind,
+        origin=origin,
+        matching=matching,
+        older_than=older_than,
+    )
+    with memories() as library:
+        present = databases(library.settings)
+        chosen = chosen_by(library, ids, wanted, filter_of([StateName.ANY]), everything=everything)
+        if dry_run or not chosen:
+            return _tell_deletion(chosen, present, as_json=as_json)
+        if not yes:
+            _say_some(chosen, present)
+            _say_staying(chosen)
+            confirm(f"Forget {_count(len(chosen))} for good?", f"this forgets {_count(len(chosen))} for good")
+        done = delete(library, chosen)
+    if as_json:
+        ids_deleted = [told_id(one, present) for one in chosen]
+        print_json({"deleted": done.own, "copies": done.copies, "stay_in": _files_of(chosen), "memories": ids_deleted})
+        return 0
+    say(f"✓ Forgot {_count(len(chosen))} for good")
+    if yes:
+        _say_staying(chosen)
+    if not done.complete:
+        say("note: nothing finds them any more; another process still drops them from its index", error=True)
+    return 0
+
+
+def _tell_deletion(chosen: Sequence[Remembered], present: Sequence[Database], *, as_json: bool) -> int:
+    """What would be deleted."""
+    if as_json:
+        ids = [told_id(one, present) for one in chosen]
+        print_json({"deleted": 0, "copies": 0, "stay_in": _files_of(chosen), "memories": ids, "dry_run": True})
+    elif not chosen:
+        say("nothing found", error=True)
+    else:
+        say(f"Would forget {_count(len(chosen))}:")
+        _say_some(chosen, present, error=False)
+        _say_staying(chosen)
+    return 0
+
+
+def undo_last(as_json: JsonFlag = False) -> int:
+    """Take the last step back: every memory of it is as it was. What was added is rejected, not forgotten; a deletion stays."""
+    with memories() as library:
+        count = undo(library)
+        steps = [one for one in library.store.remembered.decisions(count) if one.action == "undo"] if count else []
+        rows = [_about(library, one) for one in steps]
+    if as_json:
+        print_json({"undone": count, "decisions": rows})
+        return 0
+    if not count:
+        say("There is nothing to undo.", error=True)
+        return 0
+    added = steps[0].reason.endswith("add")
+    say(f"✓ {steps[0].reason.capitalize()}, {_count(count)}:")
+    for row, step in list(zip(rows, steps, strict=True))[:SHOWN]:
+        state = step.after or "unjudged"
+        told = "is as it was before" if step.before == step.after else f"is {state} {'now' if added else 'again'}"
+        say(f"  {row['id']} {told}: {row['title']}")
+    _say_more(len(steps))
+    if added:
+        say("  They are kept as rejected; `cortex memory delete` forgets them for good")
+    return 0
+
+
+def show_log(
+    told: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only about this memory.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many decisions.")] = 30,
+    as_json: JsonFlag = False,
+) -> int:
+    """Show what was decided about memories, newest first."""
+    with memories() as library:
+        ref = find_told(library, told).ref if told is not None else None
+        decisions = library.store.remembered.decisions(limit, ref)
+        rows = [_about(library, one) for one in decisions]
+    if as_json:
+        print_json({"decisions": rows})
+        return 0
+    if not rows:
+        say("Nothing has been decided yet.", error=True)
+    for row, decision in zip(rows, decisions, strict=True):
+        title = f" “{cut_to(str(row['title']), MAX_TITLE)}”" if row["title"] else ""
+        say(decision_line(decision, f"{row['id']}{title}"))
+    return 0
+
+
+# -- what is said ------------------------------------------------------------------------------------------------------
+
+
+def _about(library: Library, decision: Decision) -> dict[str, object]:
+    """A decision with what it is about; of what was forgotten only the key is known."""
+    found = library.store.remembered.by_key(decision.key, (decision.origin,))
+    told = told_id(found[0], databases(library.settings)) if found else decision.key
+    title = found[0].memory.title if found else ""
+    return {"id": told, "title": title, "origin": decision.origin or "own", **decision_json(decision)}
+
+
+def _say_some(chosen: Sequence[Remembered], present: Sequence[Database], *, error: bool = True) -> None:
+    say_rows(chosen[:SHOWN], present, error=error)
+    _say_more(len(chosen), error=error)
+
+
+def _say_more(count: int, *, error: bool = False) -> None:
+    if count > SHOWN:
+        say(f"… and {count - SHOWN:,} more", error=error)
+
+
+def _say_staying(chosen: Sequence[Remembered]) -> None:
+    """That other products keep their rows."""
+    for file in _files_of(chosen):
+        count = sum(1 for one in chosen if one.origin == file)
+        rows = "1 row stays" if count == 1 else f"{count:,} rows stay"
+        say(f"note: {rows} in {file}, which is never written to; here nothing reads them again", error=True)
+
+
+def _files_of(chosen: Sequence[Remembered]) -> list[str]:
+    return sorted({one.origin for one in chosen if one.origin != OWN})
+
+
+def _count(count: int) -> str:
+    return f"{count:,} {'memory' if count == 1 else 'memories'}"

@@ -1,0 +1,191 @@
+"""`cortex memory edit`: another wording for a memory, by options or in the person's editor. What was typed is never lost."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cortex.cli.memory_form import filled, form_of
+from cortex.cli.memory_options import IdArgument, citations_of, here, memories, read_text
+from cortex.cli.options import JsonFlag
+from cortex.cli.show import print_json, say
+from cortex.errors import CortexError, FileError, InputError
+from cortex.library import Library
+from cortex.memories.choosing import find_told
+from cortex.memories.curating import edit
+from cortex.memories.ids import told_id
+from cortex.memories.places import databases
+from cortex.memories.writing import Written
+from cortex.settings import environment
+from cortex.store import OWN, Remembered
+from cortex.types import Citation, Memory
+
+EDITORS = ("notepad",) if os.name == "nt" else ("sensible-editor", "nano", "vi")
+MAX_FORM_BYTES = 1_000_000
+
+
+def edit_one(
+    told: IdArgument,
+    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Another title.")] = None,
+    subtitle: Annotated[str | None, typer.Option("--subtitle", metavar="TEXT", help="Another second line.")] = None,
+    add_fact: Annotated[
+        list[str] | None, typer.Option("--add-fact", metavar="TEXT", help="One more fact; may be repeated.")
+    ] = None,
+    remove_fact: Annotated[
+        list[str] | None,
+        typer.Option("--remove-fact", metavar="TEXT", help="A fact to leave out, or its number; may be repeated."),
+    ] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", metavar="TAG", help="One more tag; may be repeated.")
+    ] = None,
+    untag: Annotated[
+        list[str] | None, typer.Option("--untag", metavar="TAG", help="A tag to leave out; may be repeated.")
+    ] = None,
+    text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="Another story; -: from stdin.")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Another kind.")] = None,
+    project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="Another project.")] = None,
+    citation: Annotated[
+        list[str] | None,
+        typer.Option("--cite", metavar="PATH[#SYMBOL]", help="Code that it speaks of, instead of what it cites."),
+    ] = None,
+    form: Annotated[
+        Path | None, typer.Option("--form", metavar="FILE", help="A form that was filled in before.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """Change what a memory says; without options in your editor ($VISUAL or $EDITOR)."""
+    options = (title, subtitle, add_fact, remove_fact, tag, untag, text, kind, project, citation)
+    with memories() as library:
+        one = find_told(library, told)
+        cited = citations_of(library, here(), citation) if citation else None
+        if form is not None:
+            done = _from_form(library, one, form)
+        elif any(option is not None for option in options):
+            told_text = read_text(text) if text is not None else None
+            memory = _reworded(one.memory, title=title, subtitle=subtitle, text=told_text, kind=kind, project=project)
+            memory = replace(
+                memory,
+                facts=_facts(memory.facts, add_fact or (), remove_fact or ()),
+                concepts=_tags(memory.concepts, tag or (), untag or ()),
+            )
+            done = _keep(library, one, memory, cited)
+        else:
+            done = _in_editor(library, one)
+        present = databases(library.settings)
+        told_now = told_id(one, present)
+    if as_json:
+        again = done is not None and done.key != one.memory.key
+        print_json(
+            {
+                "id": done.key if done else told_now,
+                "changed": done is not None,
+                "supersedes": told_now if again else None,
+            }
+        )
+    elif done is None:
+        say("Nothing was changed.")
+    elif one.origin == OWN:
+        say(f"✓ Changed {told_now}")
+    else:
+        say(f"✓ {done.key} takes the place of {told_now}; {one.origin} is as it was")
+    return 0
+
+
+def _keep(library: Library, one: Remembered, memory: Memory, cited: Sequence[Citation] | None) -> Written | None:
+    if memory == one.memory and cited is None:
+        return None
+    return edit(library, one, memory, citations=cited)
+
+
+# -- by options --------------------------------------------------------------------------------------------------------
+
+
+def _reworded(memory: Memory, **told: str | None) -> Memory:
+    return replace(memory, **{name: value.strip() for name, value in told.items() if value is not None})
+
+
+def _facts(facts: tuple[str, ...], more: Sequence[str], fewer: Sequence[str]) -> tuple[str, ...]:
+    gone: set[int] = set()
+    for told in fewer:
+        places = [place for place, fact in enumerate(facts) if fact.strip() == told.strip()]
+        if not places and told.strip().isdecimal() and 1 <= int(told) <= len(facts):
+            places = [int(told) - 1]
+        if not places:
+            raise InputError("ARGUMENT_INVALID", f"there is no fact {told!r}; name it by its text or its number")
+        gone.update(places)
+    kept = [fact for place, fact in enumerate(facts) if place not in gone]
+    return tuple(dict.fromkeys((*kept, *(fact.strip() for fact in more if fact.strip()))))
+
+
+def _tags(tags: tuple[str, ...], more: Sequence[str], fewer: Sequence[str]) -> tuple[str, ...]:
+    gone = {told.strip().casefold() for told in fewer}
+    unknown = gone - {tag.casefold() for tag in tags}
+    if unknown:
+        raise InputError("ARGUMENT_INVALID", f"there is no tag {min(unknown)!r}; its tags: {', '.join(tags) or 'none'}")
+    kept = {tag.casefold(): tag for tag in tags if tag.casefold() not in gone}
+    for tag in more:
+        if tag.strip():
+            kept.setdefault(tag.strip().casefold(), tag.strip())
+    return tuple(kept.values())
+
+
+# -- in an editor ------------------------------------------------------------------------------------------------------
+
+
+def _in_editor(library: Library, one: Remembered) -> Written | None:
+    """Have a person fill in a form; where it can't be kept, the form is, and the message says where."""
+    if not sys.stdin.isatty():
+        raise InputError(
+            "ARGUMENT_INVALID", "there is no terminal to edit on: say what to change, with --title for example"
+        )
+    handle, name = tempfile.mkstemp(prefix=f"cortex-{one.memory.key[:40].replace(os.sep, '_')}-", suffix=".md")
+    path = Path(name)
+    with open(handle, "w", encoding="utf-8", newline="\n") as file:
+        file.write(form_of(one.memory))
+    try:
+        _run_editor(path)
+        done = _from_form(library, one, path)
+    except CortexError as error:
+        again = (
+            f"What you wrote is in {path}: `cortex memory edit {one.memory.key} --form {shlex.quote(name)}` takes it."
+        )
+        error.suggestions = (again, *error.suggestions)
+        raise
+    with suppress(OSError):
+        path.unlink()
+    return done
+
+
+def _run_editor(path: Path) -> None:
+    variables = environment()
+    chosen = variables.get("VISUAL") or variables.get("EDITOR") or next(filter(shutil.which, EDITORS), EDITORS[-1])
+    words = shlex.split(chosen, posix=os.name != "nt")
+    try:
+        code = subprocess.run([*words, str(path)], check=False).returncode  # a person's time has no limit
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise InputError("ARGUMENT_INVALID", f"the editor {chosen!r} can't be started: {why}; set EDITOR") from None
+    if code:
+        raise InputError("ARGUMENT_INVALID", f"the editor {chosen!r} ended with {code}: nothing was changed")
+
+
+def _from_form(library: Library, one: Remembered, path: Path) -> Written | None:
+    try:
+        with open(path, "rb") as file:
+            text = file.read(MAX_FORM_BYTES).decode("utf-8")
+    except OSError as error:
+        raise FileError("FILE_NOT_FOUND", f"{path} can't be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError("ARGUMENT_INVALID", f"{path} is no UTF-8 text") from None
+    return _keep(library, one, filled(one.memory, text), None)

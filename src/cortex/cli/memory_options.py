@@ -1,0 +1,184 @@
+"""What the commands about memories have in common: their options, the memories that these mean, and the library opened for them."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cortex.cli.library import open_library
+from cortex.cli.show import say
+from cortex.errors import InputError
+from cortex.library import Library
+from cortex.memories.choosing import Filter, choose, named
+from cortex.memories.citing import cite
+from cortex.memories.mirror import copied, sync
+from cortex.memories.places import Project, project_at
+from cortex.memories.tending import tend
+from cortex.settings.values import parse_duration
+from cortex.store import Remembered
+from cortex.types import Citation
+
+SYNC_SECONDS = 2.0  # for rows that are new in other products' databases
+_YEAR, _WEEK = 365 * 86_400, 7 * 86_400
+
+
+class StateName(StrEnum):
+    """Which memories, by what was decided about them."""
+
+    ALL = "all"
+    APPROVED = "approved"
+    PROMOTED = "promoted"
+    STAGING = "staging"
+    UNCURATED = "uncurated"
+    REJECTED = "rejected"
+    SUPERSEDED = "superseded"
+    ANY = "any"
+
+
+class NewState(StrEnum):
+    """What a memory counts as from the start."""
+
+    STAGING = "staging"
+    APPROVED = "approved"
+    PROMOTED = "promoted"
+
+
+IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Which memories, by their ids.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Its id, or the beginning of one of your own.")]
+StateOption = Annotated[
+    list[StateName] | None,
+    typer.Option(
+        "--state",
+        help="Only in this state; all: those that are found, any: rejected and superseded ones, too; may be repeated.",
+    ),
+]
+ProjectOption = Annotated[str, typer.Option("--project", metavar="NAME", help="Only of this project.")]
+ScopeOption = Annotated[str, typer.Option("--scope", metavar="NAME", help="Only of this scope.")]
+TagOption = Annotated[
+    list[str] | None, typer.Option("--tag", metavar="TAG", help="Only with this tag; of several all must be there.")
+]
+KindOption = Annotated[str, typer.Option("--kind", metavar="KIND", help="Only of this kind, such as decision.")]
+OriginOption = Annotated[
+    str, typer.Option("--origin", metavar="FILE", help="Only those of this database; own: those written here.")
+]
+MatchingOption = Annotated[
+    str, typer.Option("--matching", metavar="WORDS", help="Only those that hold every one of these words.")
+]
+OlderOption = Annotated[
+    str, typer.Option("--older-than", metavar="AGE", help="Only those older than, for example, 30d, 8w or 1y.")
+]
+AllFlag = Annotated[bool, typer.Option("--all", help="Every memory that the other options leave.")]
+YesFlag = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
+DryFlag = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the log.")]
+
+
+@contextmanager
+def memories(*, tell: bool = True) -> Iterator[Library]:
+    """The library, with what hooks brought and other products wrote since; what could not be read is told."""
+    with open_library() as library:
+        if library.holds():
+            tend(library)
+        else:  # whoever holds it does that
+            sync(library, seconds=SYNC_SECONDS)
+        if tell:
+            state = copied(library)
+            for problem in state.problems:
+                say(f"warning: {problem}", error=True)
+            if state.left:
+                of = f" of {state.rows:,}" if state.rows else ""
+                say(f"note: up to {state.left:,}{of} rows of other products are not read yet; they follow", error=True)
+        yield library
+
+
+def filter_of(
+    states: Sequence[StateName],
+    *,
+    project: str = "",
+    scope: str = "",
+    tag: Sequence[str] | None = None,
+    kind: str = "",
+    origin: str = "",
+    matching: str = "",
+    older_than: str = "",
+) -> Filter:
+    """What the options ask for."""
+    before = int((time.time() - seconds_of(older_than)) * 1000) if older_than else 0
+    names = tuple(one.value for one in states)
+    return Filter(names, project, scope, tuple(tag or ()), kind, origin, matching, before)
+
+
+def chosen_by(
+    library: Library, ids: Sequence[str] | None, wanted: Filter, default: Filter, *, everything: bool
+) -> list[Remembered]:
+    """The memories that ids or filters mean; `default` is what `wanted` is where no filter was given.
+
+    Raises: InputError ARGUMENT_INVALID, MEMORY_UNKNOWN or MEMORY_AMBIGUOUS.
+    """
+    if ids and (everything or wanted != default):
+        raise InputError("ARGUMENT_INVALID", "name memories by their ids, or choose them by options, not both")
+    if ids:
+        return named(library, ids)
+    if not everything:
+        raise InputError(
+            "ARGUMENT_INVALID",
+            "which memories? Name them by their ids, or add --all for every one that the options leave",
+        )
+    return choose(library, wanted)[0]
+
+
+def seconds_of(age: str) -> float:
+    """The seconds of an age such as 30d, 8w or 1y. Raises: InputError ARGUMENT_INVALID."""
+    text = age.strip().lower()
+    for ending, seconds in (("w", _WEEK), ("y", _YEAR)):
+        if text.endswith(ending) and text[:-1].isdecimal():
+            return min(int(text[:-1]) * seconds, time.time())
+    try:
+        if not text or text[-1].isdecimal():
+            raise ValueError
+        return min(parse_duration(text), time.time())
+    except ValueError:
+        raise InputError("ARGUMENT_INVALID", f"{age!r} is no age; one is written as 12h, 30d, 8w or 1y") from None
+
+
+def read_text(told: str) -> str:
+    """A text as it was typed, or where it is "-" what comes in on stdin. Raises: InputError ARGUMENT_INVALID."""
+    if told != "-":
+        return told
+    stream = typer.get_text_stream("stdin", encoding="utf-8", errors="strict")
+    try:
+        return stream.read().strip()
+    except UnicodeDecodeError:
+        raise InputError("ARGUMENT_INVALID", "what comes in on stdin is no UTF-8 text") from None
+
+
+def citations_of(library: Library, folder: Path, targets: Sequence[str]) -> tuple[Citation, ...]:
+    """What is cited, as it is now. Raises: FileError, InputError."""
+    place = project_at(folder)
+    return tuple(cite(place.path, _from_root(place, folder, one), library.view_in(place.path)) for one in targets)
+
+
+def _from_root(place: Project, folder: Path, target: str) -> str:
+    """What is cited, as seen from the project's root: a path is meant from the folder that it was typed in, else from the root."""
+    path = re.split(r"[#:]", target, maxsplit=1)[0] if not Path(target).is_absolute() else ""
+    if not path or not os.path.lexists(folder / path):
+        return target
+    with suppress(ValueError):
+        return Path(os.path.normpath(folder / path)).relative_to(place.path).as_posix() + target[len(path) :]
+    return target
+
+
+def here() -> Path:
+    """The folder that a command is run in. Raises: InputError where it is gone."""
+    try:
+        return Path.cwd()
+    except OSError:
+        raise InputError("ARGUMENT_INVALID", "the folder that this is run in is gone; name the project") from None
