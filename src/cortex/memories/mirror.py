@@ -36,7 +36,7 @@ WANT_SECONDS = 86_400  # between two notes that somebody does
 FIRST_CATCH_UP_SECONDS, CATCH_UP_SECONDS = 0.5, 10.0
 POLL_SECONDS = 0.02
 RETRY_SECONDS = 5  # after a database could not be read
-NOT_BEGUN, DONE = -1, 0  # of `Mirror.cursor`
+WAITING, NOT_BEGUN, DONE = -2, -1, 0  # of `Mirror.cursor`
 
 log = logging.getLogger(__name__)
 
@@ -128,9 +128,9 @@ def _mirrors(library: Library) -> dict[str, Mirror]:
 
 
 def _is_due(mirror: Mirror) -> bool:
-    if mirror.seen != _seen(mirror):
-        return not mirror.problem or time.time() - mirror.tried_at > RETRY_SECONDS
-    return mirror.cursor != DONE and _may_compare(mirror)
+    if mirror.problem:  # also where the files look as they did before it
+        return time.time() - mirror.tried_at > RETRY_SECONDS
+    return mirror.seen != _seen(mirror) or (mirror.cursor != DONE and _may_compare(mirror))
 
 
 def _may_compare(mirror: Mirror) -> bool:
@@ -165,14 +165,14 @@ class _Copy:
         seen = _seen(self.mirror)
         try:
             with open_database(self.database.path) as opened:
-                self._begin(opened)
+                self._begin(opened, seen)
                 complete = self._up(opened) and self._down(opened)
             self._reuse_vectors()
             if self.behind:  # before it counts as done: who waits for that asks the indexes next
                 self._catch_up()
             if complete:
-                self._step(replace(self.mirror, seen=seen))
-            return complete
+                self._finish(seen)
+            return complete and (self.mirror.seen == seen or (not self._is_over() and self.go()))
         except CortexError as error:
             if error.code not in ("FILE_NOT_FOUND", "IMPORT_UNREADABLE"):
                 raise
@@ -181,7 +181,7 @@ class _Copy:
             self._step(replace(self.mirror, tried_at=int(time.time()), problem=error.message))
             return False
 
-    def _begin(self, opened: Opened) -> None:
+    def _begin(self, opened: Opened, seen: str) -> None:
         """What is to be done, now that it can be read."""
         mirror, total, highest = self.mirror, opened.count(), opened.last()[0]
         fewer = total < mirror.total or highest < mirror.high  # rows are gone, or it is another database
@@ -189,60 +189,65 @@ class _Copy:
             mirror,
             total=total,
             high=highest if fewer or mirror.cursor == NOT_BEGUN else mirror.high,
-            cursor=max(highest, mirror.high) if fewer or mirror.cursor <= DONE else mirror.cursor,
             compared_at=0 if fewer else mirror.compared_at,
             tried_at=int(time.time()),
             problem="",
             shown_as=self.shown_as,
         )
+        if fewer or mirror.cursor <= DONE:  # from the top
+            top = max(highest, mirror.high)
+            self.mirror = (
+                replace(self.mirror, cursor=top, begun=seen)
+                if _may_compare(self.mirror)
+                else replace(self.mirror, cursor=WAITING)
+            )
+
+    def _finish(self, seen: str) -> None:
+        """All is copied, as it was when the comparison began: what changed since above its cursor was not seen."""
+        begun = seen if self.mirror.cursor == WAITING else self.mirror.begun
+        self._step(replace(self.mirror, seen=begun, compared_at=self.mirror.compared_at or int(time.time())))
 
     def _up(self, opened: Opened) -> bool:
         """The rows that came since."""
         while rows := opened.rows(above=self.mirror.high, limit=BATCH, ascending=True):
             high = rows[-1].number
             known = self.store.remembered.signatures(self.mirror.origin, self.mirror.high, high)
-            self._step(replace(self.mirror, high=high), self._changed(rows, known))
+            self._step(replace(self.mirror, high=high), self._changed(rows, known), _gone(rows, known))
             if self._is_over():
                 return False
         return True
 
     def _down(self, opened: Opened) -> bool:
         """All rows from the cursor down, each compared with its copy."""
-        if not _may_compare(self.mirror):
-            return True
         while (at := self.mirror.cursor) > DONE:
             rows = opened.rows(below=at + 1, limit=BATCH)
             last = len(rows) < BATCH
             low = DONE if last else rows[-1].number - 1
             known = self.store.remembered.signatures(self.mirror.origin, -(2**62) if last else low, at)
-            here = {row.number for row in rows}
-            gone = [key for number, (key, _) in known.items() if number not in here]
             done = {"compared_at": int(time.time())} if low <= DONE else {}
-            self._step(replace(self.mirror, cursor=max(low, DONE), **done), self._changed(rows, known), gone)
+            mirror = replace(self.mirror, cursor=max(low, DONE), **done)
+            self._step(mirror, self._changed(rows, known), _gone(rows, known))
             if self._is_over():
                 return self.mirror.cursor == DONE
         return True
 
     def _changed(self, rows: Sequence[Row], known: Mapping[int, tuple[str, bytes]]) -> list[NewMemory]:
         """The rows whose copy isn't there, or is of another wording."""
-        judged = self.store.remembered.judgements(self.mirror.origin, [row.memory.key for row in rows])
         new = []
         for row in rows:
             if row.memory.key in self.forgotten:
                 continue
-            judgement = judged.get(row.memory.key)
-            state = judgement.state if judgement else row.state
-            signature = _signature(row, self.shown_as, state)
+            signature = _signature(row, self.shown_as)
             if known.get(row.number, ("", b""))[1] != signature:
-                new.append(self._new(row, state, signature))
+                new.append(self._new(row, signature))
         return new
 
-    def _new(self, row: Row, state: MemoryState | None, signature: bytes) -> NewMemory:
+    def _new(self, row: Row, signature: bytes) -> NewMemory:
         memory = without_secrets(row.memory)
         return NewMemory(
             memory,
-            name_of(state, self.uncurated),
-            state,
+            self._name(row.state),
+            row.state,
             scope=self.database.scope or memory.project,
             fingerprint=fingerprint(memory),
             origin=self.mirror.origin,
@@ -253,12 +258,15 @@ class _Copy:
 
     def _step(self, mirror: Mirror, new: Sequence[NewMemory] = (), gone: Sequence[str] = ()) -> None:
         """Remember a batch and how far it is; the indexes follow from time to time: each time makes a segment."""
-        self.store.memories.copy(mirror, new, gone, word)
+        self.store.memories.copy(mirror, new, gone, word, self._name)
         self.mirror = mirror
         self.new += [one.memory for one in new if one.name]
         self.behind |= bool(new or gone)
         if self.behind and time.monotonic() - self.caught_up > self.interval:
             self._catch_up()
+
+    def _name(self, state: MemoryState | None) -> str | None:
+        return name_of(state, self.uncurated)
 
     def _catch_up(self) -> None:
         self.library.embedding.catch_up()
@@ -295,5 +303,11 @@ def _chunks_of(memory: Memory) -> list[str]:
     return [cut.text[chunk.start : chunk.end] for chunk in cut.chunks]
 
 
-def _signature(row: Row, shown_as: str, state: MemoryState | None) -> bytes:
-    return hash_bytes(repr((row, shown_as, state)).encode("utf-8", "surrogatepass"))
+def _gone(rows: Sequence[Row], known: Mapping[int, tuple[str, bytes]]) -> list[str]:
+    """The keys that no row has any more of those that were copied from where these rows are."""
+    here = {row.number: row.memory.key for row in rows}
+    return [key for number, (key, _) in known.items() if here.get(number) != key]
+
+
+def _signature(row: Row, shown_as: str) -> bytes:
+    return hash_bytes(repr((row, shown_as)).encode("utf-8", "surrogatepass"))

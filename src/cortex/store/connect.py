@@ -51,16 +51,18 @@ class Connections:
         return self.path is not None and self._opened is not None and not is_still(self.path, self._opened)
 
     @contextmanager
-    def write(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+    def write(self, *, durable: bool = False, erase: bool = False) -> Iterator[sqlite3.Connection]:
         """One transaction: committed when the block ends, rolled back when it raises.
 
-        `durable` is for what can't be made again: it is on the disk, not only in the system's memory, when this returns.
+        `durable` is for what can't be made again: it is on the disk, not only in the system's memory, when this returns. `erase` is
+        for what a person may want gone: else text that is removed or replaced stays in pages and parts of pages that nothing uses.
         """
         with self._lock, translated(self.path):
             self._check_open()
             if self._read_only:
                 raise StoreError("STORE_READ_ONLY", f"{self.path} is open for reading only")
             self._writer.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._writer.execute(f"PRAGMA secure_delete = {'ON' if erase else 'OFF'}")
             self._writer.execute("BEGIN IMMEDIATE")
             try:
                 yield self._writer

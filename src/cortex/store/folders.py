@@ -70,12 +70,8 @@ class Folders:
 
     def remove(self, folder: Folder) -> int:
         """Forget a folder with all that came from it, at once and for good; returns how many documents that were."""
-        with self._connections.write(durable=True) as connection:
-            connection.execute("PRAGMA secure_delete = ON")  # else the text stays in pages that nothing uses
-            try:
-                return forget_source(connection, folder.source.id)
-            finally:
-                connection.execute("PRAGMA secure_delete = OFF")
+        with self._connections.write(durable=True, erase=True) as connection:
+            return forget_source(connection, folder.source.id)
 
 
 def _folder(row: tuple[int, str, str, str, str, str, str, int, int]) -> Folder:

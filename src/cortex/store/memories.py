@@ -13,18 +13,19 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass, replace
+from typing import Any
 
 from cortex.store.connect import Connections
-from cortex.store.memorylookup import COLUMNS, MEMORIES, Mirror, Ref, remembered
+from cortex.store.memorylookup import COLUMNS, MEMORIES, Judgement, Mirror, Ref, Remembered, remembered
 from cortex.store.truth import forget_blob, forget_rest, next_seq, put_blob, put_doc, remove_doc
 from cortex.types import Citation, Cut, Found, Memory, MemoryState
 
 SHOWN, STAGED = "shown", "staging"  # the names of an origin's two
 OWN = ""  # the origin of what was written here
 
-Wording = Callable[
-    [Memory], tuple[bytes, Cut]
-]  # what of a memory is indexed: a hash of it, and the text with its chunks
+# What of a memory is indexed: a hash of it, and the text with its chunks.
+Wording = Callable[[Memory], tuple[bytes, Cut]]
+NameOf = Callable[[MemoryState | None], str | None]  # the source that a state is found in
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Verdict:
     memory: Memory | None = None
     fingerprint: bytes = b""
     citations: tuple[Citation, ...] | None = None  # None where they stay
+    scope: str | None = None  # None: as the project says
 
 
 class Memories:
@@ -81,10 +83,12 @@ class Memories:
             seq, batch = next_seq(connection), batch or _next_batch(connection)
             for one in new:
                 _write(connection, one, wording, seq)
-                judged = _judge(connection, (one.origin, one.memory.key), one.state, actor, "")
-                _log(connection, batch, (one.origin, one.memory.key), "add", {}, judged, actor, "")
+                ref = (one.origin, one.memory.key)
+                _judge(connection, ref, _now(one.state, actor, ""))
+                _log(connection, batch, ref, "add", {}, _after(one.state, ""), actor, "")
             for verdict in supersedes:
-                _decide(connection, verdict, wording, seq, batch, "supersede", actor, "")
+                judged = _now(verdict.state, actor, verdict.successor)
+                _decide(connection, verdict, judged, wording, seq, batch, "supersede", actor, "")
             return batch
 
     def decide(
@@ -94,12 +98,11 @@ class Memories:
         with self._write() as connection:
             seq, batch = next_seq(connection), batch or _next_batch(connection)
             for verdict in verdicts:
-                _decide(connection, verdict, wording, seq, batch, action, actor, reason)
+                judged = _now(verdict.state, actor, verdict.successor)
+                _decide(connection, verdict, judged, wording, seq, batch, action, actor, reason)
             return batch
 
-    def undo(
-        self, batch: int, wording: Wording, name_of: Callable[[MemoryState | None], str | None], actor: str
-    ) -> int:
+    def undo(self, batch: int, wording: Wording, name_of: NameOf, actor: str) -> int:
         """Take a step back: every memory of it is as it was before; returns how many those are."""
         with self._write() as connection:
             seq, again = next_seq(connection), _next_batch(connection)
@@ -109,18 +112,12 @@ class Memories:
             ).fetchall()
             for origin, key, action, text in rows:
                 before = json.loads(text)
-                # What was added is not forgotten by an undo: nothing that somebody wrote is lost without saying so.
-                state = MemoryState.REJECTED if action == "add" else _state(before.get("state", ""))
-                memory = _memory(before["memory"]) if "memory" in before else None
-                verdict = Verdict(
-                    (origin, key),
-                    state,
-                    name_of(state),
-                    before.get("successor", ""),
-                    memory,
-                    bytes.fromhex(before.get("fingerprint", "")),
-                )
-                _decide(connection, verdict, wording, seq, again, "undo", actor, f"undo of {action}")
+                if "state" in before:
+                    verdict, judged = _before((origin, key), before, name_of)
+                else:  # nothing that somebody wrote is lost by an undo
+                    state = MemoryState.REJECTED
+                    verdict, judged = Verdict((origin, key), state, name_of(state)), _now(state, actor, "")
+                _decide(connection, verdict, judged, wording, seq, again, "undo", actor, f"undo of {action}")
             connection.execute("UPDATE decisions SET undone = 1 WHERE batch IN (?, ?)", (batch, again))
             return len(rows)
 
@@ -130,37 +127,37 @@ class Memories:
         Of another product's rows the copies go, and are not made again.
         """
         with self._write() as connection:
-            connection.execute("PRAGMA secure_delete = ON")  # else the text stays in pages that nothing uses
-            try:
-                seq, batch, count = next_seq(connection), _next_batch(connection), 0
-                for origin, key in refs:
-                    count += _erase(connection, (origin, key), seq)
-                    connection.execute("DELETE FROM judgements WHERE origin = ? AND key = ?", (origin, key))
-                    connection.execute("DELETE FROM decisions WHERE origin = ? AND key = ?", (origin, key))
-                    if origin != OWN:
-                        connection.execute("INSERT OR IGNORE INTO forgotten VALUES (?, ?)", (origin, key))
-                    _log(connection, batch, (origin, key), "delete", {}, {}, actor, "")
-                connection.execute("UPDATE decisions SET undone = 1 WHERE batch = ?", (batch,))
-                forget_rest(connection)
-                return count
-            finally:
-                connection.execute("PRAGMA secure_delete = OFF")
+            seq, batch, count = next_seq(connection), _next_batch(connection), 0
+            for origin, key in refs:
+                count += _erase(connection, (origin, key), seq)
+                connection.execute("DELETE FROM judgements WHERE origin = ? AND key = ?", (origin, key))
+                connection.execute("DELETE FROM decisions WHERE origin = ? AND key = ?", (origin, key))
+                if origin != OWN:
+                    connection.execute("INSERT OR IGNORE INTO forgotten VALUES (?, ?)", (origin, key))
+                _log(connection, batch, (origin, key), "delete", {}, {}, actor, "")
+            connection.execute("UPDATE decisions SET undone = 1 WHERE batch = ?", (batch,))
+            forget_rest(connection)
+            return count
 
     # -- copies --------------------------------------------------------------------------------------------------------
 
-    def copy(self, mirror: Mirror, new: Sequence[NewMemory], gone: Sequence[str], wording: Wording) -> None:
-        """Write these rows of another product's database, drop those keys, and remember how far it is: one step."""
-        with self._connections.write() as connection:
+    def copy(
+        self, mirror: Mirror, new: Sequence[NewMemory], gone: Sequence[str], wording: Wording, name_of: NameOf
+    ) -> None:
+        """Write these rows of another product's database, drop those keys, and remember how far it is: one step.
+
+        What a person has decided about a row until this moment counts, and not what the row says itself.
+        """
+        with self._connections.write(erase=True) as connection:
             if new or gone:
                 seq = next_seq(connection)
                 for key in gone:
                     _erase(connection, (mirror.origin, key), seq)
                 for one in new:
-                    _write(connection, one, wording, seq)
-            connection.execute(
-                f"INSERT OR REPLACE INTO mirrors VALUES ({', '.join('?' * 11)})",
-                astuple(mirror),
-            )
+                    if (judged := _judged(connection, one, name_of)) is not None:
+                        _write(connection, judged, wording, seq)
+            values = astuple(mirror)
+            connection.execute(f"INSERT OR REPLACE INTO mirrors VALUES ({', '.join('?' * len(values))})", values)
 
     def want(self, wanted: Sequence[tuple[str, str]]) -> None:
         """Say that these databases (origin and scope) are to be copied, by whoever holds the lease."""
@@ -168,14 +165,14 @@ class Memories:
         with self._connections.write() as connection:
             for origin, scope in wanted:
                 connection.execute(
-                    "INSERT INTO mirrors VALUES (?, ?, '', 0, -1, 0, 0, ?, 0, '', '') "
+                    "INSERT INTO mirrors VALUES (?, ?, '', '', 0, -1, 0, 0, ?, 0, '', '') "
                     "ON CONFLICT (origin) DO UPDATE SET scope = excluded.scope, wanted_at = excluded.wanted_at",
                     (origin, scope, now),
                 )
 
     def drop_copy(self, origin: str) -> int:
         """Forget the copy of a database; what a person decided about its rows stays. Returns how many rows that were."""
-        with self._connections.write() as connection:
+        with self._connections.write(erase=True) as connection:
             seq = next_seq(connection)
             keys = [row[0] for row in connection.execute("SELECT key FROM memories WHERE origin = ?", (origin,))]
             for key in keys:
@@ -185,7 +182,7 @@ class Memories:
 
     @contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:
-        with self._connections.write(durable=True) as connection:
+        with self._connections.write(durable=True, erase=True) as connection:
             yield connection
 
 
@@ -269,9 +266,13 @@ def _put_doc(
 
 
 def _source(connection: sqlite3.Connection, origin: str, name: str) -> int:
-    connection.execute("INSERT OR IGNORE INTO sources (kind, name, root) VALUES (?, ?, ?)", (MEMORIES, name, origin))
     ask = "SELECT id FROM sources WHERE kind = ? AND name = ? AND root = ?"
-    return connection.execute(ask, (MEMORIES, name, origin)).fetchone()[0]
+    if (row := connection.execute(ask, (MEMORIES, name, origin)).fetchone()) is not None:
+        return row[0]
+    put = "INSERT INTO sources (kind, name, root) VALUES (?, ?, ?)"
+    number = connection.execute(put, (MEMORIES, name, origin)).lastrowid
+    assert number is not None
+    return number
 
 
 def _erase(connection: sqlite3.Connection, ref: Ref, seq: int) -> int:
@@ -295,6 +296,7 @@ def _erase(connection: sqlite3.Connection, ref: Ref, seq: int) -> int:
 def _decide(
     connection: sqlite3.Connection,
     verdict: Verdict,
+    judged: Judgement | None,
     wording: Wording,
     seq: int,
     batch: int,
@@ -303,48 +305,100 @@ def _decide(
     reason: str,
 ) -> None:
     row = connection.execute(f"SELECT {COLUMNS} WHERE memories.origin = ? AND memories.key = ?", verdict.ref).fetchone()
-    if row is None:
-        if (
-            verdict.ref[0] != OWN
-        ):  # a row that isn't copied yet: the judgement waits for it; one of our own was deleted meanwhile
-            after = _judge(connection, verdict.ref, verdict.state, actor, verdict.successor)
-            _log(connection, batch, verdict.ref, action, {"state": ""}, after, actor, reason)
+    if row is None and verdict.ref[0] == OWN:  # it was deleted meanwhile
         return
-    known = remembered(row)
-    before: dict[str, object] = {"state": known.state.value if known.state else ""}
-    if known.judgement is not None:
-        before["successor"] = known.judgement.successor
-    if verdict.memory is not None:
-        before |= {"memory": asdict(known.memory), "fingerprint": known.fingerprint.hex()}
+    if row is None:  # it isn't copied yet: the judgement waits for it
+        known = _judgement(connection, verdict.ref)
+        before = {**_after(known.state if known else None, ""), **_as_judged(known)}
+    else:
+        before = _change(connection, remembered(row), verdict, wording, seq)
+    _judge(connection, verdict.ref, judged)
+    _log(connection, batch, verdict.ref, action, before, _after(verdict.state, verdict.successor), actor, reason)
+
+
+def _change(
+    connection: sqlite3.Connection, known: Remembered, verdict: Verdict, wording: Wording, seq: int
+) -> dict[str, object]:
+    """Write what was decided about a memory; gives all that it takes to take that back."""
+    before: dict[str, object] = {**_after(known.state, ""), **_as_judged(known.judgement)}
+    cited = _citations(connection, known.id)
+    if verdict.memory is not None or verdict.citations is not None:
+        before |= {
+            "memory": asdict(known.memory),
+            "fingerprint": known.fingerprint.hex(),
+            "scope": known.scope,
+            "citations": [(*astuple(one)[:3], one.file_hash.hex(), one.body_hash.hex(), one.commit) for one in cited],
+        }
     memory = verdict.memory or known.memory
     new = NewMemory(
         memory,
         verdict.name,
         verdict.state,
-        scope=known.scope if known.scope != known.memory.project else memory.project,
+        scope=verdict.scope or (known.scope if known.scope != known.memory.project else memory.project),
         fingerprint=verdict.fingerprint or known.fingerprint,
         origin=known.origin,
         number=known.number,
         other_project=known.other_project,
         signature=known.signature,
-        citations=_citations(connection, known.id) if verdict.citations is None else verdict.citations,
+        citations=cited if verdict.citations is None else verdict.citations,
     )
     _write(connection, new, wording, seq)
-    after = _judge(connection, verdict.ref, verdict.state, actor, verdict.successor)
-    _log(connection, batch, verdict.ref, action, before, after, actor, reason)
+    return before
 
 
-def _judge(
-    connection: sqlite3.Connection, ref: Ref, state: MemoryState | None, actor: str, successor: str
-) -> dict[str, object]:
-    if state is None:
+def _before(ref: Ref, before: Mapping[str, Any], name_of: NameOf) -> tuple[Verdict, Judgement | None]:
+    """What takes a memory back to how it was, and how that had been judged."""
+    state = _state(before["state"])
+    judged = Judgement(MemoryState(before["judged"][0]), *before["judged"][1:]) if "judged" in before else None
+    verdict = Verdict(ref, state, name_of(state), judged.successor if judged else "")
+    if "memory" in before:
+        cited = (
+            Citation(root, path, symbol, bytes.fromhex(file), bytes.fromhex(body), commit)
+            for root, path, symbol, file, body, commit in before["citations"]
+        )
+        verdict = replace(
+            verdict,
+            memory=_memory(before["memory"]),
+            fingerprint=bytes.fromhex(before["fingerprint"]),
+            scope=before["scope"],
+            citations=tuple(cited),
+        )
+    return verdict, judged
+
+
+def _judged(connection: sqlite3.Connection, one: NewMemory, name_of: NameOf) -> NewMemory | None:
+    """A row as a person has judged it; None where they want to have it forgotten."""
+    ref = (one.origin, one.memory.key)
+    if connection.execute("SELECT 1 FROM forgotten WHERE origin = ? AND key = ?", ref).fetchone():
+        return None
+    known = _judgement(connection, ref)
+    return one if known is None else replace(one, state=known.state, name=name_of(known.state))
+
+
+def _judgement(connection: sqlite3.Connection, ref: Ref) -> Judgement | None:
+    ask = "SELECT state, actor, at, successor FROM judgements WHERE origin = ? AND key = ?"
+    row = connection.execute(ask, ref).fetchone()
+    return Judgement(MemoryState(row[0]), *row[1:]) if row else None
+
+
+def _judge(connection: sqlite3.Connection, ref: Ref, judged: Judgement | None) -> None:
+    if judged is None:
         connection.execute("DELETE FROM judgements WHERE origin = ? AND key = ?", ref)
-        return {"state": ""}
-    connection.execute(
-        "INSERT OR REPLACE INTO judgements VALUES (?, ?, ?, ?, ?, ?)",
-        (*ref, state.value, actor, int(time.time()), successor),
-    )
-    return {"state": state.value, **({"successor": successor} if successor else {})}
+    else:
+        values = (*ref, judged.state.value, judged.actor, judged.at, judged.successor)
+        connection.execute("INSERT OR REPLACE INTO judgements VALUES (?, ?, ?, ?, ?, ?)", values)
+
+
+def _now(state: MemoryState | None, actor: str, successor: str) -> Judgement | None:
+    return None if state is None else Judgement(state, actor, int(time.time()), successor)
+
+
+def _after(state: MemoryState | None, successor: str) -> dict[str, object]:
+    return {"state": state.value if state else "", **({"successor": successor} if successor else {})}
+
+
+def _as_judged(judged: Judgement | None) -> dict[str, object]:
+    return {} if judged is None else {"judged": (judged.state.value, judged.actor, judged.at, judged.successor)}
 
 
 def _log(

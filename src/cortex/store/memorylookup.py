@@ -99,8 +99,9 @@ class Mirror:
     origin: str
     scope: str = ""  # of all its rows; "": the project of each
     seen: str = ""  # what its files looked like when all was copied
+    begun: str = ""  # and when the comparison going down began
     high: int = 0  # every row above `cursor` and up to here is copied
-    cursor: int = -1  # where the comparison going down is; 0 is done, -1 is not begun
+    cursor: int = -1  # where the comparison going down is; 0 is done, -1 is not begun, -2 has to wait
     total: int = 0  # rows that it has
     compared_at: int = 0
     wanted_at: int = 0  # when somebody last had it among theirs

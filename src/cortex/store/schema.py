@@ -116,7 +116,7 @@ CREATE TABLE decisions (
 CREATE INDEX decisions_memory ON decisions (origin, key);
 CREATE INDEX decisions_batch ON decisions (batch);
 CREATE TABLE mirrors (
-  origin TEXT PRIMARY KEY, scope TEXT NOT NULL, seen TEXT NOT NULL, high INTEGER NOT NULL, cursor INTEGER NOT NULL,
+  origin TEXT PRIMARY KEY, scope TEXT NOT NULL, seen TEXT NOT NULL, begun TEXT NOT NULL, high INTEGER NOT NULL, cursor INTEGER NOT NULL,
   total INTEGER NOT NULL, compared_at INTEGER NOT NULL, wanted_at INTEGER NOT NULL, tried_at INTEGER NOT NULL, shown_as TEXT NOT NULL,
   problem TEXT NOT NULL);
 """

@@ -187,7 +187,7 @@ class Truth:
 
     def sweep(self, orphaned_before: int) -> int:
         """Drop the blobs that nothing has pointed to since before that second; returns their number."""
-        with self._connections.write() as connection:
+        with self._connections.write(erase=True) as connection:
             return connection.execute("DELETE FROM blobs WHERE orphaned_at < ?", (orphaned_before,)).rowcount
 
     def finish(self, source: int, stamp: str, files: int, seconds: float, skipped: Sequence[tuple[str, str]]) -> None:

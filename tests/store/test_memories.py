@@ -1,0 +1,553 @@
+"""Memories in the store: a step is whole or not at all, a state decides where a memory is found, and what is deleted is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cortex.errors import CortexError
+from cortex.memories.hygiene import fingerprint
+from cortex.memories.states import name_of
+from cortex.memories.wording import word
+from cortex.store import OWN, SHOWN, STAGED, Mirror, NewMemory, Remembered, Store, Verdict, Wanted
+from cortex.types import Citation, Memory, MemoryState
+
+STATES = list(MemoryState)
+FOREIGN = "/elsewhere/claude-mem.db"
+CITED = Citation("/work/shop", "src/cart.py", "Cart.total", b"file", b"body", "abc")
+
+
+def name(state: MemoryState | None) -> str | None:
+    return name_of(state, "approved")
+
+
+def new(key: str, title: str = "", state: MemoryState | None = MemoryState.APPROVED, **more) -> NewMemory:
+    """A memory on its way in; what isn't one of its own parts is one of the memory's."""
+    own = {part: more.pop(part) for part in ("scope", "origin", "number", "other_project", "citations") if part in more}
+    memory = Memory(key, title or f"Title of {key}", **{"project": "shop", "created": 1_000, **more})
+    rest = {"scope": memory.project, **own}
+    return NewMemory(memory, name(state), state, fingerprint=fingerprint(memory), signature=b"s", **rest)
+
+
+class Desk:
+    """A store, and the person who decides."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def add(self, *ones: NewMemory, actor: str = "person", supersedes=()) -> int:
+        return self.store.memories.add(ones, word, actor=actor, supersedes=supersedes)
+
+    def copy(self, *ones: NewMemory, gone=()) -> None:
+        self.store.memories.copy(Mirror(FOREIGN), [replace(one, origin=FOREIGN) for one in ones], gone, word, name)
+
+    def judge(self, key: str, state: MemoryState | None, origin: str = OWN, **more) -> int:
+        verdict = Verdict((origin, key), state, name(state), **more)
+        return self.store.memories.decide([verdict], word, action="judge", actor="person", reason="because")
+
+    def edit(self, key: str, memory: Memory, **more) -> int:
+        one = self.get(key)
+        return self.judge(key, one.state, memory=replace(memory, key=key), fingerprint=fingerprint(memory), **more)
+
+    def undo(self, batch: int) -> int:
+        return self.store.memories.undo(batch, word, name, "person")
+
+    def delete(self, *keys: str, origin: str = OWN) -> int:
+        return self.store.memories.delete([(origin, key) for key in keys], "person")
+
+    def get(self, key: str, origin: str = OWN) -> Remembered:
+        (one,) = self.store.remembered.by_key(key, {origin})
+        return one
+
+    def keys(self, **wanted) -> list[str]:
+        return [one.memory.key for one in self.store.remembered.select(Wanted(**wanted))]
+
+    def found(self, key: str, origin: str = OWN) -> str | None:
+        """The name of the source that a memory has a doc in."""
+        sources = self.store.remembered.sources({origin}, (SHOWN, STAGED))
+        names = [source.name for source in sources if key in {doc.path for doc in self.store.lookup.docs(source.id)}]
+        assert len(names) <= 1
+        return names[0] if names else None
+
+    def everything(self) -> list[tuple]:
+        """All rows that a step writes."""
+        tables = (
+            "memories",
+            "docs",
+            "blobs",
+            "concepts",
+            "citations",
+            "judgements",
+            "decisions",
+            "forgotten",
+            "gone",
+            "meta",
+        )
+        with self.store._connections.read() as connection:
+            return [(table, *row) for table in tables for row in connection.execute(f"SELECT * FROM {table}")]
+
+
+@pytest.fixture
+def desk(open_store: Callable[..., Store]) -> Desk:
+    return Desk(open_store())
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+def fail_at(title: str):
+    def wording(memory: Memory):
+        if memory.title == title:
+            raise RuntimeError("in the middle")
+        return word(memory)
+
+    return wording
+
+
+def test_an_add_that_fails_in_the_middle_leaves_nothing(desk):
+    desk.add(new("a"))
+    before = desk.everything()
+    gone = Verdict((OWN, "a"), MemoryState.SUPERSEDED, None, "b")
+    with pytest.raises(RuntimeError):
+        desk.store.memories.add([new("b"), new("c", "bad")], fail_at("bad"), actor="person", supersedes=[gone])
+    assert desk.everything() == before
+
+
+def test_a_decision_that_fails_in_the_middle_leaves_nothing(desk):
+    desk.add(new("a", state=MemoryState.STAGING), new("b", "bad", state=MemoryState.STAGING))
+    before = desk.everything()
+    verdicts = [Verdict((OWN, key), MemoryState.APPROVED, SHOWN) for key in "ab"]
+    with pytest.raises(RuntimeError):
+        desk.store.memories.decide(verdicts, fail_at("bad"), action="approve", actor="person", reason="")
+    assert desk.everything() == before
+
+
+def test_a_copy_that_fails_in_the_middle_leaves_nothing_and_is_no_further(desk):
+    desk.copy(new("a"))
+    before = desk.everything(), desk.store.remembered.mirrors()
+    ones = [replace(new(key, title), origin=FOREIGN) for key, title in (("b", "fine"), ("c", "bad"))]
+    with pytest.raises(RuntimeError):
+        desk.store.memories.copy(Mirror(FOREIGN, high=7), ones, ["a"], fail_at("bad"), name)
+    assert (desk.everything(), desk.store.remembered.mirrors()) == before
+
+
+def test_an_undo_that_fails_in_the_middle_leaves_nothing(desk):
+    desk.add(new("a", "bad"), new("b"))
+    step = desk.store.memories.decide(
+        [Verdict((OWN, key), MemoryState.REJECTED, None) for key in "ab"], word, action="reject", actor="p", reason=""
+    )
+    before = desk.everything()
+    with pytest.raises(RuntimeError):
+        desk.store.memories.undo(step, fail_at("bad"), name, "person")
+    assert desk.everything() == before
+
+
+def test_a_memory_and_what_it_supersedes_are_one_step(desk):
+    desk.add(new("a"))
+    step = desk.add(new("b"), supersedes=[Verdict((OWN, "a"), MemoryState.SUPERSEDED, None, "b")])
+    assert desk.get("a").state is MemoryState.SUPERSEDED and desk.get("a").judgement.successor == "b"
+    assert {one.batch for one in desk.store.remembered.decisions(2)} == {step}
+    assert desk.undo(step) == 2
+    assert (desk.get("a").state, desk.get("b").state) == (MemoryState.APPROVED, MemoryState.REJECTED)
+
+
+# -- states ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("before", STATES)
+def test_a_state_decides_where_a_memory_is_found(desk, before, state):
+    desk.add(new("a", state=before))
+    assert desk.found("a") == name(before)
+    desk.judge("a", state)
+    assert desk.found("a") == name(state)
+    assert (desk.get("a").state, desk.get("a").judgement.state, desk.get("a").judgement.actor) == (
+        state,
+        state,
+        "person",
+    )
+    assert (desk.get("a").source is None) == (name(state) is None)
+
+
+def test_what_has_no_doc_is_not_in_the_words_either(desk):
+    desk.add(new("a", "Zebras count coins"))
+    desk.store.indexes.catch_up()
+    assert len(desk.store.indexes.words()) == 1
+    desk.judge("a", MemoryState.REJECTED)
+    desk.store.indexes.catch_up()
+    assert len(desk.store.indexes.words()) == 0
+    assert desk.get("a").memory.title == "Zebras count coins"
+
+
+def test_an_edit_changes_the_wording_and_what_is_found(desk):
+    desk.add(new("a", "Old words", concepts=("old",), citations=(CITED,)))
+    desk.edit("a", Memory("", "New words", concepts=("new",), project="site", created=1_000))
+    one = desk.get("a")
+    assert (one.memory.title, one.scope, desk.keys(tags=("old",)), desk.keys(tags=("NEW",))) == (
+        "New words",
+        "site",
+        [],
+        ["a"],
+    )
+    assert desk.store.remembered.citations(one.id) == (CITED,)
+    (doc,) = desk.store.lookup.docs(one.source)
+    assert desk.store.lookup.text(doc.blob).startswith("# New words")
+
+
+def test_the_log_tells_every_decision_with_who_and_why(desk):
+    desk.add(new("a", state=MemoryState.STAGING), actor="import")
+    desk.judge("a", MemoryState.APPROVED)
+    told = [
+        (one.action, one.before, one.after, one.actor, one.reason)
+        for one in desk.store.remembered.decisions(9, (OWN, "a"))
+    ]
+    assert told == [("judge", "staging", "approved", "person", "because"), ("add", "", "staging", "import", "")]
+
+
+# -- taking back -------------------------------------------------------------------------------------------------------
+
+
+def exact(desk: Desk, key: str, origin: str = OWN) -> tuple:
+    """All that is known of a memory but where it lies."""
+    one = desk.get(key, origin)
+    return replace(one, source=None), desk.found(key, origin), desk.store.remembered.citations(one.id)
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("before", STATES)
+def test_taking_a_judgement_back_brings_the_exact_earlier_state(desk, before, state):
+    desk.add(new("a", state=before, citations=(CITED,)), actor="import")
+    known = exact(desk, "a")
+    assert desk.undo(desk.judge("a", state, successor="b")) == 1
+    assert exact(desk, "a") == known
+
+
+def test_taking_an_edit_back_brings_the_exact_earlier_wording_and_what_it_cited(desk):
+    desk.add(new("a", "Old", facts=("one", "two"), concepts=("c",), files=("f",), scope="dev", citations=(CITED,)))
+    known = exact(desk, "a")
+    step = desk.edit("a", Memory("", "New", project="dev", created=2), citations=(replace(CITED, path="other.py"),))
+    assert exact(desk, "a") != known
+    desk.undo(step)
+    assert exact(desk, "a") == known
+
+
+def test_what_was_added_is_rejected_by_an_undo_and_not_lost(desk):
+    desk.undo(desk.add(new("a")))
+    assert (desk.get("a").state, desk.found("a")) == (MemoryState.REJECTED, None)
+
+
+def test_what_was_there_before_it_was_added_again_is_as_it_was(desk):
+    desk.add(new("a", state=MemoryState.STAGING), actor="import")
+    known = exact(desk, "a")
+    verdict = Verdict((OWN, "a"), MemoryState.APPROVED, SHOWN)
+    step = desk.store.memories.decide([verdict], word, action="add", actor="person", reason="added again")
+    desk.undo(step)
+    assert exact(desk, "a") == known
+
+
+@pytest.mark.parametrize("own", [None, MemoryState.APPROVED, MemoryState.STAGING])
+def test_a_foreign_row_that_nobody_had_judged_is_unjudged_after_an_undo(desk, own):
+    desk.copy(new("obs_1", state=own))
+    known = exact(desk, "obs_1", FOREIGN)
+    desk.undo(desk.judge("obs_1", MemoryState.REJECTED, FOREIGN))
+    assert exact(desk, "obs_1", FOREIGN) == known
+    assert desk.get("obs_1", FOREIGN).judgement is None
+
+
+def test_a_step_is_taken_back_once_and_the_one_before_is_next(desk):
+    first = desk.add(new("a"))
+    second = desk.judge("a", MemoryState.PROMOTED)
+    assert desk.store.remembered.last_batch(not_by="hook") == second
+    assert (desk.undo(second), desk.undo(second)) == (1, 0)
+    assert desk.store.remembered.last_batch(not_by="hook") == first
+    assert desk.undo(first) == 1
+    assert desk.store.remembered.last_batch(not_by="hook") == 0
+
+
+def test_what_a_hook_brought_is_not_what_a_person_takes_back(desk):
+    mine = desk.add(new("a"))
+    desk.add(new("b", state=MemoryState.STAGING), actor="hook")
+    assert desk.store.remembered.last_batch(not_by="hook") == mine
+
+
+def test_a_judgement_waits_for_a_row_that_is_not_copied(desk):
+    first = desk.judge("obs_9", MemoryState.PROMOTED, FOREIGN)
+    second = desk.judge("obs_9", MemoryState.REJECTED, FOREIGN)
+    assert desk.store.remembered.judgements(FOREIGN, ["obs_9"])["obs_9"].state is MemoryState.REJECTED
+    desk.undo(second)
+    assert desk.store.remembered.judgements(FOREIGN, ["obs_9"])["obs_9"].state is MemoryState.PROMOTED
+    desk.undo(first)
+    assert desk.store.remembered.judgements(FOREIGN, ["obs_9"]) == {}
+
+
+def test_nothing_is_decided_about_a_memory_of_our_own_that_was_deleted(desk):
+    step = desk.add(new("a"))
+    desk.delete("a")
+    before = desk.everything()[:-2]
+    desk.judge("a", MemoryState.PROMOTED)
+    desk.undo(step)
+    assert desk.keys() == [] and desk.store.remembered.judgements(OWN, ["a"]) == {}
+    assert [row for row in desk.everything() if row[0] == "decisions"] == [
+        row for row in before if row[0] == "decisions"
+    ]
+
+
+# -- deleting ----------------------------------------------------------------------------------------------------------
+
+
+def bytes_below(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file() and file.name != "lease")
+
+
+def forget(desk: Desk, *keys: str, origin: str = OWN) -> None:
+    desk.delete(*keys, origin=origin)
+    desk.store.indexes.catch_up()
+    desk.store.indexes.tidy()
+    desk.store.checkpoint()
+
+
+def test_what_is_deleted_leaves_no_trace_on_the_disk(desk, tmp_path):
+    long = " ".join(f"quagga{number}" for number in range(3_000))  # several pages
+    desk.add(new("keep", "Something else"))
+    cited = replace(CITED, path="src/quagga.py", root="/quagga")
+    parts = {
+        "subtitle": "a quagga",
+        "facts": ("quaggafact",),
+        "concepts": ("quaggatag",),
+        "files": ("quagga.py",),
+        "text": long,
+    }
+    desk.add(new("a", "The quagga is striped", **parts, citations=(cited,)))
+    desk.judge("a", MemoryState.STAGING)
+    desk.store.indexes.catch_up()
+    assert b"quagga" in bytes_below(tmp_path)
+    forget(desk, "a")
+    assert b"quagga" not in bytes_below(tmp_path).lower()
+    assert desk.keys() == ["keep"] and desk.found("keep") == SHOWN
+
+
+def test_earlier_wordings_and_the_reasons_for_them_leave_no_trace_either(desk, tmp_path):
+    desk.add(*(new(f"other{number}", f"Filling {number} " + "x" * 300) for number in range(30)))
+    desk.add(new("a", "The quagga is striped", text="quagga " * 2_000, concepts=("quaggatag",), citations=(CITED,)))
+    desk.store.indexes.catch_up()
+    for number in range(5):  # each wording is longer or shorter than the last, and lies elsewhere
+        text = f"quagga{number} " * (5 + 600 * (number % 3))
+        desk.edit("a", Memory("", f"Quagga number {number}", text=text, project="shop", created=5), citations=())
+        desk.store.indexes.catch_up()
+    desk.store.memories.decide(
+        [Verdict((OWN, "a"), MemoryState.REJECTED, None)],
+        word,
+        action="reject",
+        actor="person",
+        reason="no quagga at all",
+    )
+    desk.store.truth.sweep(2**40)
+    forget(desk, "a")
+    assert b"quagga" not in bytes_below(tmp_path).lower()
+    assert len(desk.keys()) == 30
+
+
+def test_the_copy_of_a_changed_row_leaves_no_trace_either(desk, tmp_path):
+    desk.copy(*(new(f"obs_{number}", f"Filling {number} " + "x" * 300, None, number=number) for number in range(2, 30)))
+    desk.copy(new("obs_1", "The quagga is striped", None, number=1, text="quagga " * 2_000))
+    desk.copy(new("obs_1", "Stripes of a quagga", None, number=1))
+    desk.copy(new("obs_1", "Nothing to see", None, number=1))
+    forget(desk, "obs_1", origin=FOREIGN)
+    assert b"quagga" not in bytes_below(tmp_path).lower()
+    assert desk.store.remembered.forgotten(FOREIGN) == {"obs_1"}
+
+
+def test_of_what_was_deleted_the_log_says_only_that(desk):
+    desk.add(new("a"))
+    desk.judge("a", MemoryState.PROMOTED)
+    desk.delete("a")
+    assert [(one.action, one.key, one.undone) for one in desk.store.remembered.decisions(9)] == [("delete", "a", True)]
+    assert desk.store.remembered.last_batch(not_by="hook") == 0
+
+
+def test_a_text_that_another_memory_has_too_stays_with_that_one(desk):
+    same = {"title": "The same", "facts": ("fact",), "created": 3}
+    desk.add(new("a", **same), new("b", **same))
+    desk.delete("a")
+    (doc,) = desk.store.lookup.docs(desk.get("b").source)
+    assert "The same" in desk.store.lookup.text(doc.blob)
+
+
+# -- copies ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_judgement_outlives_the_copy_that_it_was_made_over(desk):
+    desk.copy(new("obs_1", state=None), new("obs_2", state=None))
+    desk.judge("obs_1", MemoryState.PROMOTED, FOREIGN)
+    assert desk.store.memories.drop_copy(FOREIGN) == 2
+    assert desk.keys() == [] and desk.store.remembered.mirrors() == []
+    assert desk.store.remembered.judgements(FOREIGN, ["obs_1", "obs_2"])["obs_1"].state is MemoryState.PROMOTED
+    desk.copy(new("obs_1", state=MemoryState.PROMOTED))
+    assert desk.get("obs_1", FOREIGN).judgement.actor == "person"
+
+
+def test_a_copy_replaces_rows_and_drops_those_that_are_gone(desk):
+    desk.copy(new("obs_1", number=1, concepts=("a",)), new("obs_2", number=2))
+    desk.copy(new("obs_1", "Changed", number=1, concepts=("b",)), gone=["obs_2"])
+    assert desk.keys() == ["obs_1"] and desk.get("obs_1", FOREIGN).memory.title == "Changed"
+    assert (desk.keys(tags=("a",)), desk.found("obs_2", FOREIGN)) == ([], None)
+    assert desk.store.remembered.signatures(FOREIGN, 0, 9) == {1: ("obs_1", b"s")}
+
+
+# -- what is wanted ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shelf(desk) -> Desk:
+    desk.add(
+        new("a", project="Shop", concepts=("Deploy", "railway"), created=1, kind="decision"),
+        new("b", project="site", concepts=("deploy",), created=3, other_project="shop"),
+        new("c", project="lamps", scope="dev", created=2, state=MemoryState.PROMOTED),
+        new("d", project="lamps", created=4, state=MemoryState.STAGING),
+    )
+    desk.copy(new("obs_1", project="shop", created=5, state=None, scope="dev"))
+    return desk
+
+
+@pytest.mark.parametrize(
+    ("wanted", "keys"),
+    [
+        ({}, ["obs_1", "d", "b", "c", "a"]),
+        ({"tags": ("deploy",)}, ["b", "a"]),
+        ({"tags": ("DEPLOY", " railway ")}, ["a"]),
+        ({"tags": ("deploy", "missing")}, []),
+        ({"projects": ("SHOP",)}, ["obs_1", "b", "c", "a"]),
+        ({"projects": ("shop",), "promoted": False}, ["obs_1", "b", "a"]),
+        ({"projects": ("site", "lamps"), "promoted": False}, ["d", "b", "c"]),
+        ({"scope": "DEV", "promoted": False}, ["obs_1", "c"]),
+        ({"scope": "lamps"}, ["d", "c"]),
+        ({"not_projects": ("shop",)}, ["d", "c"]),
+        ({"states": ("",)}, ["obs_1"]),
+        ({"states": ("promoted", "staging")}, ["d", "c"]),
+        ({"kind": "Decision"}, ["a"]),
+        ({"origins": (OWN,), "before": 3}, ["c", "a"]),
+        ({"origins": ()}, []),
+        ({"sources": ()}, []),
+    ],
+)
+def test_of_several_wishes_all_must_hold_and_the_newest_is_first(shelf, wanted, keys):
+    assert shelf.keys(**wanted) == keys
+    assert shelf.store.remembered.count(Wanted(**wanted)) == len(keys)
+    assert len(shelf.store.remembered.docs(Wanted(**wanted))) == len(keys)
+
+
+def test_a_part_of_what_is_wanted_can_be_asked_for(shelf):
+    lookup = shelf.store.remembered
+    assert [one.memory.key for one in lookup.select(Wanted(), 2, 1)] == ["d", "b"]
+
+
+def test_scopes_are_counted_for_each_origin(shelf):
+    found = {
+        (one.scope.lower(), one.origin): (one.count, one.newest) for one in shelf.store.remembered.scopes(Wanted())
+    }
+    assert found[("dev", OWN)] == (1, 2) and found[("dev", FOREIGN)] == (1, 5) and found[("lamps", OWN)] == (1, 4)
+
+
+def test_neighbours_are_those_before_and_after_in_the_same_session(desk):
+    desk.copy(*(new(f"obs_{n}", state=None, number=n, session="s" if n != 3 else "t") for n in range(1, 7)))
+    desk.judge("obs_5", MemoryState.REJECTED, FOREIGN)
+    (source,) = desk.store.remembered.sources({FOREIGN}, (SHOWN,))
+    docs = {doc.path: doc.id for doc in desk.store.lookup.docs(source.id)}
+    found = desk.store.remembered.neighbours([docs["obs_4"], docs["obs_3"]], [source.id], 2)
+    steps = {(one.of, one.step): one.doc for one in found}
+    assert steps == {
+        (docs["obs_4"], -1): docs["obs_2"],
+        (docs["obs_4"], -2): docs["obs_1"],
+        (docs["obs_4"], 1): docs["obs_6"],
+    }
+
+
+# -- whatever happens --------------------------------------------------------------------------------------------------
+
+KEYS = ("a", "b", "obs_1", "obs_2")
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("judge"), st.sampled_from(KEYS), st.sampled_from([*STATES, None])),
+        st.tuples(st.just("edit"), st.sampled_from(KEYS[:2]), st.text(min_size=1, max_size=5)),
+        st.tuples(st.just("add"), st.sampled_from(KEYS), st.sampled_from(STATES)),
+        st.tuples(st.just("delete"), st.sampled_from(KEYS), st.none()),
+        st.tuples(st.just("drop"), st.none(), st.none()),
+        st.tuples(st.just("undo"), st.none(), st.none()),
+    ),
+    max_size=12,
+)
+
+
+@given(STEPS)
+def test_whatever_is_decided_docs_fit_states_and_states_fit_judgements(steps):
+    store = Store(None)
+    try:
+        desk = Desk(store)
+        for action, key, what in steps:
+            do(desk, action, key, what)
+            check(desk)
+    finally:
+        store.close()
+
+
+def do(desk: Desk, action: str, key: str, what) -> None:
+    origin = FOREIGN if key and key.startswith("obs") else OWN
+    there = bool(key and desk.store.remembered.by_key(key))
+    if action == "undo":
+        batch = desk.store.remembered.last_batch(not_by="hook")
+        if batch:
+            desk.undo(batch)
+    elif action == "drop":
+        desk.store.memories.drop_copy(FOREIGN)
+    elif action == "judge" and (origin == FOREIGN or what is not None):
+        desk.judge(key, what, origin)
+    elif action == "edit" and there:
+        desk.edit(key, Memory("", what, project="site", created=9))
+    elif action == "delete" and there:
+        desk.delete(key, origin=origin)
+    elif action == "add" and not there:
+        if origin == OWN:
+            desk.add(new(key, state=what))
+        elif key not in desk.store.remembered.forgotten(FOREIGN):
+            judged = desk.store.remembered.judgements(FOREIGN, [key]).get(key)
+            desk.copy(new(key, state=judged.state if judged else None, number=int(key[4:])))
+
+
+def check(desk: Desk) -> None:
+    memories = desk.store.remembered.select(Wanted())
+    sources = {one.id: one for one in desk.store.remembered.sources({OWN, FOREIGN}, (SHOWN, STAGED))}
+    docs = {
+        (source.root, doc.path, source.id) for source in sources.values() for doc in desk.store.lookup.docs(source.id)
+    }
+    assert docs == {(*one.ref, one.source) for one in memories if one.source is not None}
+    for one in memories:
+        assert (sources[one.source].name if one.source else None) == name(one.state)
+        assert (one.judgement.state if one.judgement else None) is one.state
+    log = desk.store.remembered.decisions(1_000)
+    for one in memories:  # the log and the states agree
+        last = next((line for line in log if (line.origin, line.key) == one.ref), None)
+        assert (last.after if last else "") == (one.state.value if one.state else "")
+
+
+def test_a_store_that_is_only_read_refuses_every_step(desk, tmp_path):
+    desk.add(new("a"))
+    reader = Store(tmp_path, read_only=True)
+    try:
+        other = Desk(reader)
+        for step in (
+            lambda: other.add(new("b")),
+            lambda: other.judge("a", None),
+            lambda: other.delete("a"),
+            lambda: other.copy(),
+            lambda: other.undo(1),
+        ):
+            with pytest.raises(CortexError) as refused:
+                step()
+            assert refused.value.code == "STORE_READ_ONLY"
+    finally:
+        reader.close()
