@@ -6,12 +6,13 @@ Half of the places are for what lasts (decisions, pitfalls, what was promoted), 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cortex.errors import CortexError
+from cortex.leaks import redact
 from cortex.library import Library
-from cortex.memories.finding import Asked, Hit, await_fresh, find, sources_of
+from cortex.memories.finding import Asked, await_fresh, find, sources_of
 from cortex.memories.mirror import copied
 from cortex.memories.places import Database, Project, databases, project_at
 from cortex.sources.foreign.claudemem import Session, open_database
@@ -51,10 +52,11 @@ def context_of(library: Library, folder: Path, *, most: int, others: bool = True
         newest = lookup.select(Wanted(sources=sources, projects=project.names, promoted=False), LOOKED_AT)
         chosen = _choose(newest, most)
         elsewhere = _elsewhere(library, sources, project, newest, most) if others else ()
+    notes: list[str] = []
     if not newest and copied(library).left:
-        chosen = tuple(hit.one for hit in _uncopied(library, project, most))
+        chosen, notes = _uncopied(library, project, most)
     sessions, problems = _sessions(present, project)
-    return Context(project, chosen, sessions, elsewhere, problems, present)
+    return Context(project, chosen, sessions, elsewhere, tuple(dict.fromkeys((*notes, *problems))), present)
 
 
 def _choose(newest: Sequence[Remembered], most: int) -> tuple[Remembered, ...]:
@@ -92,9 +94,10 @@ def _elsewhere(
     return (*promoted, *related)[:most]
 
 
-def _uncopied(library: Library, project: Project, most: int) -> list[Hit]:
-    hits = [hit for name in project.names for hit in find(library, Asked(project=name, limit=most)).hits]
-    return list({hit.one.ref: hit for hit in hits}.values())[:most]
+def _uncopied(library: Library, project: Project, most: int) -> tuple[tuple[Remembered, ...], list[str]]:
+    found = [find(library, Asked(project=name, limit=most)) for name in project.names]
+    ones = {hit.one.ref: hit.one for each in found for hit in each.hits}
+    return tuple(ones.values())[:most], [note for each in found for note in each.notes]
 
 
 def _sessions(present: Sequence[Database], project: Project) -> tuple[tuple[Session, ...], tuple[str, ...]]:
@@ -108,7 +111,7 @@ def _sessions(present: Sequence[Database], project: Project) -> tuple[tuple[Sess
         except CortexError as error:
             problems.append(error.message)
     found.sort(key=lambda one: -one.created)
-    return tuple(found[:SESSIONS]), tuple(problems)
+    return tuple(map(_without_secrets, found[:SESSIONS])), tuple(problems)
 
 
 def session_of(present: Sequence[Database], session: str) -> Session | None:
@@ -117,7 +120,11 @@ def session_of(present: Sequence[Database], session: str) -> Session | None:
         try:
             with open_database(database.path) as opened:
                 if (found := opened.session(session)) is not None:
-                    return found
+                    return _without_secrets(found)
         except CortexError:
             continue
     return None
+
+
+def _without_secrets(session: Session) -> Session:
+    return replace(session, title=redact(session.title)[0], overview=redact(session.overview)[0])

@@ -15,7 +15,7 @@ from cortex.memories.hygiene import fingerprint
 from cortex.memories.indexes import follow
 from cortex.memories.states import name_of
 from cortex.memories.wording import word
-from cortex.memories.writing import HOOK, PERSON, Written, add, checked
+from cortex.memories.writing import HOOK, PERSON, Written, add, checked, that_say
 from cortex.store import OWN, Remembered, Verdict
 from cortex.types import Citation, Memory, MemoryState
 
@@ -99,7 +99,7 @@ def edit(
     if one.origin != OWN:
         told = replace(memory, key="", provenance=f"edited from {one.origin}#{one.memory.key}")
         return add(library, told, scope=one.scope, actor=actor, supersedes=[one], citations=citations or ())
-    known = [other for other in library.store.remembered.by_fingerprint(fingerprint(memory)) if other.ref != one.ref]
+    known = [other for other in that_say(library, fingerprint(memory)) if other.ref != one.ref]
     if known:
         raise InputError("MEMORY_REFUSED", f"this memory is not kept: {known[0].memory.key} says the same")
     state = one.state or MemoryState.APPROVED

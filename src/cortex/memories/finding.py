@@ -169,7 +169,8 @@ def _with_uncopied(library: Library, asked: Asked, found: Findings, present: Seq
 
 def _glance(library: Library, asked: Asked, database: Database, deadline: float) -> tuple[list[Hit], int]:
     """The newest rows of a database that hold the words, and how many were looked at."""
-    uncurated = library.settings.memory.uncurated
+    uncurated, lookup = library.settings.memory.uncurated, library.store.remembered
+    forgotten = lookup.forgotten(database.origin)
     wanted = [stem_of(word) for word in dict.fromkeys(words_of(asked.query)) if word not in STOP_WORDS]
     found: list[Hit] = []
     seen, below = 0, None
@@ -180,11 +181,11 @@ def _glance(library: Library, asked: Asked, database: Database, deadline: float)
                 if not rows:
                     break
                 seen, below = seen + len(rows), rows[-1].number
-                judged = library.store.remembered.judgements(database.origin, [row.memory.key for row in rows])
+                judged = lookup.judgements(database.origin, [row.memory.key for row in rows])
                 for row in rows:
-                    one = uncopied(row, database)
-                    if (judgement := judged.get(row.memory.key)) is not None:
-                        one = replace(one, state=judgement.state, judgement=judgement)
+                    if row.memory.key in forgotten:
+                        continue
+                    one = uncopied(row, database, judged.get(row.memory.key))
                     name = name_of(one.state, uncurated)
                     if name in STATUSES[asked.status] and _fits(one, asked):
                         text = text_of(one.memory).casefold()

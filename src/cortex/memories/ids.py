@@ -1,22 +1,24 @@
 """What a memory is known by: its key, and with several databases its scope before it; and the memory that an id means.
 
 A key is told alone while it can only mean one memory: our own and those that a database names itself ("ack_abc123_2026-01-04_001");
-"obs_12" is one of each database. An id is taken with or without its scope.
+"obs_12" is one of each database. Where two databases have the same scope, the second one's is told with its folder: "ack@claude-mem".
+An id is taken with or without its scope.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cortex.errors import CortexError, InputError
 from cortex.library import Library
 from cortex.memories.places import Database, databases
 from cortex.sources.foreign.claudemem import Row, open_database
-from cortex.store import OWN, Remembered
+from cortex.store import OWN, Judgement, Remembered
 from cortex.types import Memory
 
-COUNTED = re.compile(r"obs_\d+")
+COUNTED = re.compile(r"(?:obs|mem)_-?\d+")
 MAX_NAMED = 5  # of those that an id may mean, in a message
 
 
@@ -24,7 +26,21 @@ def told_id(one: Remembered, present: Sequence[Database]) -> str:
     """What a memory is called in answers."""
     if len(present) < 2 or one.origin == OWN or not COUNTED.fullmatch(one.memory.key):
         return one.memory.key
-    return f"{one.scope}:{one.memory.key}"
+    return _full_id(one, present)
+
+
+def _full_id(one: Remembered, present: Sequence[Database]) -> str:
+    return f"{_scope(one, present)}:{one.memory.key}"
+
+
+def _scope(one: Remembered, present: Sequence[Database]) -> str:
+    """The scope of a memory, with the folder of its database where another one has the same."""
+    database = next((each for each in present if each.origin == one.origin), None)
+    if database is None or database.scope:
+        return one.scope
+    first = next(each for each in present if not each.scope)
+    taken = database != first or one.scope.casefold() in {each.scope.casefold() for each in present}
+    return f"{one.scope}@{database.path.parent.name.lstrip('.')}" if taken else one.scope
 
 
 def find_memory(library: Library, told: str, scope: str = "") -> Remembered:
@@ -34,23 +50,31 @@ def find_memory(library: Library, told: str, scope: str = "") -> Remembered:
     found = _known(library, told, present)
     before, colon, key = told.rpartition(":")
     if not found and colon:
-        found = [one for one in _known(library, key, present) if _is_of(one, before)]
+        found = _of(_known(library, key, present), before, present)
     if scope and len(found) > 1:
-        found = [one for one in found if _is_of(one, scope)] or found
+        found = _of(found, scope, present) or found
     if not found:
         raise InputError("MEMORY_UNKNOWN", f"there is no memory {told[:100]!r}", context={"id": told[:100]})
     if len(found) > 1:
-        names = [f"{one.scope}:{one.memory.key} ({one.memory.title[:60]})" for one in found]
+        ids = [_full_id(one, present) for one in found]
+        names = [f"{known} ({one.memory.title[:60]})" for known, one in zip(ids, found, strict=True)]
         raise InputError(
             "MEMORY_AMBIGUOUS",
             f"{told[:100]!r} may be one of {len(found)}: {', '.join(names[:MAX_NAMED])}",
-            context={"id": told[:100], "candidates": [f"{one.scope}:{one.memory.key}" for one in found]},
+            context={"id": told[:100], "candidates": ids},
         )
     return found[0]
 
 
-def _is_of(one: Remembered, scope: str) -> bool:
-    return scope.casefold() in (one.scope.casefold(), one.memory.project.casefold(), one.other_project.casefold())
+def _of(found: Sequence[Remembered], scope: str, present: Sequence[Database]) -> list[Remembered]:
+    """Those of a scope: as it is told, else as it may be meant."""
+    asked = scope.casefold()
+    told = [one for one in found if asked == _scope(one, present).casefold()]
+    return told or [
+        one
+        for one in found
+        if asked in (one.scope.casefold(), one.memory.project.casefold(), one.other_project.casefold())
+    ]
 
 
 def _known(library: Library, key: str, present: Sequence[Database]) -> list[Remembered]:
@@ -58,22 +82,26 @@ def _known(library: Library, key: str, present: Sequence[Database]) -> list[Reme
     origins = {OWN, *(one.origin for one in present)}
     found = library.store.remembered.by_key(key, origins)
     have = {one.origin for one in found}
+    lookup = library.store.remembered
     for database in present:
-        if database.origin not in have and key not in library.store.remembered.forgotten(database.origin):
+        if database.origin not in have and key not in lookup.forgotten(database.origin):
             try:
                 with open_database(database.path) as opened:
                     row = opened.row(key)
             except CortexError:  # the answer is about another one
                 continue
             if row is not None:
-                found.append(uncopied(row, database))
+                found.append(uncopied(row, database, lookup.judgements(database.origin, [key]).get(key)))
     return found
 
 
-def uncopied(row: Row, database: Database) -> Remembered:
+def uncopied(row: Row, database: Database, judged: Judgement | None) -> Remembered:
     """A row of a database as if it had been copied."""
     from cortex.memories.mirror import without_secrets
 
     memory: Memory = without_secrets(row.memory)
     scope = database.scope or memory.project
-    return Remembered(0, database.origin, row.number, None, row.state, memory, row.other_project, scope, b"", b"", None)
+    one = Remembered(
+        0, database.origin, row.number, None, row.state, memory, row.other_project, scope, b"", b"", judged
+    )
+    return one if judged is None else replace(one, state=judged.state)

@@ -283,7 +283,8 @@ class _Copy:
 
 def without_secrets(memory: Memory) -> Memory:
     """The memory with every key and password in it blotted out: no index has one."""
-    if not find_leaks("\n".join((memory.title, memory.subtitle, *memory.facts, memory.text))):
+    parts = (memory.title, memory.subtitle, *memory.facts, *memory.concepts, *memory.files, memory.text)
+    if not find_leaks("\n".join(parts)):
         return memory  # as nearly all are: to look at each part would take several times as long
 
     def clean(text: str) -> str:
@@ -294,6 +295,8 @@ def without_secrets(memory: Memory) -> Memory:
         title=clean(memory.title),
         subtitle=clean(memory.subtitle),
         facts=tuple(map(clean, memory.facts)),
+        concepts=tuple(map(clean, memory.concepts)),
+        files=tuple(map(clean, memory.files)),
         text=clean(memory.text),
     )
 

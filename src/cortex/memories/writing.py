@@ -69,7 +69,8 @@ def add(
     Raises: InputError MEMORY_REFUSED, where it says nothing, too much, or a secret.
     """
     memory = checked(memory)
-    known = _that_say(library, memory, but=supersedes)
+    gone = {one.ref for one in supersedes}
+    known = [one for one in that_say(library, fingerprint(memory)) if one.ref not in gone]
     if known:
         return _known_already(library, known[0], state, actor, supersedes)
     similar = similar_to(library, memory)
@@ -80,8 +81,8 @@ def add(
         if instructions and restates(memory, instructions):
             return Written("", False, refused="it only says what an instruction file says")
     new = _new(library, memory, state, scope, citations)
-    gone = [Verdict(one.ref, MemoryState.SUPERSEDED, None, new.memory.key) for one in supersedes]
-    library.store.memories.add([new], word, actor=actor, supersedes=gone)
+    verdicts = [Verdict(one.ref, MemoryState.SUPERSEDED, None, new.memory.key) for one in supersedes]
+    library.store.memories.add([new], word, actor=actor, supersedes=verdicts)
     follow(library)
     alike = tuple(one for one in similar if likeness(memory, one.memory) >= ALIKE and one not in supersedes)
     return Written(new.memory.key, True, state, similar_to=alike)
@@ -111,7 +112,7 @@ def add_all(
             refused.append((one.memory.title, error.message))
             continue
         print_ = fingerprint(memory)
-        if print_ in seen or library.store.remembered.by_fingerprint(print_):
+        if print_ in seen or that_say(library, print_):
             duplicates += 1
             continue
         seen.add(print_)
@@ -171,11 +172,12 @@ def _refusal(why: str) -> InputError:
     return InputError("MEMORY_REFUSED", f"this memory is not kept: {why}")
 
 
-def _that_say(library: Library, memory: Memory, *, but: Sequence[Remembered]) -> list[Remembered]:
-    """Those that say the same, what is still believed first; without those that the memory takes the place of."""
-    gone = {one.ref for one in but}
-    known = [one for one in library.store.remembered.by_fingerprint(fingerprint(memory)) if one.ref not in gone]
-    return sorted(known, key=lambda one: one.state in (MemoryState.REJECTED, MemoryState.SUPERSEDED))
+def that_say(library: Library, asked: bytes) -> list[Remembered]:
+    """Those with this fingerprint, what is still believed first; not the copies of a database that is gone."""
+    known = library.store.remembered.by_fingerprint(asked)
+    origins = {OWN, *(one.origin for one in databases(library.settings))} if known else set()
+    there = [one for one in known if one.origin in origins]
+    return sorted(there, key=lambda one: one.state in (MemoryState.REJECTED, MemoryState.SUPERSEDED))
 
 
 def _known_already(
