@@ -2,7 +2,7 @@ from dataclasses import astuple
 
 import pytest
 
-from cortex.search.classes import WEIGHTS, QueryClass, weights_of
+from cortex.search.classes import WEIGHTS, Corpus, QueryClass, weights_of
 from cortex.search.parse import parse
 
 TRACE = 'Traceback (most recent call last):\n  File "src/app.py", line 7, in run\n    take()\nKeyError: 3'
@@ -94,7 +94,7 @@ def test_no_weight_is_negative_and_a_repeat_never_gains():
 
 def test_in_documents_a_files_name_and_its_length_count_less_than_in_code():
     for one in QueryClass:
-        code, documents = weights_of((one,)), weights_of((one,), documents=True)
+        code, documents = weights_of((one,)), weights_of((one,), Corpus.DOCUMENTS)
         assert documents.coherence == 0
         assert documents.repeat >= code.repeat
         assert documents.path <= code.path

@@ -13,7 +13,7 @@ from dataclasses import replace
 from cortex.errors import Cancelled, InputError, LimitError
 from cortex.search import diversity, evidence
 from cortex.search.candidates import Meaning, Near, add_by_meaning, find_by_words, likeness_by_meaning, masses_of
-from cortex.search.classes import weights_of
+from cortex.search.classes import Corpus, weights_of
 from cortex.search.evidence import Candidate
 from cortex.search.exact import MAX_HITS, search_exact
 from cortex.search.fuse import found_by_words, fuse
@@ -50,7 +50,7 @@ def search(
     Raises: InputError QUERY_EMPTY or QUERY_INVALID, LimitError SEARCH_TIMEOUT, Cancelled.
     """
     check_query(query)
-    parsed = parse(query.text, query.code, all(source.kind == "documents" for source in sources))
+    parsed = parse(query.text, query.code, _corpus_of(sources))
     near = None if meaning is None or query.mode is Mode.WORDS else (meaning[0], meaning[1](parsed.text))
     if near is not None and not near[1].any():
         near, why_words = None, UNKNOWN_WORDS
@@ -88,6 +88,12 @@ def search(
         counts = [store.counts(number) for number in numbers]
     searched, pieces = sum(one.docs for one in counts), sum(one.chunks for one in counts)
     return Page(tuple(hits), total, mode, tuple(notes), docs=searched, chunks=pieces)
+
+
+def _corpus_of(sources: Sequence[Source]) -> Corpus:
+    kinds = {source.kind for source in sources}
+    lone = kinds.pop() if len(kinds) == 1 else ""
+    return Corpus(lone) if lone in (Corpus.DOCUMENTS, Corpus.MEMORIES) else Corpus.CODE
 
 
 def _recency(lookup: Lookup, sources: Sequence[int]) -> Mapping[str, int]:
@@ -134,8 +140,8 @@ def _weight_of(found: Collection[Candidate], parsed: Parsed) -> float:
     """What nearness weighs beside these that were found by words."""
     if evidence.is_found_by_name(found, parsed):
         return 0.0
-    held = max((one.covers for one in found), default=1.0)
-    return evidence.turn_to_meaning(weights_of(parsed.classes, parsed.documents).meaning, held)
+    held = max((max(one.covers, one.told) for one in found), default=1.0)
+    return evidence.turn_to_meaning(weights_of(parsed.classes, parsed.corpus).meaning, held)
 
 
 def _diversify(

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cortex.search import evidence
-from cortex.search.classes import weights_of
+from cortex.search.beside import add_beside
+from cortex.search.classes import Corpus, weights_of
 from cortex.search.evidence import Candidate
 from cortex.search.parse import Parsed
 from cortex.store import Lookup, Narrow, Store, Term, Words, extension_of
@@ -51,9 +52,10 @@ def find_by_words(
     """Candidates whose words, names or paths answer to the query's."""
     if words is None:
         return {}
-    matched = _by_words(words, narrow, parsed)
+    terms = _terms(parsed)
+    matched, best = _by_words(words, narrow, terms)
     covered, rest = _by_coverage(words, narrow, masses)
-    weights = weights_of(parsed.classes, parsed.documents)
+    weights = weights_of(parsed.classes, parsed.corpus)
     defined = _by_definition(store.lookup, words, narrow, parsed) if weights.definition else {}
     joined = _by_joined_words(store.lookup, narrow, parsed) if weights.joined else {}
     located = _by_place(store.lookup, narrow, parsed)
@@ -74,6 +76,10 @@ def find_by_words(
         elif parsed.is_name:
             one.defines = evidence.reexport(one)
         one.located = located.get(pair, NOTHING)[0]
+    if parsed.corpus is Corpus.MEMORIES:
+        add_beside(store, words, narrow, terms, best, masses, found)
+        for one in found.values():
+            one.speaks = evidence.speaker(one.place.chunk, parsed)
     return found
 
 
@@ -123,14 +129,18 @@ def allowed(doc: Doc, narrow: Narrow) -> bool:
     return narrow.docs is None or doc.id in narrow.docs
 
 
-def _by_words(words: Words, narrow: Narrow, parsed: Parsed) -> dict[Pair, float]:
-    terms = [
+def _terms(parsed: Parsed) -> list[Term]:
+    return [
         Term(word, tuple((field, weight * field_weight) for field, field_weight in FIELD_WEIGHTS))
         for word, weight in parsed.weights.items()
     ]
+
+
+def _by_words(words: Words, narrow: Narrow, terms: Sequence[Term]) -> tuple[dict[Pair, float], float]:
+    """The best matches as shares of the very best, and what that one scored."""
     rows = words.search(terms, narrow, DEPTH)
     best = rows[0][2] if rows else 1.0
-    return {(doc, chunk): score / best for doc, chunk, score in rows}
+    return {(doc, chunk): score / best for doc, chunk, score in rows}, best
 
 
 def _by_coverage(words: Words, narrow: Narrow, masses: Mapping[str, float]) -> tuple[dict[Pair, float], float]:

@@ -9,7 +9,7 @@ other one was better.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -29,6 +29,14 @@ class QueryClass(StrEnum):
     TESTS = "test-seeking"
     DOCS = "doc-seeking"
     SNIPPET = "code snippet"
+
+
+class Corpus(StrEnum):
+    """What is asked: the same words are looked for in other ways."""
+
+    CODE = "code"  # or several kinds together
+    DOCUMENTS = "documents"
+    MEMORIES = "memories"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +121,15 @@ def classes_of(
 
 
 @lru_cache(maxsize=1_000)
-def weights_of(classes: tuple[QueryClass, ...], documents: bool = False) -> Weights:
-    """The mean of the classes' weights; other ones where documents are asked, and no code."""
-    rows = [astuple(of_documents(WEIGHTS[one]) if documents else WEIGHTS[one]) for one in classes]
+def weights_of(classes: tuple[QueryClass, ...], corpus: Corpus = Corpus.CODE) -> Weights:
+    """The mean of the classes' weights; other ones where documents are asked, or memories, and no code."""
+    rows = [astuple(_FOR[corpus](WEIGHTS[one])) for one in classes]
     return Weights(*(sum(column) / len(rows) for column in zip(*rows, strict=True)))
+
+
+def of_code(weights: Weights) -> Weights:
+    """What the evidence weighs in code: what WEIGHTS says."""
+    return weights
 
 
 def of_documents(weights: Weights) -> Weights:
@@ -134,3 +147,15 @@ def of_documents(weights: Weights) -> Weights:
         coherence=0.0,
         repeat=max(weights.repeat, 0.9),
     )
+
+
+def of_memories(weights: Weights) -> Weights:
+    """What the evidence weighs in memories: as in documents, but what they are filed under says nothing, and all of a query counts more."""
+    return replace(of_documents(weights), path=0.0, stem=0.0, coverage=2 * weights.coverage)
+
+
+_FOR: Mapping[Corpus, Callable[[Weights], Weights]] = {
+    Corpus.CODE: of_code,
+    Corpus.DOCUMENTS: of_documents,
+    Corpus.MEMORIES: of_memories,
+}

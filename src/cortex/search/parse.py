@@ -7,11 +7,11 @@ wrong answer. Road not taken: words beside "class" or "method" as names, which w
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from cortex.chunkers import language_of
-from cortex.search.classes import QueryClass, classes_of
+from cortex.search.classes import Corpus, QueryClass, classes_of
 from cortex.text import split_identifier, words_of
 
 MAX_TERMS = 64  # a pasted file as a query is cut to its first words; more terms cost time and add nothing
@@ -26,6 +26,10 @@ STOP_WORDS = frozenset(
     "who why will with would you your code find show get gets happen happens work works "
     # What questions are made of, whatever they are about.
     "did doing following given implement implementation implemented perform provided purpose specific use used uses using way".split()
+)
+# What people say of one another besides, and what is left of a contraction.
+TALK = frozenset(
+    "about d didn doesn don he her hers herself him himself his isn kind kinds likely ll m potentially re s she something t type types ve wasn weren".split()
 )
 _TOKEN = re.compile(r"[^\W\d][\w$]*(?:(?:::|->|[.#\\])[^\W\d][\w$]*)*[!?]?", re.UNICODE)
 _SEPARATOR = re.compile(r"::|->|[.#\\]")
@@ -65,15 +69,15 @@ class Parsed:
     phrases: tuple[tuple[str, ...], ...]  # texts whose words should stand together
     roles: frozenset[str]  # roles of files that the query asks for
     keywords: tuple[str, ...]  # plain words worth matching against paths
-    documents: bool = False  # documents are asked, and no code
+    corpus: Corpus = Corpus.CODE
 
 
-def parse(text: str, code: bool = False, documents: bool = False) -> Parsed:
-    """Understand a query; `code` says that it is a snippet of code, whose every identifier counts alike, `documents` what is asked."""
+def parse(text: str, code: bool = False, corpus: Corpus = Corpus.CODE) -> Parsed:
+    """Understand a query; `code` says that it is a snippet of code, whose every identifier counts alike."""
     tokens = _TOKEN.findall(text)
     name = not code and len(text.split()) == 1 and len(tokens) == 1
     names, qualified = ([], []) if code else _names(text, tokens, name)
-    weights = _weigh(text, tokens)
+    weights = _weigh(text, tokens, STOP_WORDS | TALK if corpus is Corpus.MEMORIES else STOP_WORDS)
     lowered = {word.lower() for word in tokens}
     roles = frozenset(role for word, role in _ROLE_WORDS.items() if word in lowered) if not code else frozenset[str]()
     places = () if code else _places(text)
@@ -93,11 +97,11 @@ def parse(text: str, code: bool = False, documents: bool = False) -> Parsed:
         phrases=phrases,
         roles=roles,
         keywords=tuple(word for word in weights if len(word) > 2),
-        documents=documents,
+        corpus=corpus,
     )
 
 
-def _weigh(text: str, tokens: Sequence[str]) -> dict[str, float]:
+def _weigh(text: str, tokens: Sequence[str], stop_words: Set[str]) -> dict[str, float]:
     """The words to look for: whole identifiers, their parts at half the weight, no stop words unless there is nothing else."""
     weights: dict[str, float] = {}
     for token in tokens:
@@ -106,7 +110,7 @@ def _weigh(text: str, tokens: Sequence[str]) -> dict[str, float]:
                 weights[piece] = max(1.0 if number == 0 else PART_WEIGHT, weights.get(piece, 0.0))
     for word in words_of(text):  # digits, and letters of languages without spaces
         weights.setdefault(word, PART_WEIGHT if len(word) == 1 and word.isascii() else 1.0)
-    return {word: weight for word, weight in weights.items() if word not in STOP_WORDS} or weights
+    return {word: weight for word, weight in weights.items() if word not in stop_words} or weights
 
 
 def _names(text: str, tokens: Sequence[str], whole: bool) -> tuple[list[str], list[str]]:

@@ -21,6 +21,8 @@ DAY_NS = 86_400 * 10**9
 # What `--explain` calls the evidence that a candidate carries.
 _LABELS: dict[str, str] = {
     "words": "words",
+    "beside": "what stands beside it",
+    "speaks": "speaker",
     "meaning": "meaning",
     "covers": "coverage",
     "defines": "definition",
@@ -41,7 +43,7 @@ def rank(
     recency: Mapping[str, int],
 ) -> list[Candidate]:
     """The candidates in their final order, best first; `words_in` gives the words of a place's text, in order."""
-    weights = weights_of(parsed.classes, parsed.documents)
+    weights = weights_of(parsed.classes, parsed.corpus)
     candidates = sorted(candidates, key=lambda one: tie(one, recency))
     _look_at_paths(candidates, parsed, weights)
     _score(candidates, weights)
@@ -60,7 +62,7 @@ def rank(
 
 def explain(candidate: Candidate, parsed: Parsed) -> tuple[tuple[str, float], ...]:
     """The evidence for a candidate with what each part adds to its score, then the factors, marked by an "x"."""
-    parts = _parts(candidate, weights_of(parsed.classes, parsed.documents))
+    parts = _parts(candidate, weights_of(parsed.classes, parsed.corpus))
     parts.append((f"x {candidate.place.doc.role} file", candidate.role if candidate.role != 1.0 else 0.0))
     parts.append(("x repeat of its file", round(candidate.repeat, 4) if candidate.repeat != 1.0 else 0.0))
     parts.append(("x like a better one", round(candidate.fresh, 4) if candidate.fresh != 1.0 else 0.0))
@@ -82,7 +84,7 @@ def _parts(candidate: Candidate, weights: Weights) -> list[tuple[str, float]]:
 
 def why(candidate: Candidate, parsed: Parsed) -> str:
     """The strongest evidence in one short phrase."""
-    weights = weights_of(parsed.classes, parsed.documents)
+    weights = weights_of(parsed.classes, parsed.corpus)
     if candidate.located:
         return "named place"
     if candidate.phrase > 0.5:
@@ -134,7 +136,9 @@ def _score(candidates: Sequence[Candidate], weights: Weights) -> None:
 def _total(one: Candidate, weights: Weights) -> float:
     return (
         one.words
+        + one.beside
         + one.meaning
+        + one.speaks
         + weights.coverage
         * one.covers
         * one.covers  # all of a query in one chunk is far more than half of it in each of two

@@ -35,6 +35,7 @@ WRITER_BYTES = (
 FORMAT = "5"  # part of the directory's name: another layout is another directory
 NO_WATERMARK = -1
 MANY_DOCS = 1_000  # in a query: 5,000 take 10 ms, ten times the search itself
+MAX_HELD = 20  # a sum of single precision tells 24 words apart
 LONGER = (4, 16)  # times as many rows
 MAX_REMEMBERED = 100_000  # identifiers whose stems are kept; Django has 67,000
 # tantivy tells of a thread that could not write only that it "was killed": a full disk or quota, since what it reads is ours
@@ -162,6 +163,21 @@ class Words:
         ]
         total = sum(masses.values()) or 1.0
         return [(doc, chunk, mass / total) for doc, chunk, mass in self._best(parts, narrow, limit)]
+
+    def held(self, words: Sequence[str], narrow: Narrow, limit: int) -> dict[tuple[int, int], frozenset[str]]:
+        """Which of these words stand in each row that has any of them, by (doc, chunk): for the first `MAX_HELD` words."""
+        # Each word is worth a power of two: so many add up exactly, and the sum says which they were.
+        known = words[:MAX_HELD]
+        parts = [
+            tantivy.Query.const_score_query(
+                _any([self._term(field, word) for field in COVER_FIELDS]), float(1 << place)
+            )
+            for place, word in enumerate(known)
+        ]
+        return {
+            (doc, chunk): frozenset(word for place, word in enumerate(known) if int(total) >> place & 1)
+            for doc, chunk, total in self._best(parts, narrow, limit)
+        }
 
     def frequency(self, word: str, field: str = "body") -> int:
         """In how many rows a word stands in a field."""
