@@ -19,6 +19,7 @@ from cortex.memories.writing import add
 from cortex.settings import load
 from cortex.types import Memory, MemoryState
 from daemon.place import CORTEX, Place
+from foreign.claude_bases import make_claude_mem
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sockets in folders")
 Until = Callable[..., float]
@@ -117,6 +118,15 @@ def test_a_folder_that_is_not_there_is_a_project_without_memories(place, until: 
     assert hears(place, until)
     assert told(place, Path("/no/such/folder")) == ""
     assert told(place, Path("relative")) == ""
+
+
+def test_another_product_s_database_is_told_of_where_its_variable_says(place, until: Until, tmp_path):
+    base = make_claude_mem(tmp_path / "mem" / "claude-mem.db")
+    base.observation("s", "Carts are emptied at night", project="work")
+    base.connection.commit()
+    place.variables["CLAUDE_MEM_DATA_DIR"] = str(tmp_path / "mem")
+    assert "Carts are emptied at night" in hears(place, until)
+    base.close()
 
 
 def test_what_was_marked_waits_for_approval_once_however_often_it_is_said(place, until: Until):

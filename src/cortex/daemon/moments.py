@@ -27,6 +27,7 @@ from cortex.settings import Settings, load
 from cortex.store import STORE_NAME
 
 MOST = 12  # memories of the project, and of others, at a session's start
+FRESH_SECONDS = 0.05  # for what was just written elsewhere: a session doesn't wait while a database is copied
 TAKE_SECONDS = 30.0  # that the library is held open for its keeper to take the inbox in
 POLL_SECONDS = 0.05
 _holding = threading.Lock()
@@ -58,7 +59,7 @@ def _start(engines: Engines, settings: Settings, cwd: str) -> str:
     if not ((settings.home / STORE_NAME).is_file() or databases(settings)) or not os.path.isabs(cwd):
         return ""
     with _open(engines, settings) as library:
-        return tell(context_of(library.reader, Path(cwd), most=MOST), MOST_CHARACTERS)
+        return tell(context_of(library.reader, Path(cwd), most=MOST, fresh=FRESH_SECONDS), MOST_CHARACTERS)
 
 
 def _hold_open(engines: Engines, settings: Settings) -> None:

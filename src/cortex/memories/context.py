@@ -42,9 +42,11 @@ class Context:
         return not (self.memories or self.sessions or self.others)
 
 
-def context_of(library: Library, folder: Path, *, most: int, others: bool = True) -> Context:
-    """What is worth knowing in the project around a folder. Raises: StoreError."""
-    await_fresh(library, FRESH_SECONDS)
+def context_of(
+    library: Library, folder: Path, *, most: int, others: bool = True, fresh: float = FRESH_SECONDS
+) -> Context:
+    """What is worth knowing in the project around a folder, after so many seconds for what was just written. Raises: StoreError."""
+    await_fresh(library, fresh)
     project, present = project_at(folder), databases(library.settings)
     sources = tuple(source.id for source in sources_of(library, present, "approved"))
     lookup = library.store.remembered
