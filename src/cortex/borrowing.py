@@ -7,17 +7,24 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from cortex.engines import Engines
 from cortex.errors import ConfigError, CortexError
 from cortex.library import Library
-from cortex.settings import Settings
+from cortex.settings import Settings, load
 
 CLOSE_SECONDS = 5.0  # for a library that is just being opened, before nobody waits for it any more
 
+_OF_ONE_CLIENT = ("ACK_MEM_SCOPE", "CORTEX_MEMORY_SCOPE")
+
 log = logging.getLogger(__name__)
+
+
+def library_settings(variables: Mapping[str, str]) -> Settings:
+    """The settings that a person's library is opened with: without the scope that one client is in, so that all clients share it."""
+    return load(None, environment={name: value for name, value in variables.items() if name not in _OF_ONE_CLIENT})
 
 
 class Borrowed:

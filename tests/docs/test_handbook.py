@@ -22,7 +22,7 @@ from cortex.chunkers import LANGUAGES, languages
 from cortex.chunkers.grammars import has_grammar
 from cortex.cli import app
 from cortex.errors import CODES
-from cortex.families import chunks, kb
+from cortex.families import chunks, kb, memory
 from cortex.families.code import PROMPTS, RESOURCES, TOOLS
 from cortex.search.classes import WEIGHTS, Weights
 from cortex.sources import names
@@ -170,8 +170,12 @@ def tables() -> dict[str, tuple[str, Callable[[str], list[str]]]]:
         found[f"arguments of {tool.name}"] = ("chunks.md", lambda _, tool=tool: argument_rows(tool))
     for tool in kb.TOOLS:
         found[f"arguments of {tool.name}"] = ("documents.md", lambda _, tool=tool: argument_rows(tool))
+    for tool in memory.TOOLS:
+        if tool.arguments.model_fields:
+            found[f"arguments of {tool.name}"] = ("memory.md", lambda _, tool=tool: argument_rows(tool))
     return found | {
         "document tools": ("documents.md", lambda _: tool_rows(kb.TOOLS)),
+        "memory tools": ("memory.md", lambda _: tool_rows(memory.TOOLS)),
         "document resources": ("documents.md", lambda _: resource_rows(kb.RESOURCES)),
         "document prompts": ("documents.md", lambda _: prompt_rows(kb.PROMPTS)),
         "tools": ("code.md", lambda _: tool_rows()),

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cortex.borrowing import library_settings
 from cortex.cli import workspace
 from cortex.engines import Engines
 from cortex.errors import ConfigError, CortexError, InputError
@@ -21,7 +22,6 @@ from cortex.shelf.shelves import Shelves
 from cortex.tools import Family
 
 OF_PROJECTS = frozenset({"code", "chunks"})
-_SCOPE_VARIABLES = ("ACK_MEM_SCOPE", "CORTEX_MEMORY_SCOPE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def ask(names: Sequence[str], paths: Sequence[Path], variables: Mapping[str, str
     Raises: InputError ARGUMENT_INVALID, ConfigError.
     """
     check_families(names)
-    person = load(None, environment={name: value for name, value in variables.items() if name not in _SCOPE_VARIABLES})
+    person = library_settings(variables)
     scope = load(None, environment=variables).memory.scope
     found: tuple[Workspace, ...] = ()
     warnings = list(person.warnings)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cortex.borrowing import library_settings
 from cortex.daemon.hook import MOST_CHARACTERS, START
 from cortex.daemon.server import Hooked, Moment
 from cortex.engines import Engines
@@ -23,7 +24,7 @@ from cortex.memories.context import context_of
 from cortex.memories.inbox import is_waiting
 from cortex.memories.places import databases
 from cortex.memories.telling import tell
-from cortex.settings import Settings, load
+from cortex.settings import Settings
 from cortex.store import STORE_NAME
 
 MOST = 12  # memories of the project, and of others, at a session's start
@@ -39,7 +40,7 @@ def moments(engines: Engines) -> Hooked:
     """What is said at a moment, with the settings of the client's variables."""
 
     def say(moment: Moment) -> str:
-        settings = load(None, environment=moment.variables)
+        settings = library_settings(moment.variables)
         if moment.event == START:
             return _start(engines, settings, moment.cwd)
         take_in_soon(engines, settings)
