@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import mul
 
+from cortex.search.classes import Corpus
 from cortex.search.evidence import Candidate
 from cortex.search.parse import Parsed
 from cortex.types import Mode
@@ -70,10 +71,16 @@ def known_features(top: Sequence[Candidate], parsed: Parsed) -> tuple[float, ...
         math.log(0.02 + max(_covers(one) for one in top)),
         math.log(max(1, len(parsed.weights))),  # many words never stand together all
         max(max(one.defines, one.joins, one.located) for one in top),
-        sum(one.place.doc.language in PROSE for one in top) / len(top),  # in prose a question's own words are rarer
+        _prose(top, parsed),
         max(one.near for one in top),
         1.0,
     )
+
+
+def _prose(top: Sequence[Candidate], parsed: Parsed) -> float:
+    """How much of it is prose, in which a question's own words are rarer; memories are written in the words that people ask by."""
+    prose = sum(one.place.doc.language in PROSE for one in top) / len(top)
+    return 0.0 if parsed.corpus is Corpus.MEMORIES else prose
 
 
 def right_features(one: Candidate, share: float) -> tuple[float, ...]:
