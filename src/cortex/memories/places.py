@@ -122,7 +122,10 @@ def _expand(text: str) -> Path:
 
 def project_at(folder: Path) -> Project:
     """The project around a folder: by its repository's name, its worktree's, its remote's, and the folder's own."""
-    root = find_project_root(folder, Path.home()) or folder
+    try:
+        root = find_project_root(folder, Path.home()) or folder
+    except (OSError, RuntimeError):  # no folder can have that name, or links lead in a circle
+        return Project(folder, (folder.name,))
     main = main_worktree(root) or root
     found = _REPOSITORY.search(git.remote(root)) if main != folder or (main / ".git").exists() else None
     names = [main.name, found[1] if found else "", root.name, folder.name]

@@ -115,7 +115,7 @@ def memory_text(
     shown: bool,
     budget: int,
 ) -> str:
-    """All of a memory; a story that doesn't fit the budget is cut, and the answer says so."""
+    """All of a memory; what doesn't fit the budget is cut, the story first, and the answer says so."""
     memory = one.memory
     row: Row = {
         "id": told_id(one, present),
@@ -141,11 +141,29 @@ def memory_text(
         "session_context": _session_context(session),
     }
     row |= {key: value for key, value in optional.items() if value not in ("", [], None)}
-    over = len(dumped(row)) - budget * TOKEN_CHARACTERS
-    if over > 0 and isinstance(row.get("text"), str):
-        text = str(row["text"])
-        row |= {"text": _cut(text, max(0, len(text) - over - 40)), "truncated": True}
-    return dumped(row)
+    return dumped(_fitted(row, budget * TOKEN_CHARACTERS))
+
+
+def _fitted(row: Row, room: int) -> Row:
+    """A row cut to so many characters: its story, then lists from their ends, then what is told of its session."""
+    if len(dumped(row)) <= room:
+        return row
+    row = {**row, "truncated": True}
+    for name in ("text", "facts", "files", "concepts", "session_context", "subtitle"):
+        over = len(dumped(row)) - room
+        whole = row.get(name)
+        if over <= 0 or not whole:
+            continue
+        if isinstance(whole, str):
+            row[name] = _cut(whole, max(0, len(whole) - over - 1))
+        elif isinstance(whole, list):
+            kept = list(whole)
+            while kept and len(dumped({**row, name: kept})) > room:
+                kept.pop()
+            row[name] = kept
+        else:
+            del row[name]
+    return row
 
 
 def scopes_text(counts: Sequence[ScopeCount], path_of: Callable[[str], str], current: str, notes: Sequence[str]) -> str:
