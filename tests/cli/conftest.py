@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from cortex.cli import run as run_command
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from foreign.claude_bases import make_claude_mem
 
 
 @pytest.fixture
@@ -41,6 +44,30 @@ def on_terminal():
 
 
 @pytest.fixture
+def typed():
+    """`typed(text, *arguments)`: exit code, stdout and stderr of a command whose stdin is a terminal on which that is typed."""
+
+    def run(text: str, *arguments: object, **variables: str) -> tuple[int, str, str]:
+        pty = pytest.importorskip("pty")
+        master, slave = pty.openpty()
+        os.write(master, text.encode())
+        done = subprocess.run(
+            [sys.executable, "-m", "cortex", *map(str, arguments)],
+            stdin=slave,
+            capture_output=True,
+            encoding="utf-8",
+            env=os.environ | variables,
+            timeout=60,
+            check=False,
+        )
+        os.close(slave)
+        os.close(master)
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+@pytest.fixture
 def cortex(capsys):
     """Runs a command in this process; gives its exit code, stdout and stderr."""
 
@@ -51,3 +78,27 @@ def cortex(capsys):
         return code, seen.out, seen.err
 
     return call
+
+
+@pytest.fixture
+def shop(isolated, tmp_path, monkeypatch):
+    """A project to stand in."""
+    root = tmp_path / "shop"
+    (root / ".git").mkdir(parents=True)
+    (root / "src").mkdir()
+    text = "def check(user):\n    return user\n\n\ndef leave(user):\n    return None\n"
+    (root / "src" / "login.py").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(root)
+    return root
+
+
+@pytest.fixture
+def foreign(isolated):
+    """A claude-mem database at its usual place, with two memories."""
+    with closing(make_claude_mem(isolated.user / ".claude-mem" / "claude-mem.db")) as made:
+        session = made.session("s1", title="Deploying")
+        facts = ["NIXPACKS_ is the prefix"]
+        made.observation(session, "Railway env vars need a prefix", type="bugfix", facts=facts, concepts=["railway"])
+        made.observation(session, "SQLite over Postgres", type="decision", narrative="It is local.")
+        made.summary(session, "Deploy it", learned="Prefixes")
+        yield made

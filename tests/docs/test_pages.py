@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import tomllib
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from cortex.settings import KEYS, Workspace, environment, known_key, load
 from cortex.sources.secrets import is_secret
 from cortex.tools import Call, bind, find_tool, perform
 from cortex.types import ENVIRONMENT
+from foreign.claude_bases import make_claude_mem
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("bench/*.md")])
@@ -154,7 +156,7 @@ def command_lines() -> list[tuple[str, str]]:
 def test_every_command_line_names_a_command_and_options_that_exist(page: str, line: str) -> None:
     command: Any = typer.main.get_command(app)
     words = shlex.split(
-        re.sub(r"[\[\]]|#.*", "", line).replace("show|get|set", "show").replace("start|stop|restart|status", "start")
+        re.sub(r"[\[\]]|\s#.*", "", line).replace("show|get|set", "show").replace("start|stop|restart|status", "start")
     )[1:]
     while words and getattr(command, "commands", None) and not words[0].startswith("-"):
         if " ".join(words[:2]) in command.commands:
@@ -399,3 +401,48 @@ def test_the_examples_of_document_commands_have_the_shape_of_real_answers(tmp_pa
     answer("add", str(notes))
     for name, *more in (["list"], ["sync"], ["search", "tokens"], ["stats"]):
         assert answer(name, *more) == documented(f"cortex kb {name}"), name
+
+
+def test_the_examples_of_memory_commands_have_the_shape_of_real_answers(tmp_path: Path) -> None:
+    shop, home = tmp_path / "shop", tmp_path / "home"
+    (shop / ".git").mkdir(parents=True)
+    (shop / "login.py").write_text("def check(user):\n    return user\n", encoding="utf-8")
+    (shop / "empty.md").write_text("\n", encoding="utf-8")
+    with closing(make_claude_mem(home / "claude-mem.db")) as made:
+        made.observation(made.session("s1", title="Deploying"), "Railway env vars need a prefix", facts=["NIXPACKS_"])
+        made.summary("own-s1", "Deploy it", learned="Prefixes")
+
+    def ask(*arguments: str) -> Any:
+        done = subprocess.run(
+            [CORTEX, "memory", *arguments, "--json"],
+            cwd=shop,
+            env={**os.environ, "CORTEX_HOME": str(home / "cortex"), "ACK_MEM_DB": str(home / "claude-mem.db")},
+            capture_output=True,
+            encoding="utf-8",
+            timeout=SECONDS,
+            check=False,
+        )
+        return json.loads(done.stdout)
+
+    def check(name: str, *arguments: str) -> Any:
+        body = ask(name, *arguments)
+        assert shape(body) == documented(f"cortex memory {name}"), name
+        return body
+
+    ask("add", "Tokens live 15 minutes", "--fact", "The refresh token lives a day", "--tag", "auth")
+    told = ("--fact", "The refresh token lives a day", "--tag", "auth", "--cite", "login.py#check", "--session", "s1")
+    key = check("add", "Tokens live 15 minutes now", *told)["id"]
+    (shop / "login.py").write_text("def check(user):\n    return not user\n", encoding="utf-8")
+    check("list", "--tag", "auth", "--matching", "now")
+    check("show", key)
+    check("search", "tokens live now", "--tag", "auth", "--limit", "1")
+    check("scopes")
+    check("edit", key, "--subtitle", "since May")
+    check("log", key, "--limit", "1")
+    ask("reject", key)
+    check("approve", key)
+    check("undo")
+    check("supersede", "obs_1", "--by", key)
+    check("delete", key, "obs_1", "--yes")
+    check("export", "-o", str(tmp_path / "out.json"))
+    check("import", str(shop))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import typer
 
-from cortex.cli.show import say
+from cortex.cli.show import printable, say
 from cortex.errors import InputError
 from cortex.library import Library
 from cortex.settings import Settings, environment, load
@@ -39,4 +39,6 @@ def confirm(question: str, why: str) -> None:
     if not sys.stdin.isatty():
         message = f"{why}, and there is no terminal to ask on; nothing was changed"
         raise InputError("ARGUMENT_INVALID", message, suggestions=("Repeat it with --yes.",))
-    typer.confirm(question, abort=True, err=True)
+    print(f"{printable(question)} [y/N]: ", end="", file=sys.stderr, flush=True)  # stdout is for the answer
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise typer.Abort

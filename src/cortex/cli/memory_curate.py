@@ -234,7 +234,7 @@ def undo_last(as_json: JsonFlag = False) -> int:
 
 
 def show_log(
-    told: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only about this memory.")] = None,
+    told: Annotated[str | None, typer.Argument(metavar="ID", help="Only about this memory.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many decisions.")] = 30,
     as_json: JsonFlag = False,
 ) -> int:

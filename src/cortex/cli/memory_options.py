@@ -51,7 +51,7 @@ class NewState(StrEnum):
     PROMOTED = "promoted"
 
 
-IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Which memories, by their ids.")]
+IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Which memories, by their ids.")]
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Its id, or the beginning of one of your own.")]
 StateOption = Annotated[
     list[StateName] | None,
@@ -111,7 +111,7 @@ def filter_of(
     older_than: str = "",
 ) -> Filter:
     """What the options ask for."""
-    before = int((time.time() - seconds_of(older_than)) * 1000) if older_than else 0
+    before = max(1, int((time.time() - seconds_of(older_than)) * 1000)) if older_than else 0
     names = tuple(one.value for one in states)
     return Filter(names, project, scope, tuple(tag or ()), kind, origin, matching, before)
 
