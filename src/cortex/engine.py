@@ -51,6 +51,7 @@ FULL_MODE_FILES = 2_500  # above this, reading everything for one answer takes l
 FIRST_ANSWER_SECONDS = 8.0  # how long a query waits for a first index before it answers from what is there
 SHORT_RUN_FILES = 100  # that take a moment
 POLL_SECONDS = 0.05
+RETRY_SECONDS = 5.0  # after the indexes could not follow
 ORPHAN_DAYS = 14
 OWN_PATTERNS = ("cortex.db*", "lease", "words*", "vectors*")  # of files in a store's folder
 STOPPED = f"stopped at {MAX_HITS:,} matches, there may be more: narrow the search"
@@ -109,6 +110,7 @@ class Engine:
         self._reopening = threading.Lock()
         self._closed = False
         self._searches = (0, 0.0)  # count, seconds
+        self._not_before = 0.0  # that the indexes are tried to follow again
         self._scratch = Scratch(lambda: Engine(self.root, self.settings, in_memory=True, embedders=Embedders(None)))
         self.kept = False  # a keeper is at work, so that a first run is under way or will soon be
 
@@ -213,9 +215,15 @@ class Engine:
     def serve_requests(self) -> None:
         """As the lease holder, do what other processes asked for, and let the indexes forget what they removed for good."""
         self._runs.serve_requests()
+        if time.monotonic() < self._not_before:
+            return
         if self.store.truth.words_linger or self.store.indexes.state()[1] < self.store.truth.seq():
-            self.embedding.catch_up()
-            self.store.indexes.tidy()
+            try:
+                self.embedding.catch_up()
+                self.store.indexes.tidy()
+            except CortexError as error:
+                log.warning("the indexes of %s don't follow: %s", self.root, error.message)
+                self._not_before = time.monotonic() + RETRY_SECONDS
 
     # -- put and forget ------------------------------------------------------------------------------------------------
 

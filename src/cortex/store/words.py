@@ -141,8 +141,11 @@ class Words:
         """A writer with nothing left to merge: rows deleted in its first commit come back when a merge of older segments ends later."""
         if not self._merged:
             writer = self._index.writer(heap_size=WRITER_BYTES, num_threads=1)
-            writer.commit()  # which starts the merges
-            writer.wait_merging_threads()
+            try:
+                writer.commit()  # which starts the merges
+                writer.wait_merging_threads()
+            finally:
+                del writer  # whoever keeps the exception would keep the lock on the directory with it
             self._merged = True
         return self._index.writer(heap_size=WRITER_BYTES, num_threads=1)
 
