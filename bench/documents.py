@@ -86,15 +86,15 @@ def _changed(path: Path, work: Callable[[], object]) -> float:
 def _write(folder: Path, count: int, seed: int) -> int:
     """Documents of prose, and how many bytes they are."""
     draw = random.Random(seed)
-    passages = _passages()
+    known = passages()
     total = 0
     for number in range(count):
-        parts = [f"# Document {number} about {_title(draw, passages)}\n"]
+        parts = [f"# Document {number} about {_title(draw, known)}\n"]
         for _ in range(SECTIONS):
             words: list[str] = []
             while len(words) < AVERAGE_WORDS // SECTIONS:
-                words += draw.choice(passages).split(" ")
-            parts.append(f"## {_title(draw, passages)}\n\n{' '.join(words)}\n")
+                words += draw.choice(known).split(" ")
+            parts.append(f"## {_title(draw, known)}\n\n{' '.join(words)}\n")
         text = "\n".join(parts)
         path = folder / f"part{number % 50:02d}" / f"document{number:05d}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ def _write(folder: Path, count: int, seed: int) -> int:
     return total
 
 
-def _passages() -> list[str]:
+def passages() -> list[str]:
     """The docstrings of the standard library."""
     found: list[str] = []
     for path in sorted(Path(sysconfig.get_paths()["stdlib"]).rglob("*.py")):

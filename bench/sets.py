@@ -90,6 +90,10 @@ class Sets:
         """All metrics of one answer."""
         return self._judge.score_query(row["relevant"], [_as_result(hit) for hit in hits], "result")
 
+    def score_files(self, row: Row, files: Sequence[str]) -> dict[str, float]:
+        """All metrics of an answer that names files."""
+        return self._judge.score_query(row["relevant"], [{"file": file} for file in files], "result")
+
     def hits_target(self, row: Row, file: str, start: int, end: int) -> bool:
         """Whether these lines of a file are right."""
         found = {"file": file, "startLine": start, "endLine": end}

@@ -24,7 +24,7 @@ from cortex.paths import root_text
 from cortex.settings import Settings, stays_here
 from cortex.settings.groups import DEFAULT_EXCLUDES
 from cortex.sources.places import reason_against
-from cortex.store import OWN, STORE_NAME, Counts, Folder, Qdrant, Store, Wanted
+from cortex.store import OWN, STORE_NAME, Counts, Folder, Qdrant, Store
 from cortex.text import rfc3339
 from cortex.types import Doc, FileView, Freshness, Skipped, Source
 from cortex.views import Views
@@ -288,7 +288,7 @@ def has_folders(home: Path) -> bool:
 
 def has_own_memories(home: Path) -> bool:
     """Whether a person has written any memory; a store that can't be read has none."""
-    return _has(home, lambda store: bool(store.remembered.select(Wanted(origins=(OWN,)), 1)))
+    return _has(home, lambda store: store.remembered.has(OWN))
 
 
 def _has(home: Path, question: Callable[[Store], bool]) -> bool:

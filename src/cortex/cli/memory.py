@@ -48,7 +48,7 @@ from cortex.memories.ids import told_id
 from cortex.memories.places import Database, Project, current_scope, databases, first_place, project_at
 from cortex.memories.writing import Written, add
 from cortex.paths import relative_of
-from cortex.store import Remembered, Wanted
+from cortex.store import Remembered
 from cortex.types import Citation, Memory, MemoryState, Mode
 
 HISTORY = 50  # decisions that are shown of one memory
@@ -283,7 +283,7 @@ def scopes(as_json: JsonFlag = False) -> int:
     with memories() as library:
         settings = library.settings
         sources = tuple(source.id for source in sources_of(library, databases(settings), "all"))
-        counts = library.store.remembered.scopes(Wanted(sources=sources))
+        counts = library.store.remembered.scopes(sources)
     rows = scope_rows(counts, Paths(settings.home))
     current = current_scope(settings.memory.scope, project, [one.scope for one in counts])
     if as_json:

@@ -29,8 +29,8 @@ from cortex.store.memorylookup import (
     Ref,
     Remembered,
     ScopeCount,
-    Wanted,
 )
+from cortex.store.memorywanted import Wanted
 from cortex.store.paid import Embed, Making, Paid, Waiting
 from cortex.store.qdrant import Collection, Qdrant
 from cortex.store.schema import is_current, migrate

@@ -6,11 +6,13 @@ What a caller asks for is a `Wanted`; of several parts all must hold. Nothing is
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+import sqlite3
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 from cortex.store.connect import Connections
+from cortex.store.memorywanted import ORDER, Wanted, ids_of, marks
 from cortex.types import Citation, Memory, MemoryState, Source
 
 COLUMNS = (
@@ -21,6 +23,10 @@ COLUMNS = (
 )
 MEMORIES = "memories"  # the kind of their sources
 PARTS = 500  # of a list in one question
+FEW = 5_000  # memories with a tag, up to which they are all looked at
+MAX_KNOWN = 64  # answers that are kept while nothing changes
+
+Answer = TypeVar("Answer")
 
 Ref = tuple[str, str]  # origin and key
 
@@ -64,22 +70,6 @@ class Neighbour(NamedTuple):
     doc: int
     first_chunk: int
     last_chunk: int
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which memories are asked for; what is empty doesn't narrow."""
-
-    sources: tuple[int, ...] | None = None  # in these; None: in whatever, also in none
-    origins: tuple[str, ...] | None = None
-    states: tuple[str, ...] = ()  # as they are written; "" is unjudged
-    projects: tuple[str, ...] = ()  # one of these, or promoted
-    scope: str = ""  # or promoted
-    tags: tuple[str, ...] = ()  # all of them
-    kind: str = ""
-    not_projects: tuple[str, ...] = ()
-    promoted: bool = True  # what counts in every project counts in this one
-    before: int = 0  # made before that millisecond
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +122,7 @@ class MemoryLookup:
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
+        self._known: tuple[str, dict[tuple[str, Hashable], object]] = ("", {})
 
     def sources(self, origins: Collection[str], names: Collection[str]) -> list[Source]:
         """The sources of these names that these origins have."""
@@ -166,7 +157,7 @@ class MemoryLookup:
                 part = docs[start : start + PARTS]
                 rows = connection.execute(
                     f"SELECT docs.id, {COLUMNS} JOIN docs ON docs.source = memories.source AND docs.path = memories.key "
-                    f"WHERE docs.id IN ({_marks(part)})",
+                    f"WHERE docs.id IN ({marks(part)})",
                     part,
                 )
                 found.update((row[0], remembered(row[1:])) for row in rows)
@@ -178,41 +169,75 @@ class MemoryLookup:
             rows = connection.execute(f"SELECT {COLUMNS} WHERE fingerprint = ? ORDER BY memories.id", (fingerprint,))
             return [remembered(row) for row in rows]
 
+    def has(self, origin: str) -> bool:
+        """Whether an origin has any memory here."""
+        with self._connections.read() as connection:
+            return bool(connection.execute("SELECT 1 FROM memories WHERE origin = ? LIMIT 1", (origin,)).fetchone())
+
     def select(self, wanted: Wanted, limit: int = -1, offset: int = 0) -> list[Remembered]:
         """Those that are wanted, newest first."""
-        where, values = _where(wanted)
         with self._connections.read() as connection:
+            ids, values = ids_of(wanted, _rare_tag(connection, wanted), limit + offset if limit >= 0 else -1)
             rows = connection.execute(
-                f"SELECT {COLUMNS} WHERE {where} ORDER BY created DESC, memories.id DESC LIMIT ? OFFSET ?",
+                f"SELECT {COLUMNS} WHERE memories.id IN (SELECT id FROM ({ids}) ORDER BY {ORDER} LIMIT ? OFFSET ?) "
+                "ORDER BY created DESC, number DESC, memories.id DESC",
                 (*values, limit, offset),
             )
             return [remembered(row) for row in rows]
 
     def count(self, wanted: Wanted) -> int:
         """How many are wanted."""
-        where, values = _where(wanted)
-        with self._connections.read() as connection:
-            return connection.execute(f"SELECT count(*) FROM memories WHERE {where}", values).fetchone()[0]
+
+        def ask(connection: sqlite3.Connection) -> int:
+            ids, values = ids_of(wanted, _rare_tag(connection, wanted))
+            return connection.execute(f"SELECT count(*) FROM ({ids})", values).fetchone()[0]
+
+        return self._once("count", wanted, ask)
 
     def docs(self, wanted: Wanted) -> frozenset[int]:
         """The docs of those that are wanted."""
-        where, values = _where(wanted)
-        with self._connections.read() as connection:
+
+        def ask(connection: sqlite3.Connection) -> frozenset[int]:
+            ids, values = ids_of(wanted, _rare_tag(connection, wanted))
             rows = connection.execute(
-                f"SELECT docs.id FROM memories JOIN docs ON docs.source = memories.source AND docs.path = memories.key WHERE {where}",
+                f"SELECT docs.id FROM ({ids}) AS chosen CROSS JOIN memories ON memories.id = chosen.id "
+                "CROSS JOIN docs ON docs.source = memories.source AND docs.path = memories.key",
                 values,
             )
             return frozenset(row[0] for row in rows)
 
-    def scopes(self, wanted: Wanted) -> list[ScopeCount]:
-        """Every scope with what each origin has in it."""
-        where, values = _where(wanted)
+        return self._once("docs", wanted, ask)
+
+    def scopes(self, sources: Sequence[int]) -> list[ScopeCount]:
+        """Every scope with what each origin has of it in these sources."""
+
+        def ask(connection: sqlite3.Connection) -> list[ScopeCount]:
+            found: dict[tuple[str, str], ScopeCount] = {}
+            for source in sources:  # each by itself is counted along an index
+                rows = connection.execute(
+                    "SELECT scope, (SELECT root FROM sources WHERE id = ?1), count(*), max(created) FROM memories "
+                    "WHERE source = ?1 GROUP BY scope",
+                    (source,),
+                )
+                for one in (ScopeCount(*row) for row in rows):
+                    key = (one.scope.casefold(), one.origin)
+                    known = found.get(key, one)
+                    count = one.count + (known.count if key in found else 0)
+                    found[key] = ScopeCount(known.scope, one.origin, count, max(one.newest, known.newest))
+            return [found[key] for key in sorted(found)]
+
+        return self._once("scopes", tuple(sources), ask)
+
+    def _once(self, what: str, asked: Hashable, ask: Callable[[sqlite3.Connection], Answer]) -> Answer:
+        """An answer that is worked out once for each state of the store."""
         with self._connections.read() as connection:
-            rows = connection.execute(
-                f"SELECT scope, origin, count(*), max(created) FROM memories WHERE {where} GROUP BY scope, origin ORDER BY scope, origin",
-                values,
-            )
-            return [ScopeCount(*row) for row in rows]
+            state = connection.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()[0]
+            if self._known[0] != state or len(self._known[1]) >= MAX_KNOWN:
+                self._known = (state, {})
+            known = self._known[1]
+            if (what, asked) not in known:
+                known[what, asked] = ask(connection)
+            return cast("Answer", known[what, asked])
 
     def neighbours(self, docs: Sequence[int], sources: Sequence[int], reach: int) -> list[Neighbour]:
         """Who stands up to `reach` places before or after these docs in the same session of the same origin, among these sources."""
@@ -221,14 +246,14 @@ class MemoryLookup:
         nearby = " UNION ALL ".join(
             f"SELECT asked.doc, {step}, (SELECT beside.id FROM memories AS beside WHERE beside.origin = asked.origin "
             f"AND beside.session = asked.session AND (beside.number, beside.id) {sign} (asked.number, asked.id) "
-            f"AND beside.source IN ({_marks(sources)}) ORDER BY beside.number {order}, beside.id {order} LIMIT 1 OFFSET {abs(step) - 1}) AS other "
+            f"AND beside.source IN ({marks(sources)}) ORDER BY beside.number {order}, beside.id {order} LIMIT 1 OFFSET {abs(step) - 1}) AS other "
             "FROM asked"
             for sign, order, steps in (("<", "DESC", range(-1, -reach - 1, -1)), (">", "ASC", range(1, reach + 1)))
             for step in steps
         )
         ask = (
             "WITH asked AS MATERIALIZED (SELECT docs.id AS doc, origin, session, number, memories.id AS id FROM docs JOIN memories "
-            f"ON memories.source = docs.source AND memories.key = docs.path WHERE docs.id IN ({_marks(docs)}) AND session <> ''), "
+            f"ON memories.source = docs.source AND memories.key = docs.path WHERE docs.id IN ({marks(docs)}) AND session <> ''), "
             f"nearby (doc, step, other) AS MATERIALIZED ({nearby}) "
             "SELECT nearby.doc, step, docs.id, first_chunk, last_chunk FROM nearby JOIN memories ON memories.id = other "
             "JOIN docs ON docs.source = memories.source AND docs.path = memories.key JOIN blobs ON blobs.id = docs.blob"
@@ -252,7 +277,7 @@ class MemoryLookup:
             for start in range(0, len(keys), PARTS):
                 part = keys[start : start + PARTS]
                 rows = connection.execute(
-                    f"SELECT key, state, actor, at, successor FROM judgements WHERE origin = ? AND key IN ({_marks(part)})",
+                    f"SELECT key, state, actor, at, successor FROM judgements WHERE origin = ? AND key IN ({marks(part)})",
                     (origin, *part),
                 )
                 found.update((key, Judgement(MemoryState(state), *rest)) for key, state, *rest in rows)
@@ -314,36 +339,9 @@ def remembered(row: Sequence[Any]) -> Remembered:
     return Remembered(number, origin, place, source, known, memory, other, scope, fingerprint, signature, judgement)
 
 
-def _where(wanted: Wanted) -> tuple[str, list[object]]:
-    parts, values = ["1"], list[object]()
-
-    def add(part: str, *given: object) -> None:
-        parts.append(part)
-        values.extend(given)
-
-    if wanted.sources is not None:
-        add(f"memories.source IN ({_marks(wanted.sources)})", *wanted.sources)
-    if wanted.origins is not None:
-        add(f"memories.origin IN ({_marks(wanted.origins)})", *wanted.origins)
-    if wanted.states:
-        add(f"memories.state IN ({_marks(wanted.states)})", *wanted.states)
-    promoted = " OR memories.state = 'promoted'" if wanted.promoted else ""
-    if wanted.projects:
-        marks = _marks(wanted.projects)
-        add(f"(project IN ({marks}) OR other_project IN ({marks}){promoted})", *wanted.projects, *wanted.projects)
-    if wanted.scope:
-        add(f"(scope = ? OR project = ?{promoted})", wanted.scope, wanted.scope)
-    if wanted.not_projects:
-        marks = _marks(wanted.not_projects)
-        add(f"project NOT IN ({marks}) AND other_project NOT IN ({marks})", *wanted.not_projects, *wanted.not_projects)
-    if wanted.kind:
-        add("memories.kind = ? COLLATE NOCASE", wanted.kind)
-    if wanted.before:
-        add("created < ?", wanted.before)
-    for tag in wanted.tags:
-        add("memories.id IN (SELECT memory FROM concepts WHERE concept = ?)", tag.strip())
-    return " AND ".join(parts), values
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ",".join("?" * len(values))
+def _rare_tag(connection: sqlite3.Connection, wanted: Wanted) -> str:
+    """The tag that fewest memories have, where those are few."""
+    ask = f"SELECT count(*) FROM (SELECT 1 FROM concepts WHERE concept = ? LIMIT {FEW})"
+    counts = {tag: connection.execute(ask, (tag.strip(),)).fetchone()[0] for tag in wanted.tags}
+    rarest = min(counts, key=lambda tag: counts[tag], default="")
+    return rarest.strip() if rarest and counts[rarest] < FEW else ""

@@ -88,16 +88,17 @@ CREATE TABLE memories (
   text TEXT NOT NULL, project TEXT NOT NULL COLLATE NOCASE, session TEXT NOT NULL, date TEXT NOT NULL, created INTEGER NOT NULL,
   kind TEXT NOT NULL, provenance TEXT NOT NULL, other_project TEXT NOT NULL COLLATE NOCASE, scope TEXT NOT NULL COLLATE NOCASE,
   fingerprint BLOB NOT NULL, signature BLOB NOT NULL, UNIQUE (origin, key));
-CREATE INDEX memories_created ON memories (created);
-CREATE INDEX memories_project ON memories (project, created);
-CREATE INDEX memories_other ON memories (other_project) WHERE other_project <> '';
-CREATE INDEX memories_scope ON memories (scope, created);
+CREATE INDEX memories_created ON memories (created, number);
+CREATE INDEX memories_newest ON memories (source, created, number, id, project, other_project);
+CREATE INDEX memories_project ON memories (source, project, created, number);
+CREATE INDEX memories_other ON memories (source, other_project, created, number) WHERE other_project <> '';
+CREATE INDEX memories_scope ON memories (source, scope, created, number);
 CREATE INDEX memories_key ON memories (key);
 CREATE INDEX memories_number ON memories (origin, number);
 CREATE INDEX memories_session ON memories (origin, session, number, id);
 CREATE INDEX memories_fingerprint ON memories (fingerprint);
 CREATE INDEX memories_source ON memories (source, key);
-CREATE INDEX memories_state ON memories (state);
+CREATE INDEX memories_state ON memories (source, state, created, number);
 CREATE TABLE concepts (
   concept TEXT NOT NULL COLLATE NOCASE, memory INTEGER NOT NULL REFERENCES memories ON DELETE CASCADE,
   PRIMARY KEY (concept, memory)) WITHOUT ROWID;

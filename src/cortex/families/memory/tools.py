@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from cortex.errors import InputError
 from cortex.families.memory import answers
 from cortex.families.memory.arguments import GetContext, GetMemory, ListScopes, QueryMemories
 from cortex.families.memory.context import Recall
@@ -18,7 +20,7 @@ from cortex.memories.places import current_scope, databases, first_place
 from cortex.memories.staleness import changes_of
 from cortex.memories.states import name_of
 from cortex.paging import check_budget, make_cursor, read_cursor
-from cortex.store import OWN, SHOWN, Wanted
+from cortex.store import OWN, SHOWN
 from cortex.tools import Answer, Call, Tool
 
 QUERY_BUDGET = 2_000  # tokens, where nobody says how many
@@ -69,7 +71,7 @@ def list_scopes(context: Recall, arguments: ListScopes, call: Call) -> Answer:
             return _missing(library)
         present = databases(library.settings)
         sources = sources_of(library, present, "all")
-        counts = library.store.remembered.scopes(Wanted(sources=tuple(source.id for source in sources)))
+        counts = library.store.remembered.scopes([source.id for source in sources])
         state = copied(library)
     current = current_scope(context.scope, context.project, [one.scope for one in counts])
     notes = [*state.problems, *([f"at most {state.left:,} more are being indexed"] if state.left else [])]
@@ -79,7 +81,7 @@ def list_scopes(context: Recall, arguments: ListScopes, call: Call) -> Answer:
 def get_context(context: Recall, arguments: GetContext, call: Call) -> Answer:
     """What is worth knowing in a project."""
     budget = check_budget(arguments.budget, CONTEXT_BUDGET)
-    folder = (context.folder / Path(arguments.project_path).expanduser()) if arguments.project_path else context.folder
+    folder = _folder(context.folder, arguments.project_path) if arguments.project_path else context.folder
     with context.open() as library:
         if _has_none(library):
             return _missing(library)
@@ -87,8 +89,15 @@ def get_context(context: Recall, arguments: GetContext, call: Call) -> Answer:
     return Answer(answers.context_text(found, budget))
 
 
+def _folder(here: Path, told: str) -> Path:
+    """The folder that a client names. Raises: InputError ARGUMENT_INVALID."""
+    if "\0" in told:
+        raise InputError("ARGUMENT_INVALID", "project_path is no path of a folder")
+    return Path(os.path.abspath(here / os.path.expanduser(told)))  # which folder it is may not depend on its being there
+
+
 def _has_none(library: Library) -> bool:
-    return not databases(library.settings) and not library.store.remembered.select(Wanted(origins=(OWN,)), 1)
+    return not databases(library.settings) and not library.store.remembered.has(OWN)
 
 
 def _missing(library: Library) -> Answer:
