@@ -14,6 +14,7 @@ from cortex.engine import Engine
 from cortex.settings import Settings, load
 
 PROGRAMS = Path(__file__).parent
+sys.path.insert(0, str(PROGRAMS.parent))  # what other tests make is shared
 DEADLINE = 30.0
 
 
@@ -44,7 +45,9 @@ class Program:
         """Kill it as it is, see its workers end, and return what it still had said."""
         workers = psutil.Process(self.process.pid).children(recursive=True)
         self.process.kill()
-        rest, _ = self.process.communicate(timeout=DEADLINE)
+        assert self.process.stdout
+        rest = self.process.stdout.read()  # `communicate` would leave out what was read ahead of the last line
+        self.process.communicate(timeout=DEADLINE)
         _, alive = psutil.wait_procs(workers, timeout=DEADLINE)
         assert alive == [], "a worker outlived its parent"
         return rest.splitlines()

@@ -1,0 +1,42 @@
+"""Asks the memories over and over, reading only, and says how often all that it was told was whole."""
+
+import re
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from cortex.errors import InputError
+from cortex.memories.context import context_of
+from cortex.memories.finding import Asked, find
+from cortex.memories.ids import find_memory, told_id
+from memories.desk import open_library, settings_of
+
+root, home = Path(sys.argv[1]), Path(sys.argv[2])
+seconds = float(sys.stdin.readline())
+
+
+def check(memory) -> None:
+    """Its parts are of one wording."""
+    marks = {re.sub(r"\D+", "-", part) for part in (memory.title, *memory.facts, memory.text) if part}
+    assert len(marks) == 1 and memory.facts and memory.text, memory
+
+
+with open_library(settings_of(home, ACK_MEM_DB=str(root / "mem" / "claude-mem.db")), read_only=True) as library:
+    asked = told = 0
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        query = ("", "lamp lit", "row seen")[asked % 3]
+        found = find(library, Asked(query, limit=50, status="all"))
+        for hit in found.hits:
+            check(hit.one.memory)
+        for hit in found.hits[:2]:
+            try:
+                check(find_memory(library, told_id(hit.one, found.present)).memory)
+            except InputError as error:  # deleted meanwhile
+                assert error.code == "MEMORY_UNKNOWN"
+        for one in context_of(library, root, most=5).memories:
+            check(one.memory)
+        asked, told = asked + 1, told + len(found.hits)
+    print("asked", asked, told, flush=True)

@@ -1,0 +1,45 @@
+"""Keeps a library, and writes, edits, judges and deletes memories in it until its stdin ends."""
+
+import random
+import sys
+import threading
+from itertools import count
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from cortex.keeper import Keeper
+from cortex.memories.curating import delete, edit, judge
+from cortex.memories.tending import tend
+from cortex.memories.writing import add
+from cortex.store import OWN, Wanted
+from cortex.types import Memory
+from memories.desk import open_library, settings_of
+
+root, home = Path(sys.argv[1]), Path(sys.argv[2])
+ended = threading.Event()
+
+
+def lamp(number: int, version: int) -> Memory:
+    mark = f"{number} {version}"
+    return Memory("", f"Lamp {mark} lit", facts=(f"fact {mark} of it",), text=f"story {mark} told", project=root.name)
+
+
+with open_library(settings_of(home, ACK_MEM_DB=str(root / "mem" / "claude-mem.db"))) as library:
+    library.chores = (tend,)
+    keeper = Keeper(library)
+    add(library, lamp(1, 1))
+    print("ready", flush=True)
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    chance = random.Random(1)
+    for number in count(2):
+        add(library, lamp(number, 1))
+        known = library.store.remembered.select(Wanted(origins=(OWN,)), 20)
+        edit(library, known[0], lamp(number, 2))
+        judge(library, chance.sample(known, 1), chance.choice(("approve", "reject", "promote")))
+        if number % 5 == 0:
+            delete(library, known[-1:])
+        if ended.is_set():
+            break
+    keeper.close()
+    print("done", number, flush=True)
