@@ -352,7 +352,7 @@ def test_what_a_hook_brought_is_in_staging_with_the_next_command(cortex, isolate
     assert answer(cortex, "list", "--state", "staging")["total"] == 1
 
 
-def test_the_commands_work_while_a_server_holds_the_library(cortex, isolated, foreign):
+def test_the_commands_work_while_a_server_holds_the_library(cortex, isolated, foreign, until):
     with Client([*CORTEX, "mcp", "memory", "--no-sidecar"]) as server:
         server.initialize()
         assert "Railway" in server.call("query_memories", {})["result"]["content"][0]["text"]
@@ -366,7 +366,9 @@ def test_the_commands_work_while_a_server_holds_the_library(cortex, isolated, fo
         assert answer(cortex, "search", "lamps burn", "--mode", "words")["results"] == []
         assert answer(cortex, "undo")["undone"] == 1
         foreign.observation(foreign.session("s9"), "A third thing")
+        until(lambda: "A third thing" in titles(cortex))  # the server reads it
         assert answer(cortex, "approve", "obs_3")["changed"] == 1
         deleted = answer(cortex, "delete", key, "obs_1", "--yes")
         assert (deleted["deleted"], deleted["copies"]) == (1, 1)
-        assert {one["id"] for one in answer(cortex, "list", "--state", "any")["memories"]} == {"obs_2", "obs_3"}
+        rows = answer(cortex, "list", "--state", "any")["memories"]
+        assert {one["id"]: one["curated"] for one in rows} == {"obs_2": False, "obs_3": True}

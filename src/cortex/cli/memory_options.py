@@ -19,7 +19,7 @@ from cortex.errors import InputError
 from cortex.library import Library
 from cortex.memories.choosing import Filter, choose, named
 from cortex.memories.citing import cite
-from cortex.memories.mirror import copied, sync
+from cortex.memories.mirror import copied, is_due, sync
 from cortex.memories.places import Project, project_at
 from cortex.memories.tending import tend
 from cortex.settings.values import parse_duration
@@ -93,9 +93,10 @@ def memories(*, tell: bool = True) -> Iterator[Library]:
             state = copied(library)
             for problem in state.problems:
                 say(f"warning: {problem}", error=True)
-            if state.left:
-                of = f" of {state.rows:,}" if state.rows else ""
-                say(f"note: up to {state.left:,}{of} rows of other products are not read yet; they follow", error=True)
+            if state.left and state.rows:
+                say(f"note: up to {state.left:,} of {state.rows:,} rows of other products are not read yet", error=True)
+            elif state.left or (not state.problems and is_due(library)):
+                say("note: what other products wrote last is not read yet", error=True)
         yield library
 
 
