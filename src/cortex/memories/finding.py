@@ -21,7 +21,7 @@ from cortex.memories.wording import text_of
 from cortex.search import check_query
 from cortex.search.parse import STOP_WORDS
 from cortex.sources.foreign.claudemem import open_database
-from cortex.store import OWN, SHOWN, STAGED, Remembered, Wanted, stem_of
+from cortex.store import OWN, SHOWN, STAGED, Remembered, Standing, Wanted, stem_of
 from cortex.text import words_of
 from cortex.types import Cancel, MemoryState, Mode, Query, Source
 
@@ -124,22 +124,23 @@ def _search(
     best: dict[int, tuple[float, float]] = {}
     for hit in page.hits:  # a long memory has several chunks: the best one stands for it
         best.setdefault(hit.doc, (hit.score, hit.relevance))
-    known = library.store.remembered.by_docs(list(best))
+    lookup = library.store.remembered
     shown = {source.id for source in sources if source.name == SHOWN}
-    hits = [
-        (best[doc][0] * _boost(one, asked, shown), Hit(one, best[doc][1], one.source in shown))
-        for doc, one in known.items()
+    ranked = [
+        (-round(best[doc][0] * _boost(one, asked, shown), 4), -one.created, -one.number, one.id, doc)
+        for doc, one in lookup.standings(list(best)).items()
     ]
-    hits.sort(key=lambda pair: (-round(pair[0], 4), -pair[1].one.memory.created, pair[1].one.id))
-    ordered = tuple(hit for _, hit in hits)
-    total = len(ordered) if page.total <= depth else max(page.total, len(ordered))
-    return Findings(ordered[asked.offset : asked.offset + asked.limit], total, page.notes, page.mode)
+    chosen = [doc for *_, doc in sorted(ranked)[asked.offset : asked.offset + asked.limit]]
+    known = lookup.by_docs(chosen)  # all of a memory only of those that are told
+    hits = [Hit(known[doc], best[doc][1], known[doc].source in shown) for doc in chosen if doc in known]
+    total = len(ranked) if page.total <= depth else max(page.total, len(ranked))
+    return Findings(tuple(hits), total, page.notes, page.mode)
 
 
-def _boost(one: Remembered, asked: Asked, shown: set[int]) -> float:
+def _boost(one: Standing, asked: Asked, shown: set[int]) -> float:
     """What decides between memories that answer nearly as well."""
-    days = max(0.0, time.time() - one.memory.created / 1000) / 86_400
-    own = one.state is MemoryState.PROMOTED or one.memory.project in asked.near or one.other_project in asked.near
+    days = max(0.0, time.time() - one.created / 1000) / 86_400
+    own = one.state == MemoryState.PROMOTED.value or one.project in asked.near or one.other_project in asked.near
     approved = asked.status == "all" and one.source in shown
     return 1 + NEW_SHARE * NEW_DAYS / (NEW_DAYS + days) + OWN_SHARE * own + APPROVED_SHARE * approved
 

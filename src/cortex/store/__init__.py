@@ -29,6 +29,7 @@ from cortex.store.memorylookup import (
     Ref,
     Remembered,
     ScopeCount,
+    Standing,
 )
 from cortex.store.memorywanted import Wanted
 from cortex.store.paid import Embed, Making, Paid, Waiting
@@ -72,6 +73,7 @@ __all__ = [
     "Remembered",
     "Request",
     "ScopeCount",
+    "Standing",
     "Store",
     "Term",
     "Update",

@@ -62,6 +62,18 @@ class Remembered:
         return self.origin, self.memory.key
 
 
+class Standing(NamedTuple):
+    """What of a memory decides between those that answer nearly as well."""
+
+    id: int
+    source: int
+    created: int
+    number: int
+    state: str
+    project: str
+    other_project: str
+
+
 class Neighbour(NamedTuple):
     """A doc that stands `step` places after another one in its session; before it where that is negative."""
 
@@ -161,6 +173,20 @@ class MemoryLookup:
                     part,
                 )
                 found.update((row[0], remembered(row[1:])) for row in rows)
+        return found
+
+    def standings(self, docs: Sequence[int]) -> dict[int, Standing]:
+        """How the memories that these docs are of stand, by doc: a twentieth of all that is known of them."""
+        found: dict[int, Standing] = {}
+        with self._connections.read() as connection:
+            for start in range(0, len(docs), PARTS):
+                part = docs[start : start + PARTS]
+                rows = connection.execute(
+                    "SELECT docs.id, memories.id, memories.source, created, number, state, project, other_project FROM docs CROSS JOIN memories "
+                    f"ON memories.source = docs.source AND memories.key = docs.path WHERE docs.id IN ({marks(part)})",
+                    part,
+                )
+                found.update((row[0], Standing(*row[1:])) for row in rows)
         return found
 
     def by_fingerprint(self, fingerprint: bytes) -> list[Remembered]:

@@ -236,6 +236,8 @@ class Words:
             kept = [row for row in rows if row[0] in docs]
             if len(kept) >= limit or len(rows) < limit * times:
                 return kept[:limit]
+            if len(kept) * LONGER[-1] < limit * times:  # by the look of it, the longest list hasn't enough either
+                break
         return None
 
     def _rows(self, query: tantivy.Query, limit: int) -> list[tuple[int, int, float]]:
