@@ -447,10 +447,15 @@ def test_a_part_of_what_is_wanted_can_be_asked_for(shelf):
 
 
 def test_scopes_are_counted_for_each_origin(shelf):
-    found = {
-        (one.scope.lower(), one.origin): (one.count, one.newest) for one in shelf.store.remembered.scopes(Wanted())
+    lookup = shelf.store.remembered
+    sources = [source.id for source in lookup.sources({OWN, FOREIGN}, (SHOWN,))]
+    found = {(one.scope.lower(), one.origin): (one.count, one.newest) for one in lookup.scopes(sources)}
+    assert found == {
+        ("shop", OWN): (1, 1),
+        ("site", OWN): (1, 3),
+        ("dev", OWN): (1, 2),
+        ("dev", FOREIGN): (1, 5),
     }
-    assert found[("dev", OWN)] == (1, 2) and found[("dev", FOREIGN)] == (1, 5) and found[("lamps", OWN)] == (1, 4)
 
 
 def test_neighbours_are_those_before_and_after_in_the_same_session(desk):
