@@ -13,7 +13,7 @@ import pytest
 from cortex.embedders.hashing import HashingEmbedder
 from cortex.errors import InputError
 from cortex.library import Library
-from cortex.memories import curating
+from cortex.memories import curating, indexes
 from cortex.memories.curating import delete, edit, judge, supersede, undo
 from cortex.memories.ids import find_memory
 from cortex.memories.importing import Brought
@@ -174,3 +174,14 @@ def test_what_was_deleted_here_is_gone_though_another_process_holds_the_lease(li
             assert titles(ask(other, "quagga lamps")) == ["Lamps are blue"]
     finally:
         holder.communicate("end\n", timeout=20)
+
+
+def test_what_a_reader_is_still_looking_at_is_not_said_to_be_gone(library, isolated, monkeypatch):
+    key, other = keep(library, QUAGGA), keep(library, "Lamps are blue")
+    monkeypatch.setattr(indexes, "FOLLOW_SECONDS", 0.3)
+    with open_library(settings_of(isolated.cortex), read_only=True) as reader:
+        with reader.store.reading():
+            assert len(memories(reader)) == 2
+            assert not delete(library, [one_of(library, key)]).complete
+        assert delete(library, [one_of(library, other)]).complete
+    assert b"quagga" not in all_bytes(isolated.cortex)

@@ -165,9 +165,9 @@ class Store:
             verdict = [row[0] for row in connection.execute("PRAGMA integrity_check")]
         return [] if verdict == ["ok"] else [f"SQLite: {'; '.join(verdict[:3])}"]
 
-    def checkpoint(self) -> None:
-        """Move the write-ahead log into the file."""
-        self._connections.checkpoint()
+    def checkpoint(self) -> bool:
+        """Move the write-ahead log into the file; false where a reader is in the way of that."""
+        return self._connections.checkpoint()
 
     def close(self) -> None:
         """Close everything and give the lease back."""

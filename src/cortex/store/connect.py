@@ -122,15 +122,15 @@ class Connections:
         if os.getpid() != self._process:  # SQLite's locks don't survive a fork
             raise StoreError("STORE_LOCKED", "the store was opened before this process was forked; open it again")
 
-    def checkpoint(self) -> None:
-        """Move what the WAL holds into the file and cut it, so that a long run doesn't leave a large one behind."""
+    def checkpoint(self) -> bool:
+        """Move what the WAL holds into the file and cut it; false where somebody still reads what stood there before."""
         if self.path is None or self._read_only:
-            return
+            return True
         with self._lock, translated(self.path):
             self._check_open()
             self._writer.execute(f"PRAGMA busy_timeout = {CHECKPOINT_MS}")
             try:
-                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                return not self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
             finally:
                 self._writer.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
 

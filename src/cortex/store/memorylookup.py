@@ -339,16 +339,19 @@ class MemoryLookup:
                 f"FROM decisions WHERE {where} ORDER BY id DESC LIMIT ?",
                 (*values, limit),
             )
-            return [
-                Decision(*row[:6], *(json.loads(text).get("state", "") for text in row[6:8]), *row[8:10], bool(row[10]))
-                for row in rows
-            ]
+            return [_decision(*row) for row in rows]
 
     def last_batch(self, not_by: str) -> int:
         """The last step that can be undone, 0 where there is none; the steps of one actor don't count."""
         ask = "SELECT coalesce(max(batch), 0) FROM decisions WHERE NOT undone AND actor <> ?"
         with self._connections.read() as connection:
             return connection.execute(ask, (not_by,)).fetchone()[0]
+
+
+def _decision(*row: Any) -> Decision:
+    number, batch, at, origin, key, action, before, after, actor, reason, undone = row
+    was, became = (json.loads(text).get("state", "") for text in (before, after))
+    return Decision(number, batch, at, origin, key, action, was, became, actor, reason, bool(undone))
 
 
 def remembered(row: Sequence[Any]) -> Remembered:
