@@ -262,3 +262,16 @@ def test_judging_a_row_before_it_was_copied_holds_for_it(cortex, isolated):
         made.many(30, projects=["big"])
         assert answer(cortex, "reject", "obs_7")["changed"] == 1
         assert answer(cortex, "list", "--state", "all")["total"] == 29
+
+
+def test_a_decision_about_all_waits_until_all_are_read(cortex, isolated, monkeypatch):
+    monkeypatch.setattr("cortex.memories.tending.COPY_SECONDS", 0.0)  # each look takes one batch
+    monkeypatch.setattr("cortex.cli.memory_options.SYNC_SECONDS", 0.0)
+    with closing(make_claude_mem(isolated.user / ".claude-mem" / "claude-mem.db")) as made:
+        made.many(1_800, projects=["big"])
+        code, _, err = cortex("memory", "list")
+        assert code == 0
+        assert "of 1,800 rows of other products are not read yet" in err
+        assert answer(cortex, "reject", "--all", "--yes")["changed"] == 1_800
+        assert titles(cortex) == []
+        assert answer(cortex, "undo")["undone"] == 1_800

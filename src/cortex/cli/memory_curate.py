@@ -101,7 +101,7 @@ def _judge(
     yes: bool,
     as_json: bool,
 ) -> int:
-    with memories() as library:
+    with memories(whole=everything, quiet=as_json) as library:
         present = databases(library.settings)
         chosen = chosen_by(library, ids, wanted, filter_of(WAITING), everything=everything)
         changing = [one for one in chosen if one.state is not ACTIONS[action]]
@@ -173,7 +173,7 @@ def delete_some(
         matching=matching,
         older_than=older_than,
     )
-    with memories() as library:
+    with memories(whole=everything, quiet=as_json) as library:
         present = databases(library.settings)
         chosen = chosen_by(library, ids, wanted, filter_of([StateName.ANY]), everything=everything)
         if dry_run or not chosen:

@@ -155,7 +155,7 @@ def export_some(
         matching=matching,
         older_than=older_than,
     )
-    with memories() as library:
+    with memories(whole=True, quiet=as_json) as library:
         rows = choose(library, wanted)[0]
         kept = [_kept(library, one) for one in reversed(rows)]
     told = export_of(kept, at=int(time.time() * 1000), query=matching, project=project)

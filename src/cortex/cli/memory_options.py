@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from cortex.cli.library import open_library
-from cortex.cli.show import say
+from cortex.cli.show import progress_bar, say
 from cortex.errors import InputError
 from cortex.library import Library
 from cortex.memories.choosing import Filter, choose, named
@@ -24,9 +24,10 @@ from cortex.memories.places import Project, project_at
 from cortex.memories.tending import tend
 from cortex.settings.values import parse_duration
 from cortex.store import Remembered
-from cortex.types import Citation
+from cortex.types import Citation, Progress
 
 SYNC_SECONDS = 2.0  # for rows that are new in other products' databases
+STANDSTILL_SECONDS = 20.0  # after which nobody waits for them any longer
 _YEAR, _WEEK = 365 * 86_400, 7 * 86_400
 
 
@@ -82,13 +83,18 @@ ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why
 
 
 @contextmanager
-def memories(*, tell: bool = True) -> Iterator[Library]:
-    """The library, with what hooks brought and other products wrote since; what could not be read is told."""
+def memories(*, tell: bool = True, whole: bool = False, quiet: bool = False) -> Iterator[Library]:
+    """The library, with what hooks brought and other products wrote since; what could not be read is told.
+
+    With `whole` all of it is waited for, with a bar unless it is to be quiet: for a decision about every memory.
+    """
     with open_library() as library:
         if library.holds():
             tend(library)
         else:  # whoever holds it does that
             sync(library, seconds=SYNC_SECONDS)
+        if whole:
+            _await_whole(library, quiet=quiet)
         if tell:
             state = copied(library)
             for problem in state.problems:
@@ -98,6 +104,18 @@ def memories(*, tell: bool = True) -> Iterator[Library]:
             elif state.left or (not state.problems and is_due(library)):
                 say("note: what other products wrote last is not read yet", error=True)
         yield library
+
+
+def _await_whole(library: Library, *, quiet: bool) -> None:
+    """Read other products' databases to the end; not for ever where whoever does it gets no further."""
+    left, since = -1, time.monotonic()
+    with progress_bar(not quiet) as progress:
+        while is_due(library) and time.monotonic() - since < STANDSTILL_SECONDS:
+            sync(library, seconds=SYNC_SECONDS)
+            state = copied(library)
+            progress(Progress("copying", state.rows - state.left, state.rows))
+            if state.left != left:
+                left, since = state.left, time.monotonic()
 
 
 def filter_of(

@@ -15,7 +15,12 @@ from cortex.errors import CortexError
 from cortex.tools import envelope
 from cortex.types import Progress, ProgressCallback
 
-STAGES = {"scanning": "Looking for files", "reading": "Indexing", "embedding": "Embedding"}
+STAGES = {
+    "scanning": "Looking for files",
+    "reading": "Indexing",
+    "embedding": "Embedding",
+    "copying": "Reading other products",
+}
 MOMENT_SECONDS = 0.5  # what is done sooner needs no bar
 
 
