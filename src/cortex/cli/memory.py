@@ -153,7 +153,7 @@ def _tell_added(
         if done.state is not known.state and done.state:
             say(f"  It is {done.state.value} now")
     else:
-        say(f"✓ Added {done.key}: {memory.title}")
+        say(f"✓ Added {done.key}: {' '.join(memory.title.split())}")
         say(f"  {done.state.value if done.state else ''}, project {memory.project or 'none'}")
     for one in gone:
         say(f"  Takes the place of {told_id(one, present)}: {one.memory.title}")
