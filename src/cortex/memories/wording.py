@@ -21,7 +21,9 @@ SEPARATOR = " > "  # between headings
 _MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"
 )  # fmt: skip
-_TURN = re.compile(r"\s*(?:\[[^\]\n]{1,60}\]\s*)?([^\W\d_][\w'-]{0,40}(?: [^\W\d_][\w'-]{0,40})?):\s")
+_TURN = re.compile(
+    r"\s*(?:\[[^\]\n]{1,60}\]\s*)?([^\W\d_][\w'-]{0,40}(?: [^\W\d_][\w'-]{0,40})?):\s"
+)  # a name of one or two words
 
 
 def word(memory: Memory) -> tuple[bytes, Cut]:
@@ -32,9 +34,9 @@ def word(memory: Memory) -> tuple[bytes, Cut]:
     cut = chunkers.cut(text, "memory.md", LANGUAGE, CHUNK_TOKENS, 0)
     if len(cut.chunks) > 1:
         return key, replace(cut, chunks=tuple(_anchored(chunk, memory) for chunk in cut.chunks))
-    speaker = None if memory.facts else _TURN.match(memory.text)
-    if speaker is not None:
-        return key, replace(cut, chunks=tuple(replace(chunk, kind=TURN, name=speaker[1]) for chunk in cut.chunks))
+    speaker = "" if memory.facts else speaker_of(memory.text)
+    if speaker:
+        return key, replace(cut, chunks=tuple(replace(chunk, kind=TURN, name=speaker) for chunk in cut.chunks))
     return key, cut
 
 
@@ -45,6 +47,12 @@ def text_of(memory: Memory) -> str:
     parts += [part for part in (memory.subtitle, "\n".join(f"- {fact}" for fact in memory.facts), memory.text) if part]
     about = [", ".join(memory.concepts), " ".join(memory.files), spelt(memory.date)]
     return "\n\n".join((*parts, "\n".join(part for part in about if part))).strip() + "\n"
+
+
+def speaker_of(text: str) -> str:
+    """Who says this, "" where it isn't said by anybody: a name begins with no small letter."""
+    found = _TURN.match(text)
+    return found[1] if found and not any(part[0].islower() for part in found[1].split()) else ""
 
 
 def spelt(day: str) -> str:

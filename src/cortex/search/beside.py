@@ -17,7 +17,7 @@ from cortex.store import Narrow, Neighbour, Store, Term, Words
 BEFORE = (0.7, 0.4)  # of what was said one and two places before
 AFTER = (0.4, 0.2)
 SHORT = 300  # bytes: a longer memory says much, and the less of it to its neighbours
-STRONG = 60  # candidates whose neighbours are looked at
+STRONG = 40  # candidates whose neighbours are looked at; 60 are worth .001 and a tenth of the time
 
 Pair = tuple[int, int]  # doc, chunk
 Held = Mapping[Pair, Collection[str]]  # the words of the query that stand in a chunk

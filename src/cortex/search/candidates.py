@@ -58,7 +58,7 @@ def find_by_words(
     weights = weights_of(parsed.classes, parsed.corpus)
     defined = _by_definition(store.lookup, words, narrow, parsed) if weights.definition else {}
     joined = _by_joined_words(store.lookup, narrow, parsed) if weights.joined else {}
-    located = _by_place(store.lookup, narrow, parsed)
+    located = {} if parsed.corpus is Corpus.MEMORIES else _by_place(store.lookup, narrow, parsed)  # they are no files
     pairs = list(dict.fromkeys([*matched, *list(covered)[:COVER_DEPTH], *defined, *joined, *located]))
     places = store.lookup.places(pairs)
     found: dict[Pair, Candidate] = {}
@@ -100,9 +100,11 @@ def add_by_meaning(
     near |= vectors.cosines(query, others)
     found |= {pair: Candidate(place, words=0.0) for pair, place in store.lookup.places(pairs).items()}
     ranges = store.lookup.ranges({one.place.doc.blob for one in found.values()})
-    files = dict(zip(ranges, vectors.cosines_of_ranges(query, list(ranges.values())), strict=True))
+    longer = {blob: ends for blob, ends in ranges.items() if ends[0] < ends[1]}  # else the chunk is all there is
+    files = dict(zip(longer, vectors.cosines_of_ranges(query, list(longer.values())), strict=True))
     for (_, chunk), one in found.items():
-        one.near = evidence.nearness(near.get(chunk, 0.0), files.get(one.place.doc.blob, 0.0))
+        own = near.get(chunk, 0.0)
+        one.near = evidence.nearness(own, files.get(one.place.doc.blob, own))
         one.meaning = weight * one.near
     for pair in pairs:
         if pair in found and found[pair].near < LEAST_NEAR:

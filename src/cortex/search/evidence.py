@@ -174,7 +174,7 @@ def speaker(chunk: Chunk, parsed: Parsed) -> float:
 
     Worth .014 on turns of conversations (recall@10; nDCG@10 .030).
     """
-    said = chunk.kind == TURN and any(word in parsed.weights for word in words_of(chunk.name))
+    said = chunk.kind == TURN and any(word in parsed.people for word in words_of(chunk.name))
     return SPEAKER if said else 0.0
 
 

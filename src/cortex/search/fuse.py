@@ -17,7 +17,7 @@ K = 60  # of the formula: how little the very first places stand out
 
 def found_by_words(one: Candidate) -> bool:
     """Whether anything but nearness speaks for a candidate."""
-    return bool(one.words or one.covers or one.defines or one.joins or one.located)
+    return bool(one.words or one.beside or one.covers or one.defines or one.joins or one.located)
 
 
 def fuse(

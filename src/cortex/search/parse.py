@@ -69,6 +69,7 @@ class Parsed:
     phrases: tuple[tuple[str, ...], ...]  # texts whose words should stand together
     roles: frozenset[str]  # roles of files that the query asks for
     keywords: tuple[str, ...]  # plain words worth matching against paths
+    people: frozenset[str]  # words that may be somebody's name: they begin with no small letter
     corpus: Corpus = Corpus.CODE
 
 
@@ -97,6 +98,7 @@ def parse(text: str, code: bool = False, corpus: Corpus = Corpus.CODE) -> Parsed
         phrases=phrases,
         roles=roles,
         keywords=tuple(word for word in weights if len(word) > 2),
+        people=frozenset(word.rstrip("!?").lower() for word in tokens if not word[0].islower()) - STOP_WORDS,
         corpus=corpus,
     )
 

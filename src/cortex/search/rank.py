@@ -45,7 +45,8 @@ def rank(
     """The candidates in their final order, best first; `words_in` gives the words of a place's text, in order."""
     weights = weights_of(parsed.classes, parsed.corpus)
     candidates = sorted(candidates, key=lambda one: tie(one, recency))
-    _look_at_paths(candidates, parsed, weights)
+    if weights.path or weights.stem or weights.entry:
+        _look_at_paths(candidates, parsed, weights)
     _score(candidates, weights)
     if weights.phrase and parsed.phrases:
         for candidate in _by_score(candidates)[:PHRASE_DEPTH]:
@@ -95,6 +96,8 @@ def why(candidate: Candidate, parsed: Parsed) -> str:
         return "passes the name on"
     if weights.path * candidate.path + weights.stem * candidate.stem > max(0.3, candidate.meaning):
         return "path"
+    if candidate.beside > max(candidate.words, candidate.meaning):
+        return "what stands beside it"
     return "meaning" if candidate.meaning > candidate.words else "words"
 
 

@@ -1,0 +1,158 @@
+"""Memories: what stands beside one counts for it, who speaks counts, and nothing that may not be found has a say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cortex.embedders.hashing import HashingEmbedder
+from cortex.library import Library
+from cortex.memories.wording import word
+from cortex.search.classes import WEIGHTS, Corpus, QueryClass, weights_of
+from cortex.search.parse import parse
+from cortex.settings import load
+from cortex.store import MEMORIES, OWN, SHOWN, STAGED, NewMemory, Verdict
+from cortex.types import Memory, MemoryState, Mode, Page, Query, Source
+
+TALK = (
+    "Ines: Good morning! Did the lighthouse get its new lamp?",
+    "Bo: It came on Tuesday, on the small ferry, packed in straw.",
+    "Ines: And who carried it up all those stairs?",
+    "Bo: Nobody. We hoisted it with the old crane.",
+    "Ines: I baked bread and forgot the salt.",
+    "Bo: Then we eat it with cheese.",
+    "Ines: The ferry is late again.",
+)
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Iterator[Library]:
+    environment = {"CORTEX_HOME": str(tmp_path / "home"), "CORTEX_SEARCH_ENABLE_CACHING": "false"}
+    with Library(load(tmp_path, environment=environment), embedder=HashingEmbedder()) as opened:
+        assert opened.store.lease.take()
+        yield opened
+
+
+def tell(library: Library, *lines: str, session: str = "harbour", name: str = SHOWN, start: int = 1) -> None:
+    """Remember these lines, one memory each, in this order."""
+    state = MemoryState.APPROVED if name == SHOWN else MemoryState.STAGING
+    new = [
+        NewMemory(
+            Memory(f"{session}_{number}", line[:60], text=line, project="coast", session=session, created=number),
+            name,
+            state,
+            scope="coast",
+            fingerprint=f"{session}{number}".encode(),
+            number=number,
+        )
+        for number, line in enumerate(lines, start)
+    ]
+    library.store.memories.add(new, word, actor="person")
+    library.embedding.catch_up()
+
+
+def sources(library: Library, *names: str) -> list[Source]:
+    return library.store.remembered.sources({OWN}, names or (SHOWN,))
+
+
+def ask(library: Library, text: str, *names: str, mode: Mode = Mode.WORDS, **more: object) -> Page:
+    return library.search(Query(text, mode=mode, limit=20, **more), sources=sources(library, *names))  # type: ignore[arg-type]
+
+
+def keys(page: Page) -> list[str]:
+    return [hit.path for hit in page.hits]
+
+
+@pytest.mark.parametrize("mode", [Mode.WORDS, Mode.HYBRID])
+def test_the_answer_to_a_question_is_found_by_the_questions_words(library, mode):
+    tell(library, *TALK)
+    assert "harbour_2" in keys(ask(library, "new lamp of the lighthouse", mode=mode))[:2]
+    assert "harbour_4" in keys(ask(library, "who carried it up the stairs", mode=mode))[:2]
+
+
+def test_what_stands_far_away_or_in_another_session_has_no_share(library):
+    tell(library, *TALK)
+    tell(library, "Bo: It came on Tuesday, too.", session="elsewhere")
+    found = keys(ask(library, "new lamp of the lighthouse"))
+    assert "harbour_2" in found
+    assert "elsewhere_1" not in found
+    assert "harbour_6" not in found
+
+
+def test_the_share_is_told_in_the_explanation_and_in_the_reason(library):
+    tell(library, *TALK)
+    page = ask(library, "new lamp of the lighthouse", explain=True)
+    first, second = page.hits[:2]
+    assert dict(first.evidence)["words"] > 0
+    assert dict(second.evidence)["what stands beside it"] > 0
+    assert second.why == "what stands beside it"
+
+
+def test_what_may_not_be_found_has_no_say(library):
+    tell(library, TALK[0], name=STAGED)
+    tell(library, *TALK[1:4], start=2)
+    assert keys(ask(library, "lighthouse lamp")) == []
+    assert keys(ask(library, "lighthouse lamp", SHOWN, STAGED))[:2] == ["harbour_1", "harbour_2"]
+
+
+def test_a_memory_that_is_deleted_or_rejected_has_no_say_any_more(library):
+    tell(library, *TALK)
+    verdict = Verdict((OWN, "harbour_3"), MemoryState.REJECTED, None)
+    library.store.memories.decide([verdict], word, action="reject", actor="person", reason="")
+    library.store.memories.delete([(OWN, "harbour_1")], actor="person")
+    library.embedding.catch_up()
+    assert keys(ask(library, "lighthouse lamp")) == []
+    assert keys(ask(library, "carried up the stairs")) == []
+
+
+def test_those_who_are_asked_for_alone_answer_alone(library):
+    tell(library, *TALK)
+    (source,) = sources(library)
+    asked = frozenset(doc.id for doc in library.store.lookup.docs(source.id) if doc.path in ("harbour_1", "harbour_7"))
+    query = Query("lighthouse lamp", mode=Mode.WORDS)
+    assert keys(library.search(query, sources=[source], docs=asked)) == ["harbour_1"]
+
+
+def test_a_long_memory_has_less_to_say_to_its_neighbours(library):
+    shares = []
+    for number, more in enumerate(("", " and so it went on" * 100)):
+        tell(library, "The lighthouse needs a lamp" + more, "It came on Tuesday.", session=f"s{number}")
+        tell(library, "Somebody else speaks of a lighthouse.", session=f"o{number}")
+        hits = ask(library, "lighthouse lamp", explain=True).hits
+        shares.append(dict(next(hit for hit in hits if hit.path == f"s{number}_2").evidence)["what stands beside it"])
+    assert 0 < shares[1] < shares[0] / 2
+
+
+def test_of_two_who_say_the_same_the_one_comes_first_whom_the_query_names(library):
+    tell(library, "Ines: The crane was painted in spring.", session="a")
+    tell(library, "Bo: The crane was painted in spring.", session="b")
+    assert keys(ask(library, "what did Bo say of the crane that was painted")) == ["b_1", "a_1"]
+    assert keys(ask(library, "what did Ines say of the crane that was painted")) == ["a_1", "b_1"]
+
+
+def test_a_query_of_many_words_or_of_none_that_is_known_is_answered_too(library):
+    tell(library, *TALK)
+    assert keys(ask(library, " ".join(TALK)))
+    assert keys(ask(library, "zxqv blorf")) == []
+
+
+def test_the_same_question_has_the_same_answer_and_relevance_falls(library):
+    tell(library, *TALK)
+    for mode in (Mode.WORDS, Mode.HYBRID):
+        page = ask(library, "lamp on the ferry", mode=mode)
+        assert page == ask(library, "lamp on the ferry", mode=mode)
+        values = [hit.relevance for hit in page.hits]
+        assert values == sorted(values, reverse=True)
+        assert [hit.score for hit in page.hits] == sorted((hit.score for hit in page.hits), reverse=True)
+
+
+def test_memories_are_asked_with_weights_of_their_own():
+    for one in QueryClass:
+        weights = weights_of((one,), Corpus.MEMORIES)
+        assert (weights.path, weights.stem, weights.coherence) == (0, 0, 0)
+        assert weights.coverage > WEIGHTS[one].coverage
+    assert "her" not in parse("what did she paint for her sister", corpus=Corpus.MEMORIES).weights
+    assert "her" in parse("what did she paint for her sister").weights
+    assert MEMORIES == Corpus.MEMORIES
