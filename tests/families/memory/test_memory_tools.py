@@ -557,3 +557,28 @@ def test_nothing_can_be_written_through_what_a_tool_gets(desk, place):
         with library.store._connections.read() as connection, pytest.raises(Exception, match=r"readonly|read-only"):
             connection.execute("DELETE FROM memories")
     assert len(desk.titles()) == 4
+
+
+@pytest.mark.parametrize("budget", [200, 300, 1_000])
+def test_the_context_keeps_to_its_budget_with_its_notes(desk_of, tmp_path, budget):
+    (tmp_path / "shop").mkdir()
+    settings = settings_in(tmp_path)
+    for scope in ("one", "two"):
+        folder = tmp_path / "ack" / "scopes" / scope
+        folder.mkdir(parents=True)
+        (folder / "memory.db").write_bytes(b"junk" * 1_000)
+    with Library(settings) as library:
+        for number in range(12):
+            concepts = tuple(f"concept {part} " * 20 for part in range(4))
+            keep(
+                library,
+                f"Lamp {number} " + "is lit " * 30,
+                f"mem_00000000{number:02}",
+                project="shop",
+                concepts=concepts,
+                kind="decision",
+            )
+    answer = desk_of(settings, tmp_path / "shop").answer("get_context", max_memories=12, budget=budget).text
+    assert len(answer) <= 4 * budget
+    told = json.loads(answer)
+    assert len(told["notes"]) == 2 and (told["recent_memories"] or budget < 1_000) and told["truncated"]

@@ -28,7 +28,7 @@ SUGGESTIONS = (
 )
 MAX_FACTS, MAX_FACT = 12, 400  # of a result; get_memory has all
 MAX_OVERVIEW = 1_500  # characters of a session
-MAX_TITLE = 160  # characters in a short row
+MAX_TITLE, MAX_CONCEPT = 160, 60  # characters in a short row
 
 Row = dict[str, object]
 Stale = Callable[[Remembered], Sequence[str]]  # what changed since in the code that a memory cites
@@ -104,7 +104,8 @@ def short_row(one: Remembered, present: Sequence[Database], *, shown: bool = Tru
     memory = one.memory
     standing = {key: value for key, value in _standing(one, shown).items() if key != "curated"}
     row: Row = {"id": told_id(one, present), "title": _cut(memory.title, MAX_TITLE)}
-    return {**row, **({"concepts": list(memory.concepts[:4])} if memory.concepts else {}), **standing}
+    concepts = [_cut(concept, MAX_CONCEPT) for concept in memory.concepts[:4]]
+    return {**row, **({"concepts": concepts} if concepts else {}), **standing}
 
 
 def memory_text(
@@ -195,7 +196,8 @@ def scope_rows(counts: Sequence[ScopeCount], path_of: Callable[[str], str]) -> l
 def context_text(context: Context, budget: int) -> str:
     """What is worth knowing in a project."""
     answer: Row = {"project": {"name": context.project.name, "path": str(context.project.path)}}
-    room = budget * TOKEN_CHARACTERS - len(dumped(answer)) - 120
+    notes = {"notes": list(context.notes)} if context.notes else {}
+    room = budget * TOKEN_CHARACTERS - len(dumped({**answer, **notes})) - 120
     parts: tuple[tuple[str, list[Row]], ...] = (
         ("recent_memories", [_with_date(one, context) for one in context.memories]),
         (
@@ -214,7 +216,7 @@ def context_text(context: Context, budget: int) -> str:
             room -= size
             kept.append(row)
         answer[name] = kept
-    return dumped({**answer, "notes": list(context.notes)} if context.notes else answer)
+    return dumped({**answer, **notes})
 
 
 def _with_date(one: Remembered, context: Context) -> Row:
