@@ -83,6 +83,7 @@ def test_what_was_rejected_or_superseded_never_answers(library, query, status):
         ({"tags": ("STORAGE",)}, {"Apples", "Pears"}),
         ({"tags": ("storage", "apple")}, {"Apples"}),
         ({"tags": ("storage", "birds")}, set()),
+        ({"tags": ("", " ", "birds")}, {"Cherries"}),
         ({"project": "Orchard"}, {"Apples", "Cherries"}),
         ({"scope": "market"}, {"Pears", "Cherries"}),
         ({"project": "nowhere"}, {"Cherries"}),

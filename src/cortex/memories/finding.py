@@ -72,6 +72,7 @@ class Findings:
 def find(library: Library, asked: Asked, cancel: Cancel | None = None) -> Findings:
     """Answer a question. Raises: InputError QUERY_INVALID, LimitError, Cancelled, StoreError."""
     await_fresh(library, FRESH_SECONDS)
+    asked = replace(asked, tags=tuple(tag for tag in asked.tags if tag.strip()))  # a blank one asks for nothing
     present = databases(library.settings)
     sources = sources_of(library, present, asked.status)
     wanted = Wanted(
