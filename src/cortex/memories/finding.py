@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from cortex.errors import CortexError
 from cortex.library import Library
 from cortex.memories.ids import uncopied
-from cortex.memories.mirror import copied, is_due
+from cortex.memories.mirror import SMALL, copied, is_due
 from cortex.memories.places import Database, databases
 from cortex.memories.states import name_of
 from cortex.memories.wording import text_of
@@ -29,7 +29,7 @@ STATUSES = {"approved": (SHOWN,), "staging": (STAGED,), "all": (SHOWN, STAGED)}
 DEPTH = 150  # hits that are looked at, so that a boost can reach what is nearly as good
 NEW_DAYS = 30.0  # after which a memory counts half as new
 NEW_SHARE, OWN_SHARE, APPROVED_SHARE = 0.03, 0.05, 0.05  # what being new, of this project, or approved adds at most
-GLANCE_ROWS, GLANCE_SECONDS = 20_000, 1.0  # of a database that isn't copied yet
+GLANCE_ROWS, GLANCE_SECONDS = 5_000, 0.7  # of a database of which fewer rows than that are copied yet
 FRESH_SECONDS = 0.3  # that an answer waits for rows which were just written
 POLL_SECONDS = 0.02
 
@@ -94,10 +94,13 @@ def sources_of(library: Library, present: Sequence[Database], status: str) -> li
 
 
 def await_fresh(library: Library, seconds: float) -> bool:
-    """Give the process that copies a moment for what has just been written elsewhere; false where it needs longer."""
+    """Give the process that copies a moment for what has just been written elsewhere; false where it needs longer.
+
+    Not while a large database is copied for the first time: that takes minutes, and each answer would wait in vain.
+    """
     deadline = time.monotonic() + seconds
     while due := is_due(library):
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline or copied(library).left > SMALL:
             break
         time.sleep(POLL_SECONDS)
     return not due
@@ -154,6 +157,10 @@ def _with_uncopied(library: Library, asked: Asked, found: Findings, present: Seq
     notes = (*found.notes, *state.problems)
     if not state.left or asked.offset:
         return replace(found, notes=notes)
+    done = f"{max(0, state.rows - state.left):,} of {state.rows:,}" if state.rows else "none"
+    note = f"memories are being indexed, newest first ({done} so far): answered from those"
+    if state.rows - state.left >= GLANCE_ROWS:
+        return replace(found, notes=(*notes, note))
     have = {hit.one.ref for hit in found.hits}
     deadline = time.monotonic() + GLANCE_SECONDS
     more: list[Hit] = []
@@ -164,8 +171,7 @@ def _with_uncopied(library: Library, asked: Asked, found: Findings, present: Seq
         more += [hit for hit in rows if hit.one.ref not in have]
     key = (lambda hit: -hit.one.memory.created) if not asked.query.strip() else (lambda hit: -hit.relevance)
     hits = sorted((*found.hits, *more), key=key)[: asked.limit]
-    done = f"{max(0, state.rows - state.left):,} of {state.rows:,}" if state.rows else "none"
-    note = f"memories are being indexed ({done} so far): answered from those and from the newest {looked:,} rows by plain words"
+    note = f"{note} and from the newest {looked:,} rows by plain words"
     return replace(found, hits=tuple(hits), total=max(found.total, len(hits)), notes=(*notes, note))
 
 

@@ -156,7 +156,8 @@ class _Copy:
         self.forgotten = self.store.remembered.forgotten(mirror.origin)
         self.new: list[Memory] = []
         self.behind = False  # the indexes are
-        self.caught_up, self.interval = time.monotonic(), FIRST_CATCH_UP_SECONDS
+        first = self.mirror.cursor < DONE
+        self.caught_up, self.interval = time.monotonic(), FIRST_CATCH_UP_SECONDS if first else CATCH_UP_SECONDS
 
     def go(self) -> bool:
         """Copy until all is done or time is over; true where all is."""

@@ -87,6 +87,7 @@ __all__ = [
 ]
 
 STORE_NAME = "cortex.db"
+LARGE, COUNT_SECONDS = 20_000, 5.0  # docs of a source, and how old a count of it may be while it changes
 
 
 class Store:
@@ -121,7 +122,7 @@ class Store:
         self.remembered = MemoryLookup(self._connections)
         self.lease = Lease(directory, folder, wanted=not read_only)
         self.log = Log(self._connections)
-        self._counts: dict[tuple[int, int], Counts] = {}
+        self._counts: dict[int, tuple[int, Counts, float]] = {}  # by source: seq, counts, when
 
     @property
     def replaced(self) -> bool:
@@ -133,13 +134,14 @@ class Store:
         return self._connections.read()
 
     def counts(self, source: int) -> Counts:
-        """How many docs and chunks a source has, counted once for each state of the store."""
-        key = (source, self.truth.seq())
-        counted = self._counts
-        if key not in counted:
-            same = {one: counts for one, counts in counted.items() if one[1] == key[1]}
-            counted = self._counts = {**same, key: self.lookup.counts(source)}
-        return counted[key]
+        """How many docs and chunks a source has, counted once for each state of the store; a large one that changes all the time not as often."""
+        seq, now = self.truth.seq(), time.monotonic()
+        known = self._counts.get(source)
+        if known is not None and (known[0] == seq or (known[1].docs >= LARGE and now - known[2] < COUNT_SECONDS)):
+            return known[1]
+        counts = self.lookup.counts(source)
+        self._counts[source] = (seq, counts, now)
+        return counts
 
     def disk_bytes(self) -> int:
         """How much the store takes on disk, indexes included."""
