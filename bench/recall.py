@@ -31,7 +31,7 @@ from cortex.memories.hygiene import fingerprint
 from cortex.memories.importing import read
 from cortex.memories.writing import checked
 from cortex.settings import load
-from cortex.tools import Call, perform
+from cortex.tools import Call, Family, perform
 from cortex.types import Cancel
 
 FIRST = 10
@@ -39,14 +39,12 @@ BUDGET = 100_000  # tokens: nothing is left out for being long
 LEAST = {"locomo": 0.66, "locomo-session": 0.94}  # of the share, by words alone
 ARMS = (("words", "none"), ("as installed", "local"))
 
-Ask = dict[str, "Conversation"]
-
 
 class Conversation:
     """The memories of one conversation, to be asked."""
 
-    def __init__(self, library: Library, family, files: dict[str, list[str]]) -> None:
-        self.library, self._family, self._files = library, family, files
+    def __init__(self, family: Family, files: dict[str, list[str]]) -> None:
+        self._family, self._files = family, files
         self._tool = next(tool for tool in family.tools if tool.name == "query_memories")
 
     def ask(self, query: str) -> list[list[str]]:
@@ -90,12 +88,12 @@ def _scores(setup: Setup, sets: Sets, name: str, provider: str) -> dict[str, np.
         with conversation(setup, sets.plain(name) / "corpus" / corpus, provider) as asked:
             for row in rows:
                 if row["corpus"] == corpus:
-                    found[row["id"]] = sets.score_files(row, _told(row, asked.ask(row["query"])))
+                    found[row["id"]] = sets.score_files(row, told(row, asked.ask(row["query"])))
     metrics = {key: np.array([found[row["id"]][key] for row in rows]) for key in ("recall10", "ndcg10")}
     return {**metrics, "any": metrics["recall10"] > 0, "all": metrics["recall10"] >= 1}
 
 
-def _told(row: Row, answered: Sequence[Sequence[str]]) -> list[str]:
+def told(row: Row, answered: Sequence[Sequence[str]]) -> list[str]:
     """One file for each memory: of those that say the same, one that is right."""
     right = {target["file"] for target in row["relevant"]}
     return [next((file for file in files if file in right), files[0]) for files in answered]
@@ -119,7 +117,7 @@ def conversation(setup: Setup, folder: Path, provider: str) -> Iterator[Conversa
         engines = Engines(keep=False)
         family = open_family(settings, engines, home, "")
         try:
-            yield Conversation(library, family, files)
+            yield Conversation(family, files)
         finally:
             family.close()
             engines.close()

@@ -5,7 +5,7 @@
 `--quick` works on smaller repositories and once only: to see that everything runs; its numbers say nothing about the targets.
 `--update` writes the tables into bench/RESULTS.md, each between its two marks; what stands around them is kept. Side by side with semble runs
 only where `--semble-python`, `--semble-model` and `--django` (an unpacked source release) say where to find them; retrieval,
-ranking, relevance, several and tokens need `--kit` and `--built`, and take semble beside where it is given. Targets that were missed are listed at the end. Linux only (/proc).
+ranking, relevance, several, recall and tokens need `--kit` and `--built`, and take semble beside where it is given. Targets that were missed are listed at the end. Linux only (/proc).
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from pathlib import Path
 import chunks
 import corpus
 import documents
+import hooks
 import meaning
 import memory
 import peers
 import queries
 import rankcost
 import ranking
+import recall
 import relevance
 import retrieval
 import scale
@@ -44,7 +46,9 @@ from figures import Section, Setup
 from peers_semble import Semble
 
 import daemon
+import foreign
 import install
+import memories
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "RESULTS.md"
@@ -59,8 +63,11 @@ MEASURES: dict[str, Callable[[Setup], Section]] = {
     "daemon": daemon.measure,
     "chunks": chunks.measure,
     "documents": documents.measure,
+    "memories": memories.measure,
+    "foreign": foreign.measure,
+    "hooks": hooks.measure,
 }
-NEEDS_MORE = ("peers", "retrieval", "ranking", "meaning", "relevance", "tokens", "several")
+NEEDS_MORE = ("peers", "retrieval", "ranking", "meaning", "relevance", "tokens", "several", "recall")
 
 
 def main() -> int:
@@ -120,6 +127,7 @@ def chosen(options: argparse.Namespace) -> dict[str, Callable[[Setup], Section]]
         possible["meaning"] = lambda setup: meaning.measure(setup, kit, built)
         possible["relevance"] = lambda setup: relevance.measure(setup, kit, built, fit=not setup.quick)
         possible["several"] = lambda setup: several.measure(setup, kit, built)
+        possible["recall"] = lambda setup: recall.measure(setup, kit, built)
         possible["tokens"] = lambda setup: tokens.measure(setup, kit, built, semble)
     for name in options.only or ():
         if name not in possible:
