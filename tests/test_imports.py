@@ -21,8 +21,8 @@ PACKAGE = ROOT / "src" / "cortex"
 FILES = sorted(PACKAGE.rglob("*.py"))
 MAX_LINES = 600
 FORBIDDEN_WORDS = {"manager", "helper", "util", "utils", "service", "handler", "data", "info", "item", "misc"}
-# These choose what a child inherits, or forward what a front end has: neither takes a setting from it.
-INHERITED = {"sources/git.py", "daemon/rendezvous.py"}
+# These choose what a child inherits, or are front ends, which forward what they have and look for cortexd; settings are elsewhere.
+INHERITED = {"sources/git.py", "daemon/rendezvous.py", "daemon/hook.py"}
 AT_HOME_IN_SEVERAL = {"numpy", "pydantic", "pydantic_core"}
 STATEMENT = re.compile(
     r"^\s*(SELECT\s+\S|INSERT\s+(OR\s+\w+\s+)?INTO\s|REPLACE\s+INTO\s|UPDATE\s+\w+\s+SET\s|DELETE\s+FROM\s|PRAGMA\s+\w"

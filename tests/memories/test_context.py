@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from cortex.library import Library
+from cortex.memories.citing import cite
 from cortex.memories.context import Context, context_of, session_of
 from cortex.memories.curating import judge
 from cortex.memories.writing import add
+from cortex.store import OWN
 from cortex.types import Memory, MemoryState
 from foreign.claude_bases import START, make_claude_mem
 from memories.desk import copy, database, hold, one_of, open_library, settings_of, titles
@@ -117,3 +119,17 @@ def test_before_anything_is_copied_the_newest_rows_are_told_with_a_note(library,
 def test_where_nothing_is_known_it_is_empty(library, shop):
     assert context_of(library, shop, most=5).is_empty
     assert context_of(library, shop / "nowhere" / ".." / "x", most=5).is_empty
+
+
+def test_what_is_known_says_that_the_code_it_speaks_of_has_changed(library, shop):
+    (shop / "till.py").write_text("def jam():\n    return 1\n\n\ndef other():\n    return 2\n", encoding="utf-8")
+    citation = cite(shop, "till.py#jam", library.view_in(shop))
+    key = add(library, Memory("", "The till jams once", project="shop"), citations=[citation]).key
+    assert context_of(library, shop, most=5).stale == {}
+    (shop / "till.py").write_text("def jam():\n    return 1\n\n\ndef other():\n    return 3\n", encoding="utf-8")
+    assert context_of(library, shop, most=5).stale == {}  # another symbol's change
+    (shop / "till.py").write_text("def jam():\n    return 7\n", encoding="utf-8")
+    assert context_of(library, shop, most=5).stale == {(OWN, key): ("the body of jam changed",)}
+    assert context_of(library, shop, most=5, parse=False).stale == {(OWN, key): ("till.py changed",)}
+    (shop / "till.py").unlink()
+    assert context_of(library, shop, most=5, parse=False).stale == {(OWN, key): ("till.py is gone",)}

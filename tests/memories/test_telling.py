@@ -22,8 +22,8 @@ def one(title: str, key: str = "mem_1", **more: str) -> Remembered:
     return Remembered(1, OWN, 0, 1, MemoryState.APPROVED, memory, "", "shop", b"", b"", None)
 
 
-def context(memories=(), sessions=(), others=()) -> Context:
-    return Context(PROJECT, tuple(memories), tuple(sessions), tuple(others), (), ())
+def context(memories=(), sessions=(), others=(), stale=()) -> Context:
+    return Context(PROJECT, tuple(memories), tuple(sessions), tuple(others), (), (), dict(stale))
 
 
 def test_each_memory_is_a_line_with_its_id_date_and_kind():
@@ -65,3 +65,10 @@ def test_no_title_ends_the_fence_or_its_line(titles, room):
         assert lines[0] == HEAD and set(lines[-1]) == {"`"} and lines[2] == f"{lines[-1]}text"
         assert all(line[:2] == "- " or line in ("Project: shop", "From other projects:") for line in lines[3:-1])
         assert not any(lines[-1] in line for line in lines[3:-1])
+
+
+def test_a_memory_whose_code_changed_says_so():
+    stale = {(OWN, "mem_1"): ("client.py changed",)}
+    assert "- mem_1 2026-11-01 Use uv [maybe stale: client.py changed]" in tell(
+        context([one("Use uv")], stale=stale.items()), 10_000
+    )

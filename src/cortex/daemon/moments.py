@@ -60,7 +60,8 @@ def _start(engines: Engines, settings: Settings, cwd: str) -> str:
     if not ((settings.home / STORE_NAME).is_file() or databases(settings)) or not os.path.isabs(cwd):
         return ""
     with _open(engines, settings) as library:
-        return tell(context_of(library.reader, Path(cwd), most=MOST, fresh=FRESH_SECONDS), MOST_CHARACTERS)
+        context = context_of(library.reader, Path(cwd), most=MOST, fresh=FRESH_SECONDS, parse=False)
+        return tell(context, MOST_CHARACTERS)
 
 
 def _hold_open(engines: Engines, settings: Settings) -> None:

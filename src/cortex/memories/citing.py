@@ -63,6 +63,14 @@ def check(citation: Citation, view: View) -> str:
     return change and f"{change}{_by_whom(root, citation)}"
 
 
+def look(citation: Citation) -> str:
+    """Whether the file that a memory cites is another one now, by a glance that parses nothing: what changed in it isn't told."""
+    root = Path(citation.root)
+    if not _is_there(root) or (now := _content_of(root, citation.path)) == citation.file_hash:
+        return ""
+    return f"{citation.path} {'is gone' if now is None and not (root / citation.path).exists() else 'changed'}"
+
+
 def _is_there(root: Path) -> bool:
     """Whether a root can be looked at: a drive that isn't mounted leaves nothing, or an empty folder."""
     try:

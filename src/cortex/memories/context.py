@@ -5,7 +5,7 @@ Half of the places are for what lasts (decisions, pitfalls, what was promoted), 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,8 +15,9 @@ from cortex.library import Library
 from cortex.memories.finding import Asked, await_fresh, find, sources_of
 from cortex.memories.mirror import copied
 from cortex.memories.places import Database, Project, databases, project_at
+from cortex.memories.staleness import changes_of
 from cortex.sources.foreign.claudemem import Session, open_database
-from cortex.store import Remembered, Wanted
+from cortex.store import Ref, Remembered, Wanted
 from cortex.types import MemoryState
 
 LOOKED_AT = 60  # newest memories of a project that the lasting ones are chosen from
@@ -36,6 +37,7 @@ class Context:
     others: tuple[Remembered, ...]  # of other projects
     notes: tuple[str, ...]
     present: tuple[Database, ...]
+    stale: Mapping[Ref, tuple[str, ...]]  # what changed in the code that a memory cites
 
     @property
     def is_empty(self) -> bool:
@@ -43,9 +45,18 @@ class Context:
 
 
 def context_of(
-    library: Library, folder: Path, *, most: int, others: bool = True, fresh: float = FRESH_SECONDS
+    library: Library,
+    folder: Path,
+    *,
+    most: int,
+    others: bool = True,
+    fresh: float = FRESH_SECONDS,
+    parse: bool = True,
 ) -> Context:
-    """What is worth knowing in the project around a folder, after so many seconds for what was just written. Raises: StoreError."""
+    """What is worth knowing in the project around a folder, after so many seconds for what was just written. Raises: StoreError.
+
+    Without `parse` it is told of cited files that they changed, not what in them.
+    """
     await_fresh(library, fresh)
     project, present = project_at(folder), databases(library.settings)
     sources = tuple(source.id for source in sources_of(library, present, "approved"))
@@ -58,7 +69,8 @@ def context_of(
     if not newest and copied(library).left:
         chosen, notes = _uncopied(library, project, most)
     sessions, problems = _sessions(present, project)
-    return Context(project, chosen, sessions, elsewhere, tuple(dict.fromkeys((*notes, *problems))), present)
+    stale = {one.ref: changes for one in (*chosen, *elsewhere) if (changes := changes_of(library, one, parse=parse))}
+    return Context(project, chosen, sessions, elsewhere, tuple(dict.fromkeys((*notes, *problems))), present, stale)
 
 
 def _choose(newest: Sequence[Remembered], most: int) -> tuple[Remembered, ...]:

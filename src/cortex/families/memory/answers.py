@@ -220,11 +220,16 @@ def context_text(context: Context, budget: int) -> str:
 
 
 def _with_date(one: Remembered, context: Context) -> Row:
-    return {**short_row(one, context.present), "date": rfc3339(one.memory.created / 1000)[:10]}
+    return {**short_row(one, context.present), "date": rfc3339(one.memory.created / 1000)[:10], **_stale(one, context)}
 
 
 def _with_project(one: Remembered, context: Context) -> Row:
-    return {**short_row(one, context.present), "project": one.memory.project}
+    return {**short_row(one, context.present), "project": one.memory.project, **_stale(one, context)}
+
+
+def _stale(one: Remembered, context: Context) -> Row:
+    changes = context.stale.get(one.ref)
+    return {"maybe_stale": list(changes)} if changes else {}
 
 
 def _standing(one: Remembered, shown: bool) -> Row:
