@@ -39,7 +39,7 @@ def find_leaks(text: str) -> list[Leak]:
     """The secrets in a text, in order, none over another."""
     # Most texts have nothing that could be one: a look at their longest words, and for the names of secrets, is a tenth of all these.
     long = " ".join(word for word in text.split() if len(word) >= MIN_KEY)
-    by_shape = (*_of_known_shape(text, long), *_tokens(text)) if long else ()
+    by_shape = (*_of_known_shape(text, long), *_tokens(text, long)) if long else ()
     found = (*_private_keys(text), *by_shape, *_in_addresses(text), *_assigned(text))
     merged: list[Leak] = []
     for leak in sorted(
@@ -187,7 +187,7 @@ _SHAPES = (
 def _of_known_shape(text: str, long: str) -> Iterator[Leak]:
     """Keys of known shape in a text whose longest words are these."""
     for name, mark, shape in _SHAPES:
-        if mark in long:
+        if mark in long and _compiled(shape).search(long):
             for match in _compiled(shape).finditer(text):
                 if not _is_made_up(match[0]):
                     yield Leak(name, *match.span())
@@ -204,14 +204,14 @@ _JWT = re.compile(rf"{_EDGE}(eyJ[\w-]{{10,2000}}+)\.(eyJ[\w-]{{8,8000}}+)\.([\w-
 _DISCORD = re.compile(rf"{_EDGE}([MNO][\w-]{{22,27}}+)\.[\w-]{{6}}\.[\w-]{{27,40}}+{_END}", re.ASCII)
 
 
-def _tokens(text: str) -> Iterator[Leak]:
-    if "eyJ" in text:
+def _tokens(text: str, long: str) -> Iterator[Leak]:
+    if "eyJ" in long:
         for match in _JWT.finditer(text):
             head, body = _json_of(match[1]), _json_of(match[2])
             # The example of every tutorial is of John Doe, 1234567890.
             if head is not None and "alg" in head and body is not None and "1234567890" not in body:
                 yield Leak("JSON web token", *match.span())
-    for match in _DISCORD.finditer(text):
+    for match in _DISCORD.finditer(text) if "." in long else ():
         if _decoded(match[1]).isdigit():  # a Discord token begins with its user's number
             yield Leak("Discord token", *match.span())
 
@@ -278,7 +278,7 @@ _AWS_SECRET = re.compile(
     r"(?P<quoted>[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])"
 )
 # Whose value, what a text has, its case folded, in which there can be one, and the pattern, which is five times as slow to look.
-_MENTIONED = r"(?:pass(?:word|wd|phrase)|pwd|secret|token|credent|key)"  # without an i, which folds in several ways
+_MENTIONED = r"(?:pass(?:word|wd|phrase)|pwd|secret|token|credent|key)"  # without an i, which folds in several ways, one of them with U+0307
 _PATTERNS = tuple(
     (name, re.compile(mark), pattern)
     for name, mark, pattern in (
@@ -286,7 +286,7 @@ _PATTERNS = tuple(
         ("Azure key", "key=", _CONNECTION),
         ("bearer token", "bearer |bas.{1,2}c ", _BEARER),
         ("", f"--.{{0,20}}{_MENTIONED}", _FLAG),
-        ("", _MENTIONED + r"[\w \t\\\"'`\])*-]{0,60}?(?:[:=>]|(?<=\s)(?:is|was))", _ASSIGNED),
+        ("", _MENTIONED + r"[\w\u0307 \t\\\"'`\])*-]{0,60}?(?:[:=>]|(?<=\s)(?:is|was))", _ASSIGNED),
     )
 )
 
