@@ -50,7 +50,8 @@ def test_a_title_that_the_text_begins_with_is_said_once():
     [
         ("[9:12 am on 3 June, 2026] Bo: The crane was painted.", "Bo"),
         ("Ines Maria: Good morning!", "Ines Maria"),
-        ("Zoë: Good morning!", "Zoë"),
+        ("Zoë: Good morning!\nAre you well?", "Zoë"),
+        ("Bo: The crane.\nInes: Which crane?", ""),
         ("We said: the crane stays as it is.", ""),
         ("The crane was painted: twice.", ""),
         ("12: the answer", ""),

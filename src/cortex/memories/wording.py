@@ -14,8 +14,8 @@ from cortex import chunkers
 from cortex.text import hash_bytes
 from cortex.types import TURN, Chunk, Cut, Memory
 
-VERSION = "4"
-CHUNK_TOKENS = 600
+VERSION = "2"
+CHUNK_TOKENS = 500
 LANGUAGE = "markdown"
 SEPARATOR = " > "  # between headings
 _MONTHS = (
@@ -50,9 +50,10 @@ def text_of(memory: Memory) -> str:
 
 
 def speaker_of(text: str) -> str:
-    """Who says this, "" where it isn't said by anybody: a name begins with no small letter."""
-    found = _TURN.match(text)
-    return found[1] if found and not any(part[0].islower() for part in found[1].split()) else ""
+    """Who says this, "" where nobody does, or several: a name begins with no small letter."""
+    said = [found[1] for line in text.splitlines() if (found := _TURN.match(line))]
+    names = {name for name in said if not any(part[0].islower() for part in name.split())}
+    return names.pop() if len(names) == 1 and _TURN.match(text) else ""
 
 
 def spelt(day: str) -> str:
