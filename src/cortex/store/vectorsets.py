@@ -40,6 +40,7 @@ from cortex.types import Stamp
 
 EMBED_BATCH = 256
 WITHIN = 7  # narrowed searches whose chunks are remembered, beside the newest
+FEW_DOCS = 5_000  # in a narrowed search, up to which each is looked up by itself
 LEAST_SHARE = 0.5  # of the chunks: vectors of fewer would hide more than they find
 # The contents in use, with their chunks: all, and those of docs that are new since a `seq`. CROSS JOIN keeps the order that is written.
 _USED = "SELECT id, first_chunk, last_chunk FROM blobs WHERE EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
@@ -208,12 +209,17 @@ class VectorSets:
         marks = ",".join("?" * len(narrow.languages))
         places = ",".join("?" * len(narrow.sources))
         spoken = f" AND blobs.language IN ({marks})" if narrow.languages else ""
+        ask = (
+            "SELECT docs.id, docs.path, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = docs.blob "
+            f"WHERE docs.source IN ({places}){spoken}"
+        )
+        values = (*narrow.sources, *narrow.languages)
         with self._connections.read() as connection:
-            rows = connection.execute(
-                "SELECT docs.id, docs.path, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = docs.blob "
-                f"WHERE docs.source IN ({places}){spoken}",
-                (*narrow.sources, *narrow.languages),
-            ).fetchall()
+            if narrow.docs is None or len(narrow.docs) > FEW_DOCS:
+                rows = connection.execute(ask, values).fetchall()
+            else:  # each by itself: a source may have a hundred times as many
+                one = f"{ask} AND docs.id = ?".replace("docs.source", "+docs.source")
+                rows = [row for doc in narrow.docs for row in connection.execute(one, (*values, doc))]
         ranges = {
             (first, last)
             for number, path, first, last in rows
