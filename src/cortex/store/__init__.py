@@ -87,7 +87,8 @@ __all__ = [
 ]
 
 STORE_NAME = "cortex.db"
-LARGE, COUNT_SECONDS = 20_000, 5.0  # docs of a source, and how old a count of it may be while it changes
+LARGE = 20_000  # docs of a source: while it changes it isn't counted for each answer
+COUNT_TIMES = 100  # as long as counting takes, a count holds
 
 
 class Store:
@@ -122,7 +123,7 @@ class Store:
         self.remembered = MemoryLookup(self._connections)
         self.lease = Lease(directory, folder, wanted=not read_only)
         self.log = Log(self._connections)
-        self._counts: dict[int, tuple[int, Counts, float]] = {}  # by source: seq, counts, when
+        self._counts: dict[int, tuple[int, Counts, float]] = {}  # by source: seq, counts, until when
 
     @property
     def replaced(self) -> bool:
@@ -137,10 +138,11 @@ class Store:
         """How many docs and chunks a source has, counted once for each state of the store; a large one that changes all the time not as often."""
         seq, now = self.truth.seq(), time.monotonic()
         known = self._counts.get(source)
-        if known is not None and (known[0] == seq or (known[1].docs >= LARGE and now - known[2] < COUNT_SECONDS)):
+        if known is not None and (known[0] == seq or (known[1].docs >= LARGE and now < known[2])):
             return known[1]
         counts = self.lookup.counts(source)
-        self._counts[source] = (seq, counts, now)
+        took = time.monotonic() - now
+        self._counts[source] = (seq, counts, now + COUNT_TIMES * took)
         return counts
 
     def disk_bytes(self) -> int:
