@@ -2,8 +2,9 @@
 
 Where a strong candidate says words of the query, those who stand near it in the same session have a share of them, as far as they don't
 say them themselves; who isn't a candidate yet becomes one. Looked up while asking, and only among what may be found: nothing of a memory
-is kept with another one, so what is deleted is gone. Roads not taken: adding up the neighbours' scores, which counts a name that all of
-them say several times (.010 less on turns of conversations); lending between the pieces of one long memory, worth nothing.
+is kept with another one, so what is deleted is gone. Worth .093 on turns of conversations, 0 on whole conversations, .004 on messages of
+commits (recall@10 by words); of that the second places are .019 and what comes after .013. Roads not taken: adding up the neighbours'
+scores, which counts a name that all of them say several times (-.010); lending between the pieces of one long memory (0).
 """
 
 from __future__ import annotations

@@ -150,7 +150,10 @@ def of_documents(weights: Weights) -> Weights:
 
 
 def of_memories(weights: Weights) -> Weights:
-    """What the evidence weighs in memories: as in documents, but what they are filed under says nothing, and all of a query counts more."""
+    """What the evidence weighs in memories: as in documents, but what they are filed under says nothing, and all of a query counts more.
+
+    The latter is worth .005 of MRR@10 on messages of commits, -.002 on turns and whole conversations (recall@10).
+    """
     return replace(of_documents(weights), path=0.0, stem=0.0, coverage=2 * weights.coverage)
 
 

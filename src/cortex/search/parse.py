@@ -29,7 +29,7 @@ STOP_WORDS = frozenset(
 )
 # What people say of one another besides, and what is left of a contraction.
 TALK = frozenset(
-    "about d didn doesn don he her hers herself him himself his isn kind kinds likely ll m potentially re s she something t type types ve wasn weren".split()
+    "about d didn doesn don he her hers herself him himself his isn kind kinds likely ll m potentially s she something t ve wasn weren".split()
 )
 _TOKEN = re.compile(r"[^\W\d][\w$]*(?:(?:::|->|[.#\\])[^\W\d][\w$]*)*[!?]?", re.UNICODE)
 _SEPARATOR = re.compile(r"::|->|[.#\\]")
