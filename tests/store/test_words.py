@@ -6,7 +6,7 @@ import random
 import pytest
 
 from cortex.errors import StoreError
-from cortex.store.words import FIELDS, NO_WATERMARK, Narrow, Row, Term, Words, extension_of
+from cortex.store.words import FIELDS, MAX_HELD, NO_WATERMARK, Narrow, Row, Term, Words, extension_of
 from cortex.types import Chunk, Doc
 
 EVERYWHERE = Narrow((1,))
@@ -160,3 +160,12 @@ def test_deleted_rows_do_not_come_back_when_the_merges_of_a_killed_writer_end(tm
             words._writer = None  # as a kill would leave it: nobody waits for its merges
             words = Words(tmp_path / "w")
     words.close()
+
+
+def test_which_of_many_words_a_row_holds_is_told_for_each(tmp_path):
+    words = Words(tmp_path / "w", create=True)
+    said = [f"word{number}" for number in range(MAX_HELD)]
+    words.apply([row(1, 1, " ".join(said)), row(2, 2, "word3 word3 word17"), row(3, 3, "nothing")], (), 1)
+    held = words.held([*said, "beyond"], EVERYWHERE, 10)
+    assert held == {(1, 1): frozenset(said), (2, 2): frozenset({"word3", "word17"})}
+    assert words.held([], EVERYWHERE, 10) == {}
