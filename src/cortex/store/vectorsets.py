@@ -40,7 +40,7 @@ from cortex.types import Stamp
 
 EMBED_BATCH = 256
 WITHIN = 7  # narrowed searches whose chunks are remembered, beside the newest
-FEW_DOCS = 5_000  # in a narrowed search, up to which each is looked up by itself
+FEW_DOCS, PART = 20_000, 500  # in a narrowed search, up to which they are looked up by themselves, so many at once
 LEAST_SHARE = 0.5  # of the chunks: vectors of fewer would hide more than they find
 # The contents in use, with their chunks: all, and those of docs that are new since a `seq`. CROSS JOIN keeps the order that is written.
 _USED = "SELECT id, first_chunk, last_chunk FROM blobs WHERE EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
@@ -217,9 +217,12 @@ class VectorSets:
         with self._connections.read() as connection:
             if narrow.docs is None or len(narrow.docs) > FEW_DOCS:
                 rows = connection.execute(ask, values).fetchall()
-            else:  # each by itself: a source may have a hundred times as many
-                one = f"{ask} AND docs.id = ?".replace("docs.source", "+docs.source")
-                rows = [row for doc in narrow.docs for row in connection.execute(one, (*values, doc))]
+            else:  # by themselves: a source may have a hundred times as many
+                docs, rows = sorted(narrow.docs), []
+                for start in range(0, len(docs), PART):
+                    part = docs[start : start + PART]
+                    some = f"{ask} AND docs.id IN ({','.join('?' * len(part))})".replace("docs.source", "+docs.source")
+                    rows += connection.execute(some, (*values, *part)).fetchall()
         ranges = {
             (first, last)
             for number, path, first, last in rows

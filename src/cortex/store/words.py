@@ -91,6 +91,7 @@ class Words:
             self._index.reload()
         self._writer: tantivy.IndexWriter | None = None
         self._merged = create  # no merge of a writer that was killed is left to do
+        self._sparse: frozenset[int] = frozenset()  # docs that were too few among all for a longer list
 
     def watermark(self) -> int:
         """The `seq` up to which this index is complete, or NO_WATERMARK."""
@@ -217,7 +218,7 @@ class Words:
         """The rows that match most of the parts, best first, ties by doc and chunk."""
         if not parts:
             return []
-        if narrow.docs is not None and len(narrow.docs) >= MANY_DOCS:
+        if narrow.docs is not None and len(narrow.docs) >= MANY_DOCS and narrow.docs is not self._sparse:
             found = self._best_of_many(parts, narrow, narrow.docs, limit)
             if found is not None:
                 return found
@@ -237,6 +238,7 @@ class Words:
             if len(kept) >= limit or len(rows) < limit * times:
                 return kept[:limit]
             if len(kept) * LONGER[-1] < limit * times:  # by the look of it, the longest list hasn't enough either
+                self._sparse = docs
                 break
         return None
 
