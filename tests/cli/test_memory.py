@@ -251,8 +251,8 @@ def test_what_a_memory_cites_is_told_as_changed_when_it_has(cortex, shop, monkey
     assert "src/login.py#check: as it was" in cortex("memory", "show", key)[1]
     text = (shop / "src" / "login.py").read_text(encoding="utf-8")
     (shop / "src" / "login.py").write_text(text.replace("return user", "return not user"), encoding="utf-8")
-    assert answer(cortex, "show", key)["maybe_stale"] == ["the body of check changed"]
-    assert "maybe stale: the body of check changed" in cortex("memory", "show", key)[1]
+    assert answer(cortex, "show", key)["maybe_stale"] == ["the body of check in src/login.py changed"]
+    assert "maybe stale: the body of check in src/login.py changed" in cortex("memory", "show", key)[1]
     for target, wrong in (
         ("login.py#nobody", "ARGUMENT_INVALID"),
         ("gone.py", "FILE_NOT_FOUND"),

@@ -120,7 +120,7 @@ def test_a_heading_of_a_document_can_be_cited(root: Path, view: View) -> None:
     rewrite(root, "Use it.", "Use it well.", "README.md")
     assert check(install, view) == ""
     rewrite(root, "Run it.", "Run it twice.", "README.md")
-    assert check(install, view) == f"the body of {install.symbol} changed"
+    assert check(install, view) == f"the body of {install.symbol} in README.md changed"
 
 
 def test_a_file_name_with_the_mark_in_it_is_a_file(root: Path, view: View) -> None:
@@ -134,10 +134,10 @@ def test_a_change_is_told_with_its_commit(root: Path, view: View, git: Git) -> N
     whole, part = cite(root, "src/accounts.py", view), cite(root, "src/accounts.py#Account.deposit", view)
     rewrite(root, "self.balance += amount", "self.balance += amount * 2")
     assert check(whole, view) == "src/accounts.py changed"  # not committed yet
-    assert check(part, view) == "the body of Account.deposit changed"
+    assert check(part, view) == "the body of Account.deposit in src/accounts.py changed"
     named = commit(git)
     assert check(whole, view) == f"src/accounts.py changed {named}"
-    assert check(part, view) == f"the body of Account.deposit changed {named}"
+    assert check(part, view) == f"the body of Account.deposit in src/accounts.py changed {named}"
 
 
 def test_a_change_elsewhere_in_the_file_is_none_of_the_symbols(root: Path, view: View, git: Git) -> None:

@@ -129,7 +129,7 @@ def test_what_is_known_says_that_the_code_it_speaks_of_has_changed(library, shop
     (shop / "till.py").write_text("def jam():\n    return 1\n\n\ndef other():\n    return 3\n", encoding="utf-8")
     assert context_of(library, shop, most=5).stale == {}  # another symbol's change
     (shop / "till.py").write_text("def jam():\n    return 7\n", encoding="utf-8")
-    assert context_of(library, shop, most=5).stale == {(OWN, key): ("the body of jam changed",)}
+    assert context_of(library, shop, most=5).stale == {(OWN, key): ("the body of jam in till.py changed",)}
     assert context_of(library, shop, most=5, parse=False).stale == {(OWN, key): ("till.py changed",)}
     (shop / "till.py").unlink()
     assert context_of(library, shop, most=5, parse=False).stale == {(OWN, key): ("till.py is gone",)}

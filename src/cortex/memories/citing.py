@@ -154,7 +154,7 @@ def _change(citation: Citation, view: View) -> str:
         return f"{citation.path} changed"
     body = _body_of(seen, citation.symbol)
     if body:
-        return "" if body == citation.body_hash else f"the body of {citation.symbol} changed"
+        return "" if body == citation.body_hash else f"the body of {citation.symbol} in {citation.path} changed"
     # Nothing found at all is a file that couldn't be cut rather than one without symbols.
     return f"{citation.symbol} is gone from {citation.path}" if seen.symbols else f"{citation.path} changed"
 
