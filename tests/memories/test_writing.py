@@ -160,3 +160,32 @@ def test_many_are_one_step_however_many_transactions_they_take(library, monkeypa
     }
     assert {one.scope for one in memories(library)} == {"dev"}
     assert {one.actor for one in library.store.remembered.decisions(99)} == {IMPORT}
+
+
+def test_what_another_process_writes_at_the_same_moment_is_one_memory(library, isolated, monkeypatch):
+    with open_library(settings_of(isolated.cortex)) as other:
+        looked = writing.similar_to
+
+        def interrupted(here: Library, memory: Memory) -> list[object]:
+            monkeypatch.setattr(writing, "similar_to", looked)
+            add(other, Memory("", "Lamps are blue"), state=MemoryState.STAGING, actor=HOOK)
+            return looked(here, memory)  # type: ignore[return-value]
+
+        monkeypatch.setattr(writing, "similar_to", interrupted)
+        written = add(library, Memory("", "Lamps are blue!"))
+    assert not written.created and written.duplicate_of is not None
+    assert titles(memories(library)) == ["Lamps are blue"]
+    assert one_of(library, written.key).state is MemoryState.APPROVED  # as the person said
+
+
+def test_two_imports_of_the_same_at_once_bring_it_once(library, isolated):
+    brought = [Brought(Memory("", f"Lamp {number} is blue")) for number in range(6)]
+
+    def slowly() -> Iterator[Brought]:
+        yield from brought
+        with open_library(settings_of(isolated.cortex)) as other:
+            add_all(other, brought[:4])
+
+    taken = add_all(library, slowly())
+    assert (len(taken.added), taken.duplicates) == (2, 4)
+    assert len(memories(library)) == 6

@@ -41,7 +41,7 @@ class Desk:
         self.store = store
 
     def add(self, *ones: NewMemory, actor: str = "person", supersedes=()) -> int:
-        return self.store.memories.add(ones, word, actor=actor, supersedes=supersedes)
+        return self.store.memories.add(ones, word, actor=actor, supersedes=supersedes).batch
 
     def copy(self, *ones: NewMemory, gone=()) -> None:
         self.store.memories.copy(Mirror(FOREIGN), [replace(one, origin=FOREIGN) for one in ones], gone, word, name)

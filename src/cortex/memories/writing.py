@@ -82,7 +82,17 @@ def add(
             return Written("", False, refused="it only says what an instruction file says")
     new = _new(library, memory, state, scope, citations)
     verdicts = [Verdict(one.ref, MemoryState.SUPERSEDED, None, new.memory.key) for one in supersedes]
-    library.store.memories.add([new], word, actor=actor, supersedes=verdicts)
+    if not library.store.memories.add([new], word, actor=actor, supersedes=verdicts).keys:
+        return add(  # another process wrote the same since: now it is known
+            library,
+            memory,
+            state=state,
+            scope=scope,
+            actor=actor,
+            supersedes=supersedes,
+            citations=citations,
+            instructions=instructions,
+        )
     follow(library)
     alike = tuple(one for one in similar if likeness(memory, one.memory) >= ALIKE and one not in supersedes)
     return Written(new.memory.key, True, state, similar_to=alike)
@@ -105,6 +115,17 @@ def add_all(
     refused: list[tuple[str, str]] = []
     duplicates, step, seen = 0, 0, set[bytes]()
     waiting: list[NewMemory] = []
+
+    def write() -> None:
+        nonlocal step, duplicates
+        keys = tuple(new.memory.key for new in waiting)
+        if waiting and not dry:
+            written = library.store.memories.add(waiting, word, actor=actor, batch=step)
+            step, keys = written.batch, written.keys
+        added.extend(keys)
+        duplicates += len(waiting) - len(keys)
+        waiting.clear()
+
     for one in brought:
         try:
             memory = checked(one.memory)
@@ -117,15 +138,10 @@ def add_all(
             continue
         seen.add(print_)
         new = _new(library, memory, one.state or state, one.scope or scope, one.citations)
-        added.append(new.memory.key)
-        if dry:
-            continue
         waiting.append(new)
         if len(waiting) == BATCH:
-            step = library.store.memories.add(waiting, word, actor=actor, batch=step)
-            waiting = []
-    if waiting:
-        step = library.store.memories.add(waiting, word, actor=actor, batch=step)
+            write()
+    write()
     if step:
         follow(library)
     return Taken(tuple(added), duplicates, tuple(refused))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
@@ -45,6 +45,14 @@ class NewMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class Added:
+    """What was written: the number of the step, to undo it by, and the keys of those that nobody else had written meanwhile."""
+
+    batch: int
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What is decided about a memory; `memory` is its new wording, None where that stays."""
 
@@ -74,12 +82,17 @@ class Memories:
         actor: str,
         supersedes: Sequence[Verdict] = (),
         batch: int = 0,
-    ) -> int:
-        """Write memories, and in the same step what they take the place of; returns the number of the step, to undo it by.
+    ) -> Added:
+        """Write memories, and in the same step what they take the place of.
 
-        A step that is too large for one transaction goes on with the number that it got: `batch`.
+        What another process has written since the caller looked is not written again, nor is anything superseded by it. A step that
+        is too large for one transaction goes on with the number that it got: `batch`.
         """
         with self._write() as connection:
+            old = {verdict.ref[1] for verdict in supersedes if verdict.ref[0] == OWN}
+            new = [one for one in new if not _is_said(connection, one.fingerprint, old)]
+            if not new:
+                return Added(batch, ())
             seq, batch = next_seq(connection), batch or _next_batch(connection)
             for one in new:
                 _write(connection, one, wording, seq)
@@ -89,7 +102,7 @@ class Memories:
             for verdict in supersedes:
                 judged = _now(verdict.state, actor, verdict.successor)
                 _decide(connection, verdict, judged, wording, seq, batch, "supersede", actor, "")
-            return batch
+            return Added(batch, tuple(one.memory.key for one in new))
 
     def decide(
         self, verdicts: Sequence[Verdict], wording: Wording, *, action: str, actor: str, reason: str, batch: int = 0
@@ -236,6 +249,12 @@ def _write(connection: sqlite3.Connection, new: NewMemory, wording: Wording, seq
         "INSERT INTO citations VALUES (?, ?, ?, ?, ?, ?, ?)",
         [(number, c.root, c.path, c.symbol, c.file_hash, c.body_hash, c.commit) for c in new.citations],
     )
+
+
+def _is_said(connection: sqlite3.Connection, fingerprint: bytes, besides: Collection[str]) -> bool:
+    """Whether a memory of our own says that, besides these."""
+    rows = connection.execute("SELECT key FROM memories WHERE fingerprint = ? AND origin = ?", (fingerprint, OWN))
+    return any(key not in besides for (key,) in rows)
 
 
 _WRITTEN = (
