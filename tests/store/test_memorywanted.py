@@ -1,0 +1,140 @@
+"""Which memories are asked for: whatever index is walked, those are found that a plain look at every row finds, newest first."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from cortex.memories.states import name_of
+from cortex.memories.wording import word
+from cortex.store import Mirror, NewMemory, Remembered, Store, Wanted
+from cortex.store import memorylookup as lookups
+from cortex.types import Memory, MemoryState
+
+OTHER = "/other/claude-mem.db"
+PROJECTS = ("shop", "Shop", "site", "")
+TAGS = ("gotcha", "Auth", "auth", "rare")
+KINDS = ("decision", "Decision", "bugfix")
+STATES = (*MemoryState, None)
+
+
+def name(state: MemoryState | None) -> str | None:
+    return name_of(state, "approved")
+
+
+@pytest.fixture(scope="module")
+def store():
+    """A hundred memories of two origins, with little that tells them apart."""
+    draw, made = random.Random(7), Store(None)
+
+    def new(number: int, origin: str) -> NewMemory:
+        memory = Memory(
+            f"{(origin and 'obs') or 'mem'}_{number}",
+            f"Title {number}",
+            concepts=tuple(tag for tag in TAGS if draw.random() < (0.1 if tag == "rare" else 0.4)),
+            project=draw.choice(PROJECTS),
+            created=draw.randrange(20),
+            kind=draw.choice(KINDS),
+        )
+        state = draw.choice(STATES)
+        rest = {"scope": draw.choice(("shop", "dev", memory.project)), "other_project": draw.choice(("", "", "Site"))}
+        return NewMemory(
+            memory, name(state), state, fingerprint=memory.key.encode(), origin=origin, number=number, **rest
+        )
+
+    made.memories.add([new(number, "") for number in range(50)], word, actor="person")
+    made.memories.copy(Mirror(OTHER), [new(number, OTHER) for number in range(50, 0, -1)], [], word, name)
+    yield made
+    made.close()
+
+
+def fits(one: Remembered, wanted: Wanted) -> bool:
+    """The same, said plainly."""
+    memory, promoted = one.memory, wanted.promoted and one.state is MemoryState.PROMOTED
+    names = {memory.project.lower(), one.other_project.lower()}
+    return all(
+        (
+            wanted.sources is None or one.source in wanted.sources,
+            wanted.origins is None or one.origin in wanted.origins,
+            not wanted.states or (one.state.value if one.state else "") in wanted.states,
+            not wanted.projects or promoted or _is_of(one, wanted.projects),
+            not wanted.scope or promoted or wanted.scope.lower() in (one.scope.lower(), memory.project.lower()),
+            {tag.lower() for tag in wanted.tags} <= {concept.lower() for concept in memory.concepts},
+            not wanted.kind or wanted.kind.lower() == memory.kind.lower(),
+            not names & {name.lower() for name in wanted.not_projects},
+            not wanted.before or memory.created < wanted.before,
+        )
+    )
+
+
+def _is_of(one: Remembered, projects: tuple[str, ...]) -> bool:
+    known = {name.lower() for name in projects}
+    return one.memory.project.lower() in known or (bool(one.other_project) and one.other_project.lower() in known)
+
+
+def several(*values: str) -> some.SearchStrategy[tuple[str, ...]]:
+    return some.lists(some.sampled_from(values), max_size=2, unique=True).map(tuple)
+
+
+wishes = some.builds(
+    Wanted,
+    sources=some.none() | some.lists(some.integers(1, 5), max_size=4, unique=True).map(tuple),
+    origins=some.none() | several("", OTHER, "/nowhere"),
+    states=several("approved", "promoted", "staging", ""),
+    projects=several("SHOP", "site", "nothing"),
+    scope=some.sampled_from(("", "", "Dev", "shop")),
+    tags=several("GOTCHA", "auth", "rare", "unknown"),
+    kind=some.sampled_from(("", "", "decision")),
+    not_projects=several("shop", "SITE", "nothing"),
+    promoted=some.booleans(),
+    before=some.sampled_from((0, 0, 10)),
+)
+
+
+@pytest.mark.parametrize("few", [5_000, 5])
+def test_an_index_gives_what_a_look_at_every_row_gives(store, few, monkeypatch):
+    monkeypatch.setattr(lookups, "FEW", few)
+    every = store.remembered.select(Wanted())
+    assert len(every) == 100
+    docs = {one.ref: doc for doc, one in store.remembered.by_docs(range(1, 500)).items()}
+
+    @settings(max_examples=150, deadline=None)
+    @given(wishes, some.integers(0, 12), some.integers(0, 12))
+    def agree(wanted: Wanted, limit: int, offset: int) -> None:
+        expected = [one.ref for one in every if fits(one, wanted)]
+        assert [one.ref for one in store.remembered.select(wanted)] == expected
+        assert [one.ref for one in store.remembered.select(wanted, limit, offset)] == expected[offset : offset + limit]
+        assert store.remembered.count(wanted) == len(expected)
+        assert store.remembered.docs(wanted) == {docs[ref] for ref in expected if ref in docs}
+
+    agree()
+
+
+def test_rows_of_one_moment_come_in_the_order_of_their_database(store):
+    every = store.remembered.select(Wanted(origins=(OTHER,)))
+    assert [(one.memory.created, one.number) for one in every] == sorted(
+        ((one.memory.created, one.number) for one in every), reverse=True
+    )
+
+
+def test_scopes_are_counted_over_all_sources_of_an_origin(store):
+    sources = [source.id for source in store.remembered.sources(("", OTHER), ("shown", "staging"))]
+    counted = {(one.scope.lower(), one.origin): one.count for one in store.remembered.scopes(sources)}
+    expected: dict[tuple[str, str], int] = {}
+    for one in store.remembered.select(Wanted(sources=tuple(sources))):
+        key = (one.scope.lower(), one.origin)
+        expected[key] = expected.get(key, 0) + 1
+    assert counted == expected
+
+
+def test_an_answer_that_was_kept_is_worked_out_anew_when_something_was_written(store):
+    before = store.remembered.count(Wanted())
+    memory = Memory("mem_new", "Something new", project="shop", created=1)
+    new = NewMemory(memory, "shown", MemoryState.APPROVED, scope="shop", fingerprint=b"new")
+    store.memories.add([new], word, actor="person")
+    assert store.remembered.count(Wanted()) == before + 1
+    store.memories.delete([("", "mem_new")], "person")
+    assert store.remembered.count(Wanted()) == before
