@@ -329,3 +329,14 @@ def test_cortexd_says_what_there_is_to_say_and_nothing_where_that_fails_or_takes
 
 def test_cortexd_takes_moments_only_from_who_has_its_token(daemon):
     assert daemon("stop", token="another") is None
+
+
+def test_a_secret_never_reaches_the_inbox(place):
+    token = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3z5A"
+    listed = [{"title": "Deploy key", "facts": ["It is this", token]}, "Lamps are blue"]
+    said = {**MARKED, "last_assistant_message": f"remember: use {token}", "candidates": listed}
+    assert silent(hook(place, "stop", said, CORTEX_NO_SIDECAR="1"))
+    assert [[one["title"] for one in note["candidates"]] for note in notes(place)] == [["Lamps are blue"]]
+    assert silent(hook(place, "stop", {**MARKED, "last_assistant_message": f"gotcha: {token}"}, CORTEX_NO_SIDECAR="1"))
+    files = [file for file in place.home.rglob("*") if file.is_file()]
+    assert not [file for file in files if token.encode() in file.read_bytes()]

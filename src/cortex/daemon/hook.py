@@ -78,7 +78,7 @@ def _stop(event: str, said: Mapping[str, object]) -> None:
     """Keep what was marked, and tell cortexd; nothing at all where nothing was marked."""
     from cortex.daemon.marked import find_candidates
 
-    candidates = find_candidates(said)
+    candidates = [one for one in find_candidates(said) if not _leaks(one)]
     if not candidates:
         return
     note = {"format": 1, "at": time.time(), "event": event, "client": client_of(said), "session": _session(said)}
@@ -87,6 +87,14 @@ def _stop(event: str, said: Mapping[str, object]) -> None:
     meeting, variables = find()  # only now: where there can't be a meeting place, what was marked is kept all the same
     if not _nudge(meeting, _hello(event, said, variables)) and not _is_alone():
         meeting.start(BY)
+
+
+def _leaks(candidate: Mapping[str, object]) -> bool:
+    """Whether a candidate holds a secret: it would be refused, and until then it would lie in a file."""
+    from cortex.leaks import find_leaks  # only where there is a candidate: it takes as long as all else here
+
+    texts = [part if isinstance(part, list) else [part] for part in candidate.values()]
+    return bool(find_leaks("\n".join(str(text) for some in texts for text in some)))
 
 
 def keep(home: str, note: Mapping[str, object]) -> str:
