@@ -40,9 +40,15 @@ def store():
             kind=draw.choice(KINDS),
         )
         state = draw.choice(STATES)
-        rest = {"scope": draw.choice(("shop", "dev", memory.project)), "other_project": draw.choice(("", "", "Site"))}
         return NewMemory(
-            memory, name(state), state, fingerprint=memory.key.encode(), origin=origin, number=number, **rest
+            memory,
+            name(state),
+            state,
+            scope=draw.choice(("shop", "dev", memory.project)),
+            fingerprint=memory.key.encode(),
+            origin=origin,
+            number=number,
+            other_project=draw.choice(("", "", "Site")),
         )
 
     made.memories.add([new(number, "") for number in range(50)], word, actor="person")
