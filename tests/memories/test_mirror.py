@@ -501,3 +501,40 @@ def test_errors_of_our_own_store_are_not_taken_for_theirs(library, place, monkey
     monkeypatch.setattr(type(library.store.memories), "copy", full)
     with pytest.raises(sqlite3.OperationalError):
         copy(library)
+
+
+def test_the_lines_of_a_private_key_and_the_name_of_a_project_are_no_hiding_place(library, place):
+    made = database(place)
+    lines = [f"MIIEpAIBAAKCAQEA{number}u5bXkq9Zt3Vw7Rm2Lc8Yp4Nd6Hf1Jg0Ts{number}KzQe" for number in range(8)]
+    key = ["-----BEGIN RSA PRIVATE KEY-----", *lines, "-----END RSA PRIVATE KEY-----"]
+    made.observation("own-s1", "A key in lines", f"of {TOKEN}", facts=["before", *key, "after"], type=f"kind {TOKEN}")
+    copy(library)
+    (one,) = memories(library)
+    assert one.memory.facts == ("before", "[redacted: private key]", "after")
+    assert TOKEN not in repr(one) and one.scope == one.memory.project
+
+
+@pytest.mark.parametrize("highest", [0, -3])
+def test_rows_whose_numbers_are_not_positive_are_copied(library, place, monkeypatch, highest):
+    monkeypatch.setattr(mirror, "BATCH", 3)
+    made = database(place)
+    for number in range(highest, highest - 8, -1):
+        made.observation("own-s1", f"Row {number}", id=number)
+    assert copy(library)
+    assert len(memories(library)) == 8
+    assert not mirror.copied(library).left
+    made.observation("own-s1", "Row 1", id=1)
+    assert copy(library)
+    assert len(memories(library)) == 9
+
+
+def test_a_clock_that_was_ahead_does_not_stop_a_second_try(library, place, monkeypatch):
+    place.mkdir(exist_ok=True)
+    (place / "claude-mem.db").write_bytes(b"nothing" * 1000)
+    monkeypatch.setattr(mirror.time, "time", lambda: 4_000_000_000.0)
+    assert not copy(library)
+    monkeypatch.undo()
+    (place / "claude-mem.db").unlink()
+    database(place, "Lamps are blue")
+    assert copy(library)
+    assert titles(memories(library)) == ["Lamps are blue"]

@@ -11,12 +11,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cortex.errors import CortexError, InputError
+from cortex.errors import InputError
+from cortex.leaks import redact
 from cortex.library import Library
+from cortex.memories.glimpse import glimpse
+from cortex.memories.mirror import behind, without_secrets
 from cortex.memories.places import Database, databases
-from cortex.sources.foreign.claudemem import Row, open_database
+from cortex.sources.foreign.claudemem import Database as Opened
+from cortex.sources.foreign.claudemem import Row
 from cortex.store import OWN, Judgement, Remembered
-from cortex.types import Memory
 
 COUNTED = re.compile(r"(?:obs|mem)_-?\d+")
 MAX_NAMED = 5  # of those that an id may mean, in a message
@@ -79,29 +82,23 @@ def _of(found: Sequence[Remembered], scope: str, present: Sequence[Database]) ->
 
 def _known(library: Library, key: str, present: Sequence[Database]) -> list[Remembered]:
     """The memories with this key; a row that isn't copied yet is read where it is."""
-    origins = {OWN, *(one.origin for one in present)}
-    found = library.store.remembered.by_key(key, origins)
-    have = {one.origin for one in found}
     lookup = library.store.remembered
-    for database in present:
-        if database.origin not in have and key not in lookup.forgotten(database.origin):
-            try:
-                with open_database(database.path) as opened:
-                    row = opened.row(key)
-            except CortexError:  # the answer is about another one
-                continue
-            if row is not None:
-                found.append(uncopied(row, database, lookup.judgements(database.origin, [key]).get(key)))
-    return found
+    found = lookup.by_key(key, {OWN, *(one.origin for one in present)})
+    have = {one.origin for one in found}
+
+    def look(database: Database, opened: Opened) -> Remembered | None:
+        row = opened.row(key)
+        return row and uncopied(row, database, lookup.judgements(database.origin, [key]).get(key))
+
+    others = [one for one in behind(library) if one.origin not in have and key not in lookup.forgotten(one.origin)]
+    return found + [one for one in glimpse(others, look) if one is not None]
 
 
 def uncopied(row: Row, database: Database, judged: Judgement | None) -> Remembered:
     """A row of a database as if it had been copied."""
-    from cortex.memories.mirror import without_secrets
-
-    memory: Memory = without_secrets(row.memory)
+    memory = without_secrets(row.memory)
     scope = database.scope or memory.project
     one = Remembered(
-        0, database.origin, row.number, None, row.state, memory, row.other_project, scope, b"", b"", judged
+        0, database.origin, row.number, None, row.state, memory, redact(row.other_project)[0], scope, b"", b"", judged
     )
     return one if judged is None else replace(one, state=judged.state)

@@ -12,10 +12,11 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from cortex.errors import CortexError
-from cortex.leaks import find_leaks, redact
+from cortex.leaks import Leak, find_leaks, redact
 from cortex.library import Library
 from cortex.memories.hygiene import fingerprint
 from cortex.memories.places import Database, databases
@@ -29,6 +30,7 @@ from cortex.text import hash_bytes
 from cortex.types import Cancel, Memory, MemoryState
 
 BATCH = 500  # rows in one step
+MAX_BELOW = 100_000  # rows with a number that isn't positive
 SMALL = 5_000  # rows: a database up to this size is compared whenever it changed
 COMPARE_SECONDS = 600  # between two comparisons of a larger one
 KEEP_SECONDS = 14 * 86_400  # that the copy of a database is kept which nobody asks for
@@ -99,6 +101,16 @@ def is_due(library: Library) -> bool:
     return any(_is_due(known.get(one.origin, Mirror(one.origin))) for one in databases(library.settings))
 
 
+def behind(library: Library) -> list[Database]:
+    """The databases that may have rows which are not copied; looks at files only."""
+    known = _mirrors(library)
+
+    def lacks(mirror: Mirror) -> bool:
+        return bool(mirror.problem) or not mirror.compared_at or mirror.seen != _seen(mirror)
+
+    return [one for one in databases(library.settings) if lacks(known.get(one.origin, Mirror(one.origin)))]
+
+
 def is_work(library: Library) -> bool:
     """The same for every database that somebody wants, for whoever holds the lease."""
     want(library)
@@ -129,12 +141,12 @@ def _mirrors(library: Library) -> dict[str, Mirror]:
 
 def _is_due(mirror: Mirror) -> bool:
     if mirror.problem:  # also where the files look as they did before it
-        return time.time() - mirror.tried_at > RETRY_SECONDS
+        return abs(time.time() - mirror.tried_at) > RETRY_SECONDS
     return mirror.seen != _seen(mirror) or (mirror.cursor != DONE and _may_compare(mirror))
 
 
 def _may_compare(mirror: Mirror) -> bool:
-    return mirror.total <= SMALL or time.time() - mirror.compared_at > COMPARE_SECONDS
+    return mirror.total <= SMALL or abs(time.time() - mirror.compared_at) > COMPARE_SECONDS
 
 
 def _seen(mirror: Mirror) -> str:
@@ -196,7 +208,7 @@ class _Copy:
             shown_as=self.shown_as,
         )
         if fewer or mirror.cursor <= DONE:  # from the top
-            top = max(highest, mirror.high)
+            top = max(highest, mirror.high, DONE + 1)
             self.mirror = (
                 replace(self.mirror, cursor=top, begun=seen)
                 if _may_compare(self.mirror)
@@ -212,6 +224,8 @@ class _Copy:
         """The rows that came since."""
         while rows := opened.rows(above=self.mirror.high, limit=BATCH, ascending=True):
             high = rows[-1].number
+            if high <= self.mirror.high:  # numbers that don't grow would never end
+                break
             known = self.store.remembered.signatures(self.mirror.origin, self.mirror.high, high)
             self._step(replace(self.mirror, high=high), self._changed(rows, known), _gone(rows, known))
             if self._is_over():
@@ -223,6 +237,8 @@ class _Copy:
         while (at := self.mirror.cursor) > DONE:
             rows = opened.rows(below=at + 1, limit=BATCH)
             last = len(rows) < BATCH
+            if not last and rows[-1].number <= DONE + 1:  # no product makes such numbers: those below are taken at once
+                rows, last = opened.rows(below=at + 1, limit=MAX_BELOW), True
             low = DONE if last else rows[-1].number - 1
             known = self.store.remembered.signatures(self.mirror.origin, -(2**62) if last else low, at)
             done = {"compared_at": int(time.time())} if low <= DONE else {}
@@ -253,7 +269,7 @@ class _Copy:
             fingerprint=fingerprint(memory),
             origin=self.mirror.origin,
             number=row.number,
-            other_project=row.other_project,
+            other_project=redact(row.other_project)[0],
             signature=signature,
         )
 
@@ -284,22 +300,41 @@ class _Copy:
 
 def without_secrets(memory: Memory) -> Memory:
     """The memory with every key and password in it blotted out: no index has one."""
-    parts = (memory.title, memory.subtitle, *memory.facts, *memory.concepts, *memory.files, memory.text)
-    if not find_leaks("\n".join(parts)):
-        return memory  # as nearly all are: to look at each part would take several times as long
-
-    def clean(text: str) -> str:
-        return redact(text)[0] if text else text
-
+    lines = (memory.title, memory.subtitle, memory.project, memory.kind, memory.text)
+    lists = (memory.facts, memory.concepts, memory.files)
+    parts = [*lines, *(part for some in lists for part in some)]
+    leaks = find_leaks("\n".join(parts))  # of all together: the lines of a private key may be so many facts
+    if not leaks:
+        return memory
+    clean, at = [], 0
+    for part in parts:
+        clean.append(_blotted(part, at, leaks))
+        at += len(part) + 1
+    title, subtitle, project, kind, text = clean[:5]
+    rest = iter(clean[5:])
+    facts, concepts, files = (tuple(filter(None, islice(rest, len(some)))) for some in lists)
     return replace(
         memory,
-        title=clean(memory.title),
-        subtitle=clean(memory.subtitle),
-        facts=tuple(map(clean, memory.facts)),
-        concepts=tuple(map(clean, memory.concepts)),
-        files=tuple(map(clean, memory.files)),
-        text=clean(memory.text),
+        title=title,
+        subtitle=subtitle,
+        project=project,
+        kind=kind,
+        text=text,
+        facts=facts,
+        concepts=concepts,
+        files=files,
     )
+
+
+def _blotted(part: str, at: int, leaks: Sequence[Leak]) -> str:
+    """A part that begins at that place, without what leaks there; the name of a secret stands where it begins."""
+    kept, done = [], 0
+    for leak in leaks:
+        start, end = max(leak.start - at, 0), min(leak.end - at, len(part))
+        if start < end:
+            kept += [part[done:start], f"[redacted: {leak.name}]" if leak.start >= at else ""]
+            done = end
+    return "".join((*kept, part[done:]))
 
 
 def _chunks_of(memory: Memory) -> list[str]:

@@ -178,7 +178,7 @@ def checked(memory: Memory) -> Memory:
         )
     if "\0" in whole or any("\ud800" <= character <= "\udfff" for character in whole):
         raise _refusal("a memory is text: this one holds characters that aren't")
-    leaks = sorted({leak.name for leak in find_leaks(whole)})
+    leaks = sorted({leak.name for leak in find_leaks(f"{whole}\n{memory.project}\n{memory.kind}")})
     if leaks:
         raise _refusal(f"it holds a secret ({', '.join(leaks)}); say where the secret is kept instead")
     return memory
