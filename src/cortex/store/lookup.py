@@ -262,9 +262,12 @@ class Lookup:
             return places
 
     def are_all(self, sources: Sequence[int]) -> bool:
-        """Whether the store has no other sources."""
+        """Whether no other source of the store has anything."""
         with self._connections.read() as connection:
-            others = f"SELECT 1 FROM sources WHERE id NOT IN ({_marks(sources)}) LIMIT 1"
+            others = (
+                f"SELECT 1 FROM sources WHERE id NOT IN ({_marks(sources)}) "
+                "AND EXISTS (SELECT 1 FROM docs WHERE docs.source = sources.id) LIMIT 1"
+            )
             return connection.execute(others, sources).fetchone() is None
 
     def counts(self, source: int) -> Counts:
