@@ -1,6 +1,6 @@
 """A person's own memories, 100,000 of them: how soon each tool answers, and what its answers cost to read.
 
-By words only, without the cache, as the tables of indexing and queries are. Tokens are characters / 4. Memories are made up by memories_made.py.
+By words, and as installed; without the cache. Tokens are characters / 4. Memories are made up by memories_made.py.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from client import Session
@@ -18,6 +19,7 @@ from cortex.text import TOKEN_CHARACTERS
 
 MOST_MS = {"query": 50.0, "get_context": 100.0}  # p95, of all that begin so
 ROW_TOKENS = 30.0
+ARMS = (("", "none"), ("as installed: ", "local"))
 
 
 def measure(setup: Setup) -> Section:
@@ -30,33 +32,35 @@ def measure(setup: Setup) -> Section:
     environment = own_environment(setup, home)
     filled = inside(setup, environment, "fill", count=count, seed=setup.seed)
     given = {"count": count, "seed": setup.seed, "rounds": rounds, "folder": str(folder)}
-    asked = inside(setup, environment, "ask", **given)
     section.add("import, memories in a CPU second", "", filled["added"] / filled["cpu"])
     section.add("import, memory above the open library", "MB", filled["mb"])
     section.add("on disk, a memory", "KB", bytes_below(home / "cortex") / count / 1000)
-    section.add("first query of a process", "ms", asked["first_ms"])
     lines = ["| | p50 ms | p95 ms | CPU ms | tokens of an answer |", "|---|---:|---:|---:|---:|"]
-    for name, took in asked["took"].items():
-        wall, cpu = took["wall"], statistics.median(took["cpu"])
-        tokens = statistics.median(took["characters"]) / TOKEN_CHARACTERS
-        cells = [
-            name,
-            f"{statistics.median(wall):.1f}",
-            f"{percentile(wall, 0.95):.1f}",
-            f"{cpu:.1f}",
-            f"{tokens:,.0f}",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-        target = next((most for begun, most in MOST_MS.items() if name.startswith(begun)), None)
-        if target is not None:
-            section.add(f"{name}, p95", "ms", percentile(wall, 0.95), target)
-    section.add("asking, memory above a process that has opened nothing", "MB", asked["mb"])
+    for label, provider in ARMS:
+        own = {**environment, "CODEINDEX_EMBEDDING_PROVIDER": provider}
+        inside(setup, own, "embed")
+        asked = inside(setup, own, "ask", **given)
+        lines += _add_calls(section, label, asked["took"])
+        section.add(f"{label}first query of a process", "ms", asked["first_ms"])
+        section.add(f"{label}asking, memory above a process that has opened nothing", "MB", asked["mb"])
     _count_tokens(setup, section, environment, folder)
     section.text = (
         f"{count:,} memories of about 130 words, {rounds} questions of 2 to 8 words each way; ten results within the default budget.\n\n"
         + "\n".join(lines)
     )
     return section
+
+
+def _add_calls(section: Section, label: str, calls: dict[str, dict[str, list[float]]]) -> Iterator[str]:
+    """A row for each way to ask; those with a target are figures, too."""
+    for name, took in calls.items():
+        wall, cpu = took["wall"], statistics.median(took["cpu"])
+        tokens = statistics.median(took["characters"]) / TOKEN_CHARACTERS
+        p95 = percentile(wall, 0.95)
+        yield f"| {label}{name} | {statistics.median(wall):.1f} | {p95:.1f} | {cpu:.1f} | {tokens:,.0f} |"
+        target = next((most for begun, most in MOST_MS.items() if name.startswith(begun)), None)
+        if target is not None:
+            section.add(f"{label}{name}, p95", "ms", p95, target)
 
 
 def own_environment(setup: Setup, home: Path) -> dict[str, str]:

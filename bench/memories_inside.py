@@ -1,4 +1,4 @@
-"""One task in a process of its own that opens a person's memories: `python memories_inside.py fill|ask '{"home": ..., ...}'`, JSON on stdout.
+"""One task in a process of its own that opens a person's memories: `python memories_inside.py fill|embed|ask '{"home": ..., ...}'`, JSON on stdout.
 
 The tools are run as a server runs them, without the protocol around. A fresh process for each task, for the same reason as in inside.py.
 """
@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from measure import Watch
-from memories_made import PROJECTS, make, questions
+from memories_made import PROJECTS, make, questions, words
 from pydantic import BaseModel
 
 from cortex.engines import Engines
@@ -29,7 +29,6 @@ from cortex.tools import Call, Family, perform
 from cortex.types import Cancel, MemoryState
 
 ASKED_FROM = 20_000  # memories that questions are made from
-TOKEN = 4  # characters
 
 Arguments = tuple[str, BaseModel]
 Took = dict[str, list[float]]  # wall and CPU milliseconds of each call, characters of each answer
@@ -40,6 +39,7 @@ def fill(settings: Settings, watch: Watch, count: int, seed: int) -> dict[str, o
     library = Library(settings)
     try:
         library.store.lease.take()
+        words()  # which are no part of it
         before, wall, cpu = watch.mark(), time.perf_counter(), time.process_time()
         taken = add_all(library, map(Brought, make(count, seed)), state=MemoryState.APPROVED)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
@@ -47,18 +47,29 @@ def fill(settings: Settings, watch: Watch, count: int, seed: int) -> dict[str, o
         sum(1 for _ in make(count, seed))
         made = time.process_time() - made  # what it costs to make them up
         added = (watch.peak_kb - before) / 1024
-        embed = time.process_time()
+        return {"added": len(taken.added), "wall": wall, "cpu": cpu - made, "mb": added}
+    finally:
+        library.close()
+
+
+def embed(settings: Settings, watch: Watch) -> dict[str, object]:
+    """Have the vectors made that the settings ask for: CPU seconds."""
+    library = Library(settings)
+    try:
+        library.store.lease.take()
+        cpu = time.process_time()
         library.embedding.embed(progress=lambda step: None, cancel=Cancel())
-        embed = time.process_time() - embed
-        return {"added": len(taken.added), "wall": wall, "cpu": cpu - made, "mb": added, "embed_cpu": embed}
+        library.embedding.catch_up()
+        return {"cpu": time.process_time() - cpu}
     finally:
         library.close()
 
 
 def ask(settings: Settings, watch: Watch, count: int, seed: int, rounds: int, folder: str) -> dict[str, object]:
     """Ask in every way: milliseconds of each call; and of the first call of all."""
+    words()
     engines = Engines(keep=False)
-    before, start = watch.mark(), time.perf_counter()
+    before = watch.mark()
     family = open_family(settings, engines, Path(folder), "")
     try:
         draw = random.Random(seed)
@@ -128,7 +139,7 @@ def main() -> None:
     task, given = sys.argv[1], json.loads(sys.argv[2])
     settings = load(None, environment=dict(os.environ))
     watch = Watch(os.getpid(), steady=task == "fill")
-    print(json.dumps({"fill": fill, "ask": ask}[task](settings, watch, **given)))
+    print(json.dumps({"fill": fill, "embed": embed, "ask": ask}[task](settings, watch, **given)))
     watch.stop()
 
 
