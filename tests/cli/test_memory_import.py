@@ -121,6 +121,25 @@ def test_an_export_brings_everything_back(cortex, isolated, foreign, tmp_path):
     assert [one["symbol"] for one in answer(cortex, "show", lamp)["citations"]] == ["check"]
 
 
+def test_what_comes_back_has_the_id_that_it_had_unless_another_one_has_it(cortex, tmp_path):
+    new, old, other = (answer(cortex, "add", title)["id"] for title in ("Lamps burn", "Lamps glow", "Desks stand"))
+    answer(cortex, "supersede", old, "--by", new)
+    file = tmp_path / "out.json"
+    answer(cortex, "export", "--state", "any", "-o", file)
+    answer(cortex, "delete", new, old, "--yes")
+    answer(cortex, "edit", other, "--title", "Desks fall")
+    answer(cortex, "import", file, "--state", "exported")
+    found = {one["title"]: one for one in answer(cortex, "list", "--state", "any")["memories"]}
+    assert (found["Lamps burn"]["id"], found["Lamps glow"]["id"]) == (new, old)
+    assert (found["Lamps glow"]["state"], found["Lamps glow"]["superseded_by"]) == ("superseded", new)
+    assert found["Desks fall"]["id"] == other
+    assert found["Desks stand"]["id"] not in (new, old, other)
+    answer(cortex, "delete", "--all", "--state", "any", "--yes")
+    answer(cortex, "import", file)
+    states = {(one["state"], one["superseded_by"]) for one in answer(cortex, "list", "--state", "any")["memories"]}
+    assert states == {("staging", "")}
+
+
 def test_an_export_is_narrowed_and_never_overwrites_unasked(cortex, foreign, tmp_path):
     answer(cortex, "add", "Lamps burn")
     _, out, _ = cortex("memory", "export", "--origin", "own")

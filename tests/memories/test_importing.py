@@ -153,13 +153,16 @@ KEPT = strategies.builds(
     state=strategies.none() | strategies.sampled_from(MemoryState),
     scope=strategies.just("") | LINES,
     citations=strategies.sampled_from([(), (CITED,)]),
+    superseded_by=strategies.just("") | LINES,
 )
 
 
 @hypothesis.given(strategies.lists(KEPT, max_size=4))
 def test_what_is_exported_comes_back_as_it_was(tmp_path_factory, kept):
     path = write(tmp_path_factory.mktemp("export") / "export.json", export_of(kept, at=NOW))
-    assert list(read(path)) == [Brought(one.memory, one.state, one.scope, one.citations) for one in kept]
+    assert list(read(path)) == [
+        Brought(one.memory, one.state, one.scope, one.citations, one.superseded_by) for one in kept
+    ]
 
 
 def test_a_citation_without_a_hash_or_path_is_left_out(tmp_path):

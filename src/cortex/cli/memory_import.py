@@ -166,7 +166,7 @@ def export_some(
     if as_json:
         print_json({"file": str(output), "memories": len(kept)})
     else:
-        say(f"✓ Wrote {len(kept):,} memories to {output}")
+        say(f"✓ Wrote {len(kept):,} {'memory' if len(kept) == 1 else 'memories'} to {output}")
     return 0
 
 
@@ -179,6 +179,7 @@ def _kept(library: Library, one: Remembered) -> Kept:
         library.store.remembered.citations(one.id),
         judgement.actor if judgement else "",
         rfc3339(judgement.at) if judgement else "",
+        judgement.successor if judgement else "",
     )
 
 

@@ -29,6 +29,7 @@ class Kept:
     citations: tuple[Citation, ...] = ()
     reviewed_by: str = ""
     reviewed_at: str = ""
+    superseded_by: str = ""
 
 
 def export_of(memories: Iterable[Kept], *, at: int, query: str = "", project: str = "") -> dict[str, object]:
@@ -88,6 +89,8 @@ def _ours(kept: Kept) -> dict[str, object]:
         "reviewed_by": kept.reviewed_by,
         "reviewed_at": kept.reviewed_at,
     }
+    if kept.superseded_by:
+        told["superseded_by"] = kept.superseded_by
     cited = [
         {
             "root": one.root,

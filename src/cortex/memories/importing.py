@@ -50,6 +50,7 @@ class Brought:
     state: MemoryState | None = None  # that the file says; None: nothing
     scope: str = ""
     citations: tuple[Citation, ...] = ()
+    successor: str = ""  # the key of what took its place
 
 
 def read(path: Path, *, project: str = "", tell: Tell = lambda skipped: None) -> Iterator[Brought]:
@@ -117,6 +118,7 @@ def _brought(row: Row, sessions: Mapping[str, Row], project: str) -> Brought | N
         _STATES.get(line(ours.get("state"))),
         line(ours.get("scope")),
         tuple(cited for one in _list(ours.get("citations")) if (cited := _citation(one)) is not None),
+        line(ours.get("superseded_by")),
     )
 
 

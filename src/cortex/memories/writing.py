@@ -7,6 +7,7 @@ or what an instruction file says anyway.
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Iterable, Sequence
@@ -30,6 +31,7 @@ SIMILAR_DEPTH = 10  # memories that are compared word by word
 SIMILAR_CHARACTERS = 2_000  # of a memory that they are looked for by
 BATCH = 500
 PERSON, HOOK, IMPORT = "person", "hook", "import"  # who brings a memory
+_OWN_KEY = re.compile(r"mem_[0-9a-f]{10}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +111,12 @@ def add_all(
 ) -> Taken:
     """Keep many, in their order and in one step; what can't be kept, or is known, is counted and told.
 
-    `state` and `scope` are for those that say none; with `dry` nothing is written. The indexes follow at the end.
+    `state` and `scope` are for those that say none; an id of ours is kept where no other memory has it. With `dry` nothing is written.
+    The indexes follow at the end.
     """
     added: list[str] = []
     refused: list[tuple[str, str]] = []
-    duplicates, step, seen = 0, 0, set[bytes]()
+    duplicates, step, seen, used = 0, 0, set[bytes](), set[str]()
     waiting: list[NewMemory] = []
 
     def write() -> None:
@@ -138,6 +141,8 @@ def add_all(
             continue
         seen.add(print_)
         new = _new(library, memory, one.state or state, one.scope or scope, one.citations)
+        new = _as_before(library, new, one, used)
+        used.add(new.memory.key)
         waiting.append(new)
         if len(waiting) == BATCH:
             write()
@@ -228,6 +233,15 @@ def _new(library: Library, memory: Memory, state: MemoryState, scope: str, citat
         fingerprint=fingerprint(memory),
         citations=tuple(citations),
     )
+
+
+def _as_before(library: Library, new: NewMemory, one: Brought, used: set[str]) -> NewMemory:
+    """The memory under the id that an export of ours gave it, so that what names it still does, unless another one has it."""
+    key = one.memory.key
+    if _OWN_KEY.fullmatch(key) and key not in used and not library.store.remembered.by_key(key):
+        new = replace(new, memory=replace(new.memory, key=key))
+    names = new.state is MemoryState.SUPERSEDED and _OWN_KEY.fullmatch(one.successor)
+    return replace(new, successor=one.successor) if names else new
 
 
 def _free_key(library: Library) -> str:

@@ -42,6 +42,7 @@ class NewMemory:
     other_project: str = ""
     signature: bytes = b""  # of that row
     citations: tuple[Citation, ...] = ()
+    successor: str = ""  # the key of what took its place
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +98,8 @@ class Memories:
             for one in new:
                 _write(connection, one, wording, seq)
                 ref = (one.origin, one.memory.key)
-                _judge(connection, ref, _now(one.state, actor, ""))
-                _log(connection, batch, ref, "add", {}, _after(one.state, ""), actor, "")
+                _judge(connection, ref, _now(one.state, actor, one.successor))
+                _log(connection, batch, ref, "add", {}, _after(one.state, one.successor), actor, "")
             for verdict in supersedes:
                 judged = _now(verdict.state, actor, verdict.successor)
                 _decide(connection, verdict, judged, wording, seq, batch, "supersede", actor, "")
