@@ -285,8 +285,7 @@ def test_rows_are_walked_by_number_in_both_directions(make):
 def test_a_walk_reads_little_more_than_it_gives(make, monkeypatch):
     made = make("13")
     made.many(10_000, per_session=2)
-    with open_database(made.path) as database:
-        monkeypatch.setattr(readonly, "READ_SECONDS", -1.0)
+    with open_database(made.path, seconds=-1.0) as database:
         monkeypatch.setattr(readonly, "READ_STEPS", 20_000)  # none of these may take more
         assert len(database.rows(below=5000, limit=10)) == 10
         assert len(database.rows(above=5000, limit=10, ascending=True)) == 10

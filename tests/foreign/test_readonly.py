@@ -164,11 +164,10 @@ def test_views_and_virtual_tables_are_no_tables(tmp_path):
         assert (columns(connection, "t"), columns(connection, "v"), columns(connection, "f")) == ({"x"}, set(), set())
 
 
-def test_a_reading_that_never_ends_is_ended(tmp_path, monkeypatch):
+def test_a_reading_that_never_ends_is_ended(tmp_path):
     make(tmp_path / "a.db").close()
-    monkeypatch.setattr(readonly, "READ_SECONDS", 0.05)
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n"
-    with opened(tmp_path / "a.db", "Foreign") as file, pytest.raises(FileError, match="can't be read in"):
+    with opened(tmp_path / "a.db", "Foreign", 0.05) as file, pytest.raises(FileError, match="can't be read in"):
         file.read(lambda connection: connection.execute(endless).fetchall())
 
 

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cortex.errors import CortexError
 from cortex.leaks import redact
 from cortex.library import Library
 from cortex.memories.finding import Asked, await_fresh, find, sources_of
+from cortex.memories.glimpse import glimpse
 from cortex.memories.mirror import copied
 from cortex.memories.places import Database, Project, databases, project_at
 from cortex.memories.staleness import changes_of
-from cortex.sources.foreign.claudemem import Session, open_database
+from cortex.sources.foreign.claudemem import Session
 from cortex.store import Ref, Remembered, Wanted
 from cortex.types import MemoryState
 
@@ -116,28 +116,16 @@ def _uncopied(library: Library, project: Project, most: int) -> tuple[tuple[Reme
 
 def _sessions(present: Sequence[Database], project: Project) -> tuple[tuple[Session, ...], tuple[str, ...]]:
     """The last sessions in the project, newest first, and what could not be read."""
-    found: list[Session] = []
     problems: list[str] = []
-    for database in present:
-        try:
-            with open_database(database.path) as opened:
-                found += opened.sessions(project.names, SESSIONS)
-        except CortexError as error:
-            problems.append(error.message)
-    found.sort(key=lambda one: -one.created)
+    looks = glimpse(present, lambda _, opened: opened.sessions(project.names, SESSIONS), tell=problems.append)
+    found = sorted((one for sessions in looks for one in sessions), key=lambda one: -one.created)
     return tuple(map(_without_secrets, found[:SESSIONS])), tuple(problems)
 
 
 def session_of(present: Sequence[Database], session: str) -> Session | None:
     """What is told of a session, wherever that is known."""
-    for database in present if session else ():
-        try:
-            with open_database(database.path) as opened:
-                if (found := opened.session(session)) is not None:
-                    return _without_secrets(found)
-        except CortexError:
-            continue
-    return None
+    looks = glimpse(present if session else (), lambda _, opened: opened.session(session))
+    return next((_without_secrets(found) for found in looks if found is not None), None)
 
 
 def _without_secrets(session: Session) -> Session:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from cortex.errors import CortexError
 from cortex.library import Library
+from cortex.memories.glimpse import glimpse
 from cortex.memories.ids import uncopied
 from cortex.memories.mirror import SMALL, copied, is_due
 from cortex.memories.places import Database, databases
@@ -20,7 +21,7 @@ from cortex.memories.states import name_of
 from cortex.memories.wording import text_of
 from cortex.search import check_query
 from cortex.search.parse import STOP_WORDS
-from cortex.sources.foreign.claudemem import open_database
+from cortex.sources.foreign.claudemem import Database as Opened
 from cortex.store import OWN, SHOWN, STAGED, Remembered, Standing, Wanted, stem_of
 from cortex.text import words_of
 from cortex.types import Cancel, MemoryState, Mode, Query, Source
@@ -162,11 +163,10 @@ def _with_uncopied(library: Library, asked: Asked, found: Findings, present: Seq
     if state.rows - state.left >= GLANCE_ROWS:
         return replace(found, notes=(*notes, note))
     have = {hit.one.ref for hit in found.hits}
-    deadline = time.monotonic() + GLANCE_SECONDS
-    more: list[Hit] = []
-    looked = 0
-    for database in present:
-        rows, seen = _glance(library, asked, database, deadline)
+    until = time.monotonic() + GLANCE_SECONDS
+    looks = glimpse(present, partial(_glance, library, asked, until), seconds=GLANCE_SECONDS)
+    looked, more = 0, list[Hit]()
+    for rows, seen in looks:  # what can't be looked at is among the problems that are told
         looked += seen
         more += [hit for hit in rows if hit.one.ref not in have]
     key = (lambda hit: -hit.one.memory.created) if not asked.query.strip() else (lambda hit: -hit.relevance)
@@ -175,37 +175,35 @@ def _with_uncopied(library: Library, asked: Asked, found: Findings, present: Seq
     return replace(found, hits=tuple(hits), total=max(found.total, len(hits)), notes=(*notes, note))
 
 
-def _glance(library: Library, asked: Asked, database: Database, deadline: float) -> tuple[list[Hit], int]:
+def _glance(library: Library, asked: Asked, until: float, database: Database, opened: Opened) -> tuple[list[Hit], int]:
     """The newest rows of a database that hold the words, and how many were looked at."""
     uncurated, lookup = library.settings.memory.uncurated, library.store.remembered
     forgotten = lookup.forgotten(database.origin)
-    wanted = [stem_of(word) for word in dict.fromkeys(words_of(asked.query)) if word not in STOP_WORDS]
+    stems = [stem_of(word) for word in dict.fromkeys(words_of(asked.query)) if word not in STOP_WORDS]
     found: list[Hit] = []
     seen, below = 0, None
-    try:
-        with open_database(database.path) as opened:
-            while seen < GLANCE_ROWS and time.monotonic() < deadline:
-                rows = opened.rows(below=below, limit=500)
-                if not rows:
-                    break
-                seen, below = seen + len(rows), rows[-1].number
-                judged = lookup.judgements(database.origin, [row.memory.key for row in rows])
-                for row in rows:
-                    if row.memory.key in forgotten:
-                        continue
-                    one = uncopied(row, database, judged.get(row.memory.key))
-                    name = name_of(one.state, uncurated)
-                    if name in STATUSES[asked.status] and _fits(one, asked):
-                        text = text_of(one.memory).casefold()
-                        share = sum(word in text for word in wanted) / len(wanted) if wanted else 0.0
-                        if share or not asked.query.strip():
-                            found.append(Hit(one, round(0.9 * share * share, 4), name == SHOWN))
-                if not asked.query.strip() and len(found) >= asked.limit:
-                    break
-    except CortexError:  # it is among the problems that are told
-        pass
+    while seen < GLANCE_ROWS and time.monotonic() < until:
+        rows = opened.rows(below=below, limit=500)
+        if not rows:
+            break
+        seen, below = seen + len(rows), rows[-1].number
+        judged = lookup.judgements(database.origin, [row.memory.key for row in rows])
+        ones = [uncopied(row, database, judged.get(row.memory.key)) for row in rows if row.memory.key not in forgotten]
+        found += [hit for one in ones if (hit := _says(one, asked, stems, uncurated))]
+        if not asked.query.strip() and len(found) >= asked.limit:
+            break
     found.sort(key=lambda hit: (-hit.relevance, -hit.one.memory.created))
     return found[: asked.limit], seen
+
+
+def _says(one: Remembered, asked: Asked, stems: Sequence[str], uncurated: str) -> Hit | None:
+    """A row as an answer, None where it is none."""
+    name = name_of(one.state, uncurated)
+    if name not in STATUSES[asked.status] or not _fits(one, asked):
+        return None
+    text = text_of(one.memory).casefold()
+    share = sum(stem in text for stem in stems) / len(stems) if stems else 0.0
+    return Hit(one, round(0.9 * share * share, 4), name == SHOWN) if share or not asked.query.strip() else None
 
 
 def _fits(one: Remembered, asked: Asked) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cortex.sources.foreign import claudesessions
 from cortex.sources.foreign.claudesessions import INNER, Record, Session, Start, filled, project_of, records, starts
-from cortex.sources.foreign.readonly import File, columns, opened, state_of
+from cortex.sources.foreign.readonly import READ_SECONDS, File, columns, opened, state_of
 from cortex.sources.foreign.values import day, entries, first_line, line, milliseconds, text, unique
 from cortex.types import Memory, MemoryState
 
@@ -139,12 +139,12 @@ class Database:
 
 
 @contextmanager
-def open_database(path: Path) -> Iterator[Database]:
-    """The database in a file, for a moment.
+def open_database(path: Path, *, seconds: float = READ_SECONDS) -> Iterator[Database]:
+    """The database in a file, for a moment; each answer of it takes at most so long.
 
     Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE, also while it is read.
     """
-    with opened(path, PRODUCT) as file:
+    with opened(path, PRODUCT, seconds) as file:
         yield Database(file)
 
 

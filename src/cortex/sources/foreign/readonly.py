@@ -20,11 +20,12 @@ from urllib.parse import quote
 
 from cortex.errors import FileError
 
-BUSY_SECONDS = 5.0
+BUSY_SECONDS = 5.0  # for a lock, where there is so much time
 READ_SECONDS = 120.0  # for one reading: a damaged tree can be walked for ever
 READ_STEPS = 50_000  # of SQLite's machine between two looks at the clock
 TRIES = 4
-COPY_BYTES = 256 * 1024 * 1024
+COPY_BYTES = 256 << 20
+COPY_RATE = 50 << 20  # bytes in a second, of a slow disk
 _PRAGMAS = ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0")
 
 T = TypeVar("T")
@@ -33,9 +34,10 @@ T = TypeVar("T")
 class File:
     """Somebody else's database, for as long as somebody reads in it."""
 
-    def __init__(self, path: Path, product: str) -> None:
+    def __init__(self, path: Path, product: str, seconds: float) -> None:
         self.path = path
         self.product = product
+        self._seconds = seconds  # for one reading, and for a lock
         self._connection: sqlite3.Connection | None = None
         self._aside: tempfile.TemporaryDirectory[str] | None = None
         self._state: tuple[int, ...] | None = None  # of the file when it was opened; None where SQLite watches over it
@@ -45,6 +47,7 @@ class File:
 
         Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE.
         """
+        deadline = time.monotonic() + self._seconds
         for _ in range(TRIES):
             if self._changed():
                 self.close()
@@ -52,7 +55,7 @@ class File:
                 with self.explained():
                     result = work(self.connection())
             except FileError:
-                if not self._changed():
+                if not self._changed() or time.monotonic() > deadline:
                     raise
             else:
                 if not self._changed():
@@ -63,7 +66,7 @@ class File:
         """The connection, opened where it isn't. Raises: FileError, OSError, sqlite3.Error."""
         if self._connection is None:
             self._connection = self._open()
-        deadline = time.monotonic() + READ_SECONDS
+        deadline = time.monotonic() + self._seconds
         self._connection.set_progress_handler(lambda: time.monotonic() > deadline, READ_STEPS)
         return self._connection
 
@@ -99,7 +102,7 @@ class File:
             raise FileError("FILE_NOT_FOUND", message, context={"path": str(self.path)})
         journal, index = _size(path, "-wal"), _size(path, "-shm")
         if _size(path, "-journal") > 0 or (journal >= 0 and index >= 0):
-            connection = _connect(path, "mode=ro")
+            connection = self._connect(path, "mode=ro")
             try:
                 connection.execute("PRAGMA schema_version")
                 return connection
@@ -111,13 +114,13 @@ class File:
         if journal > 0:
             return self._copied(path)
         self._state = state_of(self.path)
-        return _connect(path, "mode=ro&immutable=1")
+        return self._connect(path, "mode=ro&immutable=1")
 
     def _copied(self, path: Path) -> sqlite3.Connection:
         self._state = state_of(self.path)
         files = [path, *(path.with_name(path.name + end) for end in ("-wal", "-journal") if _size(path, end) > 0)]
         size = sum(file.stat().st_size for file in files)
-        if size > COPY_BYTES:
+        if size > min(COPY_BYTES, self._seconds * COPY_RATE):
             raise self._error(
                 f"{self.path} has a journal that a crash left behind, and is too large to be copied for reading ({size >> 20} MB): "
                 f"start {self.product} once, so that it puts its database in order"
@@ -126,7 +129,18 @@ class File:
         for file in files:
             shutil.copyfile(file, Path(self._aside.name) / file.name)
         self.check()
-        return _connect(Path(self._aside.name) / path.name, "mode=rw")
+        return self._connect(Path(self._aside.name) / path.name, "mode=rw")
+
+    def _connect(self, path: Path, how: str) -> sqlite3.Connection:
+        # `as_uri` would make a server's name of a Windows share, which SQLite refuses.
+        name = path.as_posix()
+        uri = f"file://{'' if name.startswith('/') else '/'}{quote(os.fsencode(name))}?{how}"
+        connection = sqlite3.connect(uri, uri=True, timeout=min(BUSY_SECONDS, self._seconds))
+        connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        for pragma in _PRAGMAS:
+            with suppress(sqlite3.OperationalError):  # one that this SQLite doesn't know
+                connection.execute(f"PRAGMA {pragma}")
+        return connection
 
     def _changed(self) -> bool:
         return self._state is not None and self._state != state_of(self.path)
@@ -140,15 +154,17 @@ class File:
             return (
                 f"{self.path} is locked by another program ({self.product} is writing): try again when it has finished"
             )
+        if said == "interrupted" and self._seconds < READ_SECONDS:
+            return f"{self.path} can't be read in the time that an answer has: ask again"
         if said == "interrupted":
-            return f"{self.path} can't be read in {READ_SECONDS:.0f} s: check it with `PRAGMA integrity_check`"
+            return f"{self.path} can't be read in {self._seconds:.0f} s: check it with `PRAGMA integrity_check`"
         return f"{self.path} can't be read as a {self.product} database: {said}"
 
 
 @contextmanager
-def opened(path: Path, product: str) -> Iterator[File]:
-    """Somebody else's database, to be read in several steps, each of them by itself."""
-    file = File(path, product)
+def opened(path: Path, product: str, seconds: float = READ_SECONDS) -> Iterator[File]:
+    """Somebody else's database, to be read in several steps, each of them by itself and in so many seconds."""
+    file = File(path, product, seconds)
     try:
         yield file
     finally:
@@ -195,18 +211,6 @@ def select(connection: sqlite3.Connection, table: str, wanted: tuple[str, ...], 
     present = columns(connection, table)
     names = ", ".join(name if name in present else f"NULL AS {name}" for name in wanted)
     return connection.execute(f"SELECT {names} FROM {table} {rest}")
-
-
-def _connect(path: Path, how: str) -> sqlite3.Connection:
-    # `as_uri` would make a server's name of a Windows share, which SQLite refuses.
-    name = path.as_posix()
-    uri = f"file://{'' if name.startswith('/') else '/'}{quote(os.fsencode(name))}?{how}"
-    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)
-    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-    for pragma in _PRAGMAS:
-        with suppress(sqlite3.OperationalError):  # one that this SQLite doesn't know
-            connection.execute(f"PRAGMA {pragma}")
-    return connection
 
 
 def _real(path: Path) -> Path:
