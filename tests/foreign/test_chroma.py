@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import struct
 from pathlib import Path
 
@@ -309,21 +310,28 @@ def test_a_pipe_is_not_waited_for(made: Made) -> None:
     assert found(made) == {}
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    made = make_collection(tmp_path_factory.mktemp("whole"), "cm__x")
+    made.flush([(1, EAST), (2, NORTH)], {1: "obs_1_text", 2: "obs_2_text"})
+    made.queue(ADD, "obs_3_text", UP)
+    return made
+
+
 @hypothesis.given(place=strategies.integers(0, 10**6), byte=strategies.integers(0, 255), cut=strategies.booleans())
 @hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("name", ["header.bin", "data_level0.bin", "index_metadata.pickle", "../chroma.sqlite3"])
 def test_no_damage_to_a_file_is_more_than_an_error(
-    tmp_path_factory: pytest.TempPathFactory, name: str, place: int, byte: int, cut: bool
+    tmp_path_factory: pytest.TempPathFactory, whole: Made, name: str, place: int, byte: int, cut: bool
 ) -> None:
-    made = make_collection(tmp_path_factory.mktemp("damaged"), "cm__x")
-    made.flush([(1, EAST), (2, NORTH)], {1: "obs_1_text", 2: "obs_2_text"})
-    made.queue(ADD, "obs_3_text", UP)
-    file = made.folder / name
+    store = tmp_path_factory.mktemp("damaged") / "chroma"
+    shutil.copytree(whole.store, store)
+    file = store / whole.segment / name
     raw = bytearray(file.read_bytes())
     raw[place % len(raw)] = byte
     file.write_bytes(raw[: place % len(raw)] if cut else raw)
     try:
-        memories = memory_vectors(made.store)
+        memories = memory_vectors(store)
     except FileError as error:
         assert error.code == "IMPORT_UNREADABLE"
     else:
