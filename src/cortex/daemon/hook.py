@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 START, STOPS = "session-start", ("stop", "pre-compact")
 READ_SECONDS = 0.5  # for the client to say what it has to say
 READ_BYTES = 8 << 20
-START_SECONDS = 2.0  # for a cortexd that isn't there to be started, and to answer, at the start of a session
+START_SECONDS = 1.8  # for a cortexd that isn't there to be started, and to answer, at the start of a session
 ANSWER_SECONDS = 0.2  # for one that is there: what takes longer is said in the next session
 HARD_SECONDS = 2.5  # for all of it
 MOST_CHARACTERS = 10_000  # of context; clients take no more

@@ -21,7 +21,7 @@ from cortex.library import Library
 from cortex.memories.hygiene import fingerprint
 from cortex.memories.places import Database, databases
 from cortex.memories.states import name_of
-from cortex.memories.vectors import reuse
+from cortex.memories.vectors import let_go, reuse
 from cortex.memories.wording import VERSION, word
 from cortex.sources.foreign.claudemem import Database as Opened
 from cortex.sources.foreign.claudemem import Row, open_database, state_of
@@ -185,6 +185,7 @@ class _Copy:
                 self._catch_up()
             if complete:
                 self._finish(seen)
+                let_go()
             return complete and (self.mirror.seen == seen or (not self._is_over() and self.go()))
         except CortexError as error:
             if error.code not in ("FILE_NOT_FOUND", "IMPORT_UNREADABLE"):

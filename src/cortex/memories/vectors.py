@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ def reuse(library: Library, folder: Path, texts: Iterable[tuple[str, Sequence[st
     if not single:
         return 0
     try:
-        vectors = memory_vectors(folder)
+        vectors = _vectors_in(folder, _state(folder))
     except FileError as error:
         log.info("vectors are made anew: %s", error.message)
         return 0
@@ -58,6 +59,29 @@ def reuse(library: Library, folder: Path, texts: Iterable[tuple[str, Sequence[st
         _keep(library, stamp, hashes[start : start + PAY_BATCH], rows)
     log.info("%d of %d memories keep the vectors that they have in %s", len(rows), len(single), folder)
     return len(rows)
+
+
+@lru_cache(maxsize=1)
+def _vectors_in(folder: Path, state: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """The vectors of a store, read once for each of its states: a large database is copied in many rounds."""
+    return memory_vectors(folder)
+
+
+def let_go() -> None:
+    """Keep no vectors in memory: all is copied."""
+    _vectors_in.cache_clear()
+
+
+def _state(folder: Path) -> tuple[int, ...]:
+    return tuple(number for file in sorted(folder.glob("chroma.sqlite3*")) for number in _look(file))
+
+
+def _look(file: Path) -> tuple[int, int]:
+    try:
+        seen = file.stat()
+    except OSError:  # its writer is just at it
+        return 0, 0
+    return seen.st_mtime_ns, seen.st_size
 
 
 def _wanted(library: Library) -> Stamp | None:
