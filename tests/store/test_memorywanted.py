@@ -12,6 +12,7 @@ from cortex.memories.states import name_of
 from cortex.memories.wording import word
 from cortex.store import Mirror, NewMemory, Remembered, Store, Wanted
 from cortex.store import memorylookup as lookups
+from cortex.store import memorywanted as wants
 from cortex.types import Memory, MemoryState
 
 OTHER = "/other/claude-mem.db"
@@ -100,9 +101,10 @@ wishes = some.builds(
 )
 
 
-@pytest.mark.parametrize("few", [5_000, 5])
-def test_an_index_gives_what_a_look_at_every_row_gives(store, few, monkeypatch):
+@pytest.mark.parametrize(("few", "ways"), [(5_000, 200), (5, 200), (5, 2)])
+def test_an_index_gives_what_a_look_at_every_row_gives(store, few, ways, monkeypatch):
     monkeypatch.setattr(lookups, "FEW", few)
+    monkeypatch.setattr(wants, "MAX_WAYS", ways)
     every = store.remembered.select(Wanted())
     assert len(every) == 100
     docs = {one.ref: doc for doc, one in store.remembered.by_docs(range(1, 500)).items()}
@@ -117,6 +119,13 @@ def test_an_index_gives_what_a_look_at_every_row_gives(store, few, monkeypatch):
         assert store.remembered.docs(wanted) == {docs[ref] for ref in expected if ref in docs}
 
     agree()
+
+
+def test_very_many_sources_are_asked_together(store):
+    """As of somebody with a database for each of hundreds of scopes."""
+    every = store.remembered.select(Wanted())
+    wanted = Wanted(sources=tuple(range(1, 500)), projects=("shop", "site", "nothing"))
+    assert [one.ref for one in store.remembered.select(wanted, 1000)] == [one.ref for one in every if fits(one, wanted)]
 
 
 def test_rows_of_one_moment_come_in_the_order_of_their_database(store):

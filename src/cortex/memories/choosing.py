@@ -21,10 +21,8 @@ from cortex.paths import root_text
 from cortex.search.parse import STOP_WORDS
 from cortex.store import OWN, Remembered, Wanted, stem_of
 from cortex.text import words_of
-from cortex.types import MemoryState
 
 ALL, ANY, UNCURATED = "all", "any", "uncurated"
-UNJUDGED = (MemoryState.STAGING.value, UNCURATED)  # what waits for somebody to look at it
 OURS = "own"  # how an origin is named that has no file
 MAX_NAMED = 5  # memories in a message
 
@@ -54,7 +52,7 @@ def choose(library: Library, wanted: Filter, limit: int = -1) -> tuple[list[Reme
             raise InputError("ARGUMENT_INVALID", f"{wanted.matching!r} has no word that could be looked for")
         with library.store.reading():
             return lookup.select(asked, limit), lookup.count(asked)
-    found = [one for one in lookup.select(asked) if _says(one, stems)]
+    found = lookup.select(asked, keep=lambda one: _says(one, stems))
     return found[: limit if limit >= 0 else None], len(found)
 
 

@@ -22,7 +22,7 @@ from cortex.memories.indexes import follow
 from cortex.memories.places import databases
 from cortex.memories.states import name_of
 from cortex.memories.wording import text_of, word
-from cortex.store import MEMORIES, OWN, SHOWN, STAGED, NewMemory, Remembered, Verdict
+from cortex.store import OWN, SHOWN, STAGED, NewMemory, Remembered, Verdict
 from cortex.text import rfc3339
 from cortex.types import Citation, Memory, MemoryState, Mode, Query
 
@@ -155,7 +155,7 @@ def add_all(
 def similar_to(library: Library, memory: Memory) -> list[Remembered]:
     """The memories that are most like this one by words, wherever they are, the likest first."""
     origins = {OWN, *(one.origin for one in databases(library.settings))}
-    sources = [one for one in library.store.remembered.sources(origins, (SHOWN, STAGED)) if one.kind == MEMORIES]
+    sources = library.store.remembered.sources(origins, (SHOWN, STAGED))
     if not sources:
         return []
     asked = Query(text_of(memory)[:SIMILAR_CHARACTERS], mode=Mode.WORDS, limit=SIMILAR_DEPTH, snippets=(0,))

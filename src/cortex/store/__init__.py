@@ -18,9 +18,8 @@ from cortex.store.indexes import Indexes
 from cortex.store.lease import Lease
 from cortex.store.log import Log, Operation, Request
 from cortex.store.lookup import Counts, Definition, Lookup, Place
-from cortex.store.memories import OWN, SHOWN, STAGED, Memories, NewMemory, Verdict
+from cortex.store.memories import Memories, Verdict
 from cortex.store.memorylookup import (
-    MEMORIES,
     Decision,
     Judgement,
     MemoryLookup,
@@ -31,6 +30,7 @@ from cortex.store.memorylookup import (
     ScopeCount,
     Standing,
 )
+from cortex.store.memoryrows import OWN, SHOWN, STAGED, NewMemory
 from cortex.store.memorywanted import Wanted
 from cortex.store.paid import Embed, Making, Paid, Waiting
 from cortex.store.qdrant import Collection, Qdrant
@@ -41,7 +41,6 @@ from cortex.store.words import FIELDS, Narrow, Term, Words, extension_of, stem_o
 __all__ = [
     "DOCUMENTS",
     "FIELDS",
-    "MEMORIES",
     "OWN",
     "SHOWN",
     "STAGED",

@@ -1,8 +1,7 @@
 """Memories, written: our own, the copies of other products' rows, and what a person decided about either.
 
-A memory that may be found is a doc (its path is the memory's key) in one of two sources of its origin: those that are shown and those
-in staging; so a filter by state is a choice of sources, and what was rejected or superseded is in no index at all. A memory, its doc,
-its judgement and the line in the log are one transaction. Reading is in memorylookup.py; what a state means is not known here.
+A memory, its doc, its judgement and the line in the log are one transaction. Its row and its doc are written in memoryrows.py, reading is
+in memorylookup.py; what a state means is not known here.
 """
 
 from __future__ import annotations
@@ -10,39 +9,16 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from cortex.store.connect import Connections
-from cortex.store.memorylookup import COLUMNS, MEMORIES, Judgement, Mirror, Ref, Remembered, remembered
-from cortex.store.truth import forget_blob, forget_rest, next_seq, put_blob, put_doc, remove_doc
-from cortex.types import Citation, Cut, Found, Memory, MemoryState
-
-SHOWN, STAGED = "shown", "staging"  # the names of an origin's two
-OWN = ""  # the origin of what was written here
-
-# What of a memory is indexed: a hash of it, and the text with its chunks.
-Wording = Callable[[Memory], tuple[bytes, Cut]]
-NameOf = Callable[[MemoryState | None], str | None]  # the source that a state is found in
-
-
-@dataclass(frozen=True, slots=True)
-class NewMemory:
-    """A memory on its way in; `name` is the source that it is found in, None: none."""
-
-    memory: Memory
-    name: str | None
-    state: MemoryState | None  # None: nobody has judged it
-    scope: str
-    fingerprint: bytes
-    origin: str = OWN
-    number: int = 0  # the row in the other product's database
-    other_project: str = ""
-    signature: bytes = b""  # of that row
-    citations: tuple[Citation, ...] = ()
-    successor: str = ""  # the key of what took its place
+from cortex.store.memorylookup import COLUMNS, Judgement, Mirror, Ref, Remembered, citations_of, remembered
+from cortex.store.memoryrows import OWN, NameOf, NewMemory, Wording, erase_memory, is_said, write_memory
+from cortex.store.truth import forget_rest, next_seq
+from cortex.types import Citation, Memory, MemoryState
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +67,12 @@ class Memories:
         """
         with self._write() as connection:
             old = {verdict.ref[1] for verdict in supersedes if verdict.ref[0] == OWN}
-            new = [one for one in new if not _is_said(connection, one.fingerprint, old)]
+            new = [one for one in new if not is_said(connection, one.fingerprint, old)]
             if not new:
                 return Added(batch, ())
             seq, batch = next_seq(connection), batch or _next_batch(connection)
             for one in new:
-                _write(connection, one, wording, seq)
+                write_memory(connection, one, wording, seq)
                 ref = (one.origin, one.memory.key)
                 _judge(connection, ref, _now(one.state, actor, one.successor))
                 _log(connection, batch, ref, "add", {}, _after(one.state, one.successor), actor, "")
@@ -143,7 +119,7 @@ class Memories:
         with self._write() as connection:
             seq, batch, count = next_seq(connection), _next_batch(connection), 0
             for origin, key in refs:
-                count += _erase(connection, (origin, key), seq)
+                count += erase_memory(connection, (origin, key), seq)
                 connection.execute("DELETE FROM judgements WHERE origin = ? AND key = ?", (origin, key))
                 connection.execute("DELETE FROM decisions WHERE origin = ? AND key = ?", (origin, key))
                 if origin != OWN:
@@ -166,10 +142,10 @@ class Memories:
             if new or gone:
                 seq = next_seq(connection)
                 for key in gone:
-                    _erase(connection, (mirror.origin, key), seq)
+                    erase_memory(connection, (mirror.origin, key), seq)
                 for one in new:
                     if (judged := _judged(connection, one, name_of)) is not None:
-                        _write(connection, judged, wording, seq)
+                        write_memory(connection, judged, wording, seq)
             values = astuple(mirror)
             connection.execute(f"INSERT OR REPLACE INTO mirrors VALUES ({', '.join('?' * len(values))})", values)
 
@@ -190,7 +166,7 @@ class Memories:
             seq = next_seq(connection)
             keys = [row[0] for row in connection.execute("SELECT key FROM memories WHERE origin = ?", (origin,))]
             for key in keys:
-                _erase(connection, (origin, key), seq)
+                erase_memory(connection, (origin, key), seq)
             connection.execute("DELETE FROM mirrors WHERE origin = ?", (origin,))
             return len(keys)
 
@@ -198,116 +174,6 @@ class Memories:
     def _write(self) -> Iterator[sqlite3.Connection]:
         with self._connections.write(durable=True, erase=True) as connection:
             yield connection
-
-
-# -- one memory --------------------------------------------------------------------------------------------------------
-
-
-def _write(connection: sqlite3.Connection, new: NewMemory, wording: Wording, seq: int) -> None:
-    """A memory and its doc; one with the same key is replaced."""
-    memory, origin = new.memory, new.origin
-    known = connection.execute(
-        "SELECT id, source FROM memories WHERE origin = ? AND key = ?", (origin, memory.key)
-    ).fetchone()
-    source = _put_doc(connection, origin, memory, new.name, known[1] if known else None, wording, seq)
-    values = (
-        new.number,
-        source,
-        new.state.value if new.state else "",
-        memory.title,
-        memory.subtitle,
-        json.dumps(memory.facts, ensure_ascii=False),
-        json.dumps(memory.concepts, ensure_ascii=False),
-        json.dumps(memory.files, ensure_ascii=False),
-        memory.text,
-        memory.project,
-        memory.session,
-        memory.date,
-        memory.created,
-        memory.kind,
-        memory.provenance,
-        new.other_project,
-        new.scope,
-        new.fingerprint,
-        new.signature,
-    )
-    if known is None:
-        marks = ", ".join("?" * (len(values) + 2))
-        number = connection.execute(
-            f"INSERT INTO memories (origin, key, {_WRITTEN}) VALUES ({marks})", (origin, memory.key, *values)
-        ).lastrowid
-        assert number is not None
-    else:
-        number = known[0]
-        columns = ", ".join(f"{name} = ?" for name in _WRITTEN.split(", "))
-        connection.execute(f"UPDATE memories SET {columns} WHERE id = ?", (*values, number))
-        connection.execute("DELETE FROM concepts WHERE memory = ?", (number,))
-        connection.execute("DELETE FROM citations WHERE memory = ?", (number,))
-    connection.executemany(
-        "INSERT OR IGNORE INTO concepts VALUES (?, ?)", [(concept.strip(), number) for concept in memory.concepts]
-    )
-    connection.executemany(
-        "INSERT INTO citations VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [(number, c.root, c.path, c.symbol, c.file_hash, c.body_hash, c.commit) for c in new.citations],
-    )
-
-
-def _is_said(connection: sqlite3.Connection, fingerprint: bytes, besides: Collection[str]) -> bool:
-    """Whether a memory of our own says that, besides these."""
-    rows = connection.execute("SELECT key FROM memories WHERE fingerprint = ? AND origin = ?", (fingerprint, OWN))
-    return any(key not in besides for (key,) in rows)
-
-
-_WRITTEN = (
-    "number, source, state, title, subtitle, facts, concepts, files, text, project, session, date, created, kind, provenance, "
-    "other_project, scope, fingerprint, signature"
-)
-
-
-def _put_doc(
-    connection: sqlite3.Connection,
-    origin: str,
-    memory: Memory,
-    name: str | None,
-    before: int | None,
-    wording: Wording,
-    seq: int,
-) -> int | None:
-    """Have a memory found in the origin's source of this name, and nowhere else; gives the source."""
-    source = None if name is None else _source(connection, origin, name)
-    if before is not None and before != source:
-        remove_doc(connection, before, memory.key, seq)
-    if source is not None:
-        content_hash, cut = wording(memory)
-        blob = put_blob(connection, content_hash, cut)
-        found = Found(memory.key, len(cut.text.encode("utf-8")), memory.created * 1_000_000)
-        put_doc(connection, source, found, blob, "", seq, time.time_ns())
-    return source
-
-
-def _source(connection: sqlite3.Connection, origin: str, name: str) -> int:
-    ask = "SELECT id FROM sources WHERE kind = ? AND name = ? AND root = ?"
-    if (row := connection.execute(ask, (MEMORIES, name, origin)).fetchone()) is not None:
-        return row[0]
-    put = "INSERT INTO sources (kind, name, root) VALUES (?, ?, ?)"
-    number = connection.execute(put, (MEMORIES, name, origin)).lastrowid
-    assert number is not None
-    return number
-
-
-def _erase(connection: sqlite3.Connection, ref: Ref, seq: int) -> int:
-    """Remove a memory with its doc and text; 1 where there was one."""
-    row = connection.execute("SELECT id, source FROM memories WHERE origin = ? AND key = ?", ref).fetchone()
-    if row is None:
-        return 0
-    number, source = row
-    if source is not None:
-        doc = connection.execute("SELECT blob FROM docs WHERE source = ? AND path = ?", (source, ref[1])).fetchone()
-        remove_doc(connection, source, ref[1], seq)
-        if doc is not None:
-            forget_blob(connection, doc[0])
-    connection.execute("DELETE FROM memories WHERE id = ?", (number,))
-    return 1
 
 
 # -- judgements --------------------------------------------------------------------------------------------------------
@@ -341,7 +207,7 @@ def _change(
 ) -> dict[str, object]:
     """Write what was decided about a memory; gives all that it takes to take that back."""
     before: dict[str, object] = {**_after(known.state, ""), **_as_judged(known.judgement)}
-    cited = _citations(connection, known.id)
+    cited = citations_of(connection, known.id)
     if verdict.memory is not None or verdict.citations is not None:
         before |= {
             "memory": asdict(known.memory),
@@ -362,7 +228,7 @@ def _change(
         signature=known.signature,
         citations=cited if verdict.citations is None else verdict.citations,
     )
-    _write(connection, new, wording, seq)
+    write_memory(connection, new, wording, seq)
     return before
 
 
@@ -449,11 +315,6 @@ def _log(
 
 def _next_batch(connection: sqlite3.Connection) -> int:
     return connection.execute("SELECT coalesce(max(batch), 0) + 1 FROM decisions").fetchone()[0]
-
-
-def _citations(connection: sqlite3.Connection, number: int) -> tuple[Citation, ...]:
-    ask = "SELECT root, path, symbol, file_hash, body_hash, revision FROM citations WHERE memory = ? ORDER BY rowid"
-    return tuple(Citation(*row) for row in connection.execute(ask, (number,)))
 
 
 def _state(text: str) -> MemoryState | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -24,7 +24,7 @@ COLUMNS = (
 MEMORIES = "memories"  # the kind of their sources
 PARTS = 500  # of a list in one question
 FEW = 5_000  # memories with a tag, up to which they are all looked at
-MAX_KNOWN = 64  # answers that are kept while nothing changes
+MAX_KNOWN, MAX_KNOWN_DOCS = 64, 500_000  # answers that are kept while nothing changes, and docs in them: some 40 MB
 
 Answer = TypeVar("Answer")
 
@@ -200,8 +200,10 @@ class MemoryLookup:
         with self._connections.read() as connection:
             return bool(connection.execute("SELECT 1 FROM memories WHERE origin = ? LIMIT 1", (origin,)).fetchone())
 
-    def select(self, wanted: Wanted, limit: int = -1, offset: int = 0) -> list[Remembered]:
-        """Those that are wanted, newest first."""
+    def select(
+        self, wanted: Wanted, limit: int = -1, offset: int = 0, *, keep: Callable[[Remembered], bool] = lambda one: True
+    ) -> list[Remembered]:
+        """Those that are wanted, newest first; of these the ones to keep, so that the others are never held together."""
         with self._connections.read() as connection:
             ids, values = ids_of(wanted, _rare_tag(connection, wanted), limit + offset if limit >= 0 else -1)
             rows = connection.execute(
@@ -209,7 +211,7 @@ class MemoryLookup:
                 "ORDER BY created DESC, number DESC, memories.id DESC",
                 (*values, limit, offset),
             )
-            return [remembered(row) for row in rows]
+            return [one for one in map(remembered, rows) if keep(one)]
 
     def count(self, wanted: Wanted) -> int:
         """How many are wanted."""
@@ -258,12 +260,12 @@ class MemoryLookup:
         """An answer that is worked out once for each state of the store."""
         with self._connections.read() as connection:
             state = connection.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()[0]
-            if self._known[0] != state or len(self._known[1]) >= MAX_KNOWN:
-                self._known = (state, {})
-            known = self._known[1]
-            if (what, asked) not in known:
-                known[what, asked] = ask(connection)
-            return cast("Answer", known[what, asked])
+            known = self._known  # of this state, whatever another thread puts in its place meanwhile
+            if known[0] != state or len(known[1]) >= MAX_KNOWN or _size(known[1]) > MAX_KNOWN_DOCS:
+                known = self._known = (state, {})
+            if (what, asked) not in known[1]:
+                known[1][what, asked] = ask(connection)
+            return cast("Answer", known[1][what, asked])
 
     def neighbours(self, docs: Sequence[int], sources: Sequence[int], reach: int) -> list[Neighbour]:
         """Who stands up to `reach` places before or after these docs in the same session of the same origin, among these sources."""
@@ -291,8 +293,7 @@ class MemoryLookup:
     def citations(self, memory: int) -> tuple[Citation, ...]:
         """What a memory cites."""
         with self._connections.read() as connection:
-            ask = "SELECT root, path, symbol, file_hash, body_hash, revision FROM citations WHERE memory = ? ORDER BY rowid"
-            return tuple(Citation(*row) for row in connection.execute(ask, (memory,)))
+            return citations_of(connection, memory)
 
     # -- judgements and copies -----------------------------------------------------------------------------------------
 
@@ -348,6 +349,10 @@ class MemoryLookup:
             return connection.execute(ask, (not_by,)).fetchone()[0]
 
 
+def _size(known: Mapping[tuple[str, Hashable], object]) -> int:
+    return sum(len(one) for one in list(known.values()) if isinstance(one, frozenset))
+
+
 def _decision(*row: Any) -> Decision:
     number, batch, at, origin, key, action, before, after, actor, reason, undone = row
     was, became = (json.loads(text).get("state", "") for text in (before, after))
@@ -366,6 +371,12 @@ def remembered(row: Sequence[Any]) -> Remembered:
     judgement = None if judged[0] is None else Judgement(MemoryState(judged[0]), *judged[1:])
     known = MemoryState(state) if state else None
     return Remembered(number, origin, place, source, known, memory, other, scope, fingerprint, signature, judgement)
+
+
+def citations_of(connection: sqlite3.Connection, memory: int) -> tuple[Citation, ...]:
+    """What a memory cites, in the order in which it was written."""
+    ask = "SELECT root, path, symbol, file_hash, body_hash, revision FROM citations WHERE memory = ? ORDER BY rowid"
+    return tuple(Citation(*row) for row in connection.execute(ask, (memory,)))
 
 
 def _rare_tag(connection: sqlite3.Connection, wanted: Wanted) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+MAX_WAYS = 200  # SQLite joins 500 questions at most, and takes its time for so many
 ORDER = "created DESC, number DESC, id DESC"  # rows of the same moment: the later one in its database first
 
 
@@ -51,8 +52,8 @@ def _ways(wanted: Wanted, rare: str) -> list[Part]:
     if wanted.sources is None:
         return [_all(_rest(wanted))]
     by_source: list[Part] = [("source = ?", (source,)) for source in wanted.sources]
+    places: Part = (f"+source IN ({marks(wanted.sources)})", wanted.sources)
     if rare:
-        places: Part = (f"+source IN ({marks(wanted.sources)})", wanted.sources)
         return [_all([("id IN (SELECT memory FROM concepts WHERE concept = ?)", (rare,)), places, *_rest(wanted)])]
     if wanted.projects or wanted.scope:
         drivers = _of_projects(wanted.projects) if wanted.projects else _of_scope(wanted.scope)
@@ -64,6 +65,8 @@ def _ways(wanted: Wanted, rare: str) -> list[Part]:
         rest = _rest(wanted, driven=True)
     else:
         drivers, rest = [], _rest(wanted)
+    if len(by_source) * max(1, len(drivers)) > MAX_WAYS:  # of somebody who has very many databases
+        return [_all([places, *_rest(wanted)])]
     return [_all([source, *driver, *rest]) for source in by_source for driver in ([[one] for one in drivers] or [[]])]
 
 
