@@ -49,7 +49,7 @@ def test_what_is_added_is_found_at_once_and_belongs_to_the_project_here(cortex):
     key = re.match(r"✓ Added (mem_[0-9a-f]{10}): Tokens live 15 minutes\n  approved, project shop\n$", out)
     assert key
     (found,) = answer(cortex, "search", "how long does a refresh token live")["results"]
-    assert set(found) == ROW | {"relevance"}
+    assert set(found) == ROW | {"relevance", "maybe_stale"}
     assert (found["id"], found["facts"], found["concepts"]) == (key[1], ["refresh lives a day"], ["auth"])
     assert (found["project"], found["scope"], found["state"], found["curated"]) == ("shop", "shop", "approved", True)
     assert found["provenance"] == "person"
@@ -108,10 +108,11 @@ def test_what_a_memory_supersedes_is_found_no_more(cortex):
 
 
 def test_nothing_yet_says_where_memories_would_be(cortex, isolated):
-    code, out, err = cortex("memory", "list")
-    assert (code, out) == (0, "")
-    assert "cortex memory add" in err
-    assert str(isolated.user / ".ack-mem" / "claude-mem.db") in err
+    for command in (("list",), ("search", "lamps"), ("scopes",)):
+        code, out, err = cortex("memory", *command)
+        assert (code, out) == (0, "")
+        assert "cortex memory add" in err
+        assert str(isolated.user / ".ack-mem" / "claude-mem.db") in err
     assert answer(cortex, "list") == {"memories": [], "total": 0}
 
 
@@ -232,8 +233,12 @@ def test_two_databases_tell_their_rows_apart_by_scope(cortex, isolated, foreign)
     assert answer(cortex, "show", "obs_2")["title"] == "SQLite over Postgres"
     code, _, err = cortex("memory", "approve", "obs_1")
     assert (code, "MEMORY_AMBIGUOUS" in err) == (1, True)
+    make_claude_mem(isolated.user / ".ack-mem" / "scopes" / "new" / "memory.db").close()
+    answer(cortex, "add", "Nails hold", "--project", "ack")
     scopes = answer(cortex, "scopes")
-    assert {(one["name"], one["memory_count"]) for one in scopes["scopes"]} == {("ack", 2), ("dev", 1)}
+    assert [(one["name"], one["memory_count"]) for one in scopes["scopes"]] == [("ack", 3), ("dev", 1), ("new", 0)]
+    assert scopes["scopes"][0]["path"].endswith(".claude-mem")  # where most of them are
+    assert (scopes["scopes"][2]["last_updated"], scopes["scopes"][0]["last_updated"] > "2026") == ("", True)
     assert scopes["current_scope"] == "shop"
     code, out, err = cortex("memory", "scopes")
     assert (code, err) == (0, "current scope: shop\n")
@@ -253,6 +258,8 @@ def test_what_a_memory_cites_is_told_as_changed_when_it_has(cortex, shop, monkey
     (shop / "src" / "login.py").write_text(text.replace("return user", "return not user"), encoding="utf-8")
     assert answer(cortex, "show", key)["maybe_stale"] == ["the body of check in src/login.py changed"]
     assert "maybe stale: the body of check in src/login.py changed" in cortex("memory", "show", key)[1]
+    assert "\n  maybe stale: the body of check in src/login.py changed" in cortex("memory", "search", "anyone")[1]
+    assert answer(cortex, "search", "anyone")["results"][0]["maybe_stale"] == answer(cortex, "show", key)["maybe_stale"]
     for target, wrong in (
         ("login.py#nobody", "ARGUMENT_INVALID"),
         ("gone.py", "FILE_NOT_FOUND"),

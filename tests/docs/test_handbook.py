@@ -52,7 +52,7 @@ def command_rows(command: Any) -> list[str]:
         if parameter.name == "help":
             continue
         if parameter.param_type_name == "argument":
-            spelled = f"`{parameter.name.upper()}`"
+            spelled = f"`{parameter.metavar or parameter.name.upper()}`"
         else:
             spelled = ", ".join(f"`{one}`" for one in (*parameter.opts, *parameter.secondary_opts))
         silent = parameter.default is None or parameter.default is False

@@ -224,6 +224,7 @@ def test_every_error_has_a_status_that_the_document_describes():
     assert {status_of(code) for code in CODES} <= set(REFUSALS)
     assert all(400 <= status < 500 for code, status in STATUSES.items() if code.endswith(("_INVALID", "_EMPTY")))
     assert (status_of("STORE_LOCKED"), status_of("STORE_CORRUPT"), status_of("SEARCH_TIMEOUT")) == (503, 500, 504)
+    assert (status_of("MEMORY_UNKNOWN"), status_of("MEMORY_AMBIGUOUS")) == (404, 400)
     retried = {code for code, fixed in CODES.items() if fixed.retryable}
     assert {status_of(code) for code in retried} <= {409, 429, 503, 504}
 

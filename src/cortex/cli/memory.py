@@ -45,7 +45,8 @@ from cortex.memories.citing import check
 from cortex.memories.context import session_of
 from cortex.memories.finding import Asked, find, sources_of
 from cortex.memories.ids import told_id
-from cortex.memories.places import Database, Project, current_scope, databases, first_place, project_at
+from cortex.memories.places import Database, Project, current_scope, databases, first_place, has_memories, project_at
+from cortex.memories.staleness import changes_of
 from cortex.memories.writing import Written, add
 from cortex.paths import relative_of
 from cortex.store import Remembered
@@ -262,16 +263,21 @@ def search(
         asked = Asked(query, tuple(tag or ()), project, scope, status, limit, mode=Mode(mode), near=names)
         found = find(library, asked)
         present, uncurated = found.present, library.settings.memory.uncurated
+        stale = [changes_of(library, hit.one) for hit in found.hits]
+        nothing = "nothing found" if has_memories(library.settings) else _nothing_yet(library)
     for note in found.notes:
         say(f"note: {note}", error=True)
     if as_json:
-        rows = [{**row_json(hit.one, present, uncurated), "relevance": hit.relevance} for hit in found.hits]
+        rows = [
+            {**row_json(hit.one, present, uncurated), "relevance": hit.relevance, "maybe_stale": list(changes)}
+            for hit, changes in zip(found.hits, stale, strict=True)
+        ]
         print_json({"results": rows, "total": found.total, "mode": found.mode or Mode.WORDS})
         return 0
     if not found.hits:
-        say("nothing found", error=True)
+        say(nothing, error=True)
     rows = [hit.one for hit in found.hits]
-    say_rows(rows, present)
+    say_rows(rows, present, stale=stale)
     say_marks(rows, uncurated)
     return 0
 
@@ -282,9 +288,10 @@ def scopes(as_json: JsonFlag = False) -> int:
     project = project_at(here())
     with memories() as library:
         settings = library.settings
-        sources = tuple(source.id for source in sources_of(library, databases(settings), "all"))
+        present = databases(settings)
+        sources = tuple(source.id for source in sources_of(library, present, "all"))
         counts = library.store.remembered.scopes(sources)
-    rows = scope_rows(counts, Paths(settings.home))
+    rows = scope_rows(counts, present, Paths(settings.home))
     current = current_scope(settings.memory.scope, project, [one.scope for one in counts])
     if as_json:
         print_json({"scopes": rows, "current_scope": current})

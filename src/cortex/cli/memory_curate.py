@@ -29,7 +29,7 @@ from cortex.cli.memory_options import (
     filter_of,
     memories,
 )
-from cortex.cli.memory_show import cut_to, decision_json, decision_line, say_rows
+from cortex.cli.memory_show import counted, cut_to, decision_json, decision_line, say_rows
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
 from cortex.library import Library
@@ -121,10 +121,10 @@ def _judge(
         say("nothing found", error=True)
         return 0
     if changing:
-        say(f"Would {action} {_count(changed)}:" if dry else f"✓ {DONE[action]} {_count(changed)}:")
+        say(f"Would {action} {counted(changed)}:" if dry else f"✓ {DONE[action]} {counted(changed)}:")
         _say_some(changing if dry else [replace(one, state=ACTIONS[action]) for one in changing], present, error=False)
     if len(chosen) > len(changing):
-        say(f"{_count(len(chosen) - len(changing))} had that state already")
+        say(f"{counted(len(chosen) - len(changing))} had that state already")
     return 0
 
 
@@ -181,13 +181,13 @@ def delete_some(
         if not yes:
             _say_some(chosen, present)
             _say_staying(chosen)
-            confirm(f"Forget {_count(len(chosen))} for good?", f"this forgets {_count(len(chosen))} for good")
+            confirm(f"Forget {counted(len(chosen))} for good?", f"this forgets {counted(len(chosen))} for good")
         done = delete(library, chosen)
     if as_json:
         ids_deleted = [told_id(one, present) for one in chosen]
         print_json({"deleted": done.own, "copies": done.copies, "stay_in": _files_of(chosen), "memories": ids_deleted})
         return 0
-    say(f"✓ Forgot {_count(len(chosen))} for good")
+    say(f"✓ Forgot {counted(len(chosen))} for good")
     if yes:
         _say_staying(chosen)
     if not done.complete:
@@ -203,7 +203,7 @@ def _tell_deletion(chosen: Sequence[Remembered], present: Sequence[Database], *,
     elif not chosen:
         say("nothing found", error=True)
     else:
-        say(f"Would forget {_count(len(chosen))}:")
+        say(f"Would forget {counted(len(chosen))}:")
         _say_some(chosen, present, error=False)
         _say_staying(chosen)
     return 0
@@ -222,7 +222,7 @@ def undo_last(as_json: JsonFlag = False) -> int:
         say("There is nothing to undo.", error=True)
         return 0
     added = steps[0].reason.endswith("add")
-    say(f"✓ {steps[0].reason.capitalize()}, {_count(count)}:")
+    say(f"✓ {steps[0].reason.capitalize()}, {counted(count)}:")
     for row, step in list(zip(rows, steps, strict=True))[:SHOWN]:
         state = step.after or "unjudged"
         told = "is as it was before" if step.before == step.after else f"is {state} {'now' if added else 'again'}"
@@ -285,7 +285,3 @@ def _say_staying(chosen: Sequence[Remembered]) -> None:
 
 def _files_of(chosen: Sequence[Remembered]) -> list[str]:
     return sorted({one.origin for one in chosen if one.origin != OWN})
-
-
-def _count(count: int) -> str:
-    return f"{count:,} {'memory' if count == 1 else 'memories'}"

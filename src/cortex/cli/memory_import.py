@@ -28,6 +28,7 @@ from cortex.cli.memory_options import (
     filter_of,
     memories,
 )
+from cortex.cli.memory_show import counted
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, progress_bar, say
 from cortex.errors import FileError, InputError
@@ -166,7 +167,7 @@ def export_some(
     if as_json:
         print_json({"file": str(output), "memories": len(kept)})
     else:
-        say(f"✓ Wrote {len(kept):,} {'memory' if len(kept) == 1 else 'memories'} to {output}")
+        say(f"✓ Wrote {counted(len(kept))} to {output}")
     return 0
 
 

@@ -103,20 +103,24 @@ def decision_json(one: Decision) -> dict[str, object]:
 # -- for people --------------------------------------------------------------------------------------------------------
 
 
-def say_rows(rows: Sequence[Remembered], present: Sequence[Database], *, error: bool = False) -> None:
-    """A line for each memory, as wide as the terminal; what the marks mean stands on stderr."""
+def say_rows(
+    rows: Sequence[Remembered], present: Sequence[Database], *, stale: Sequence[Sequence[str]] = (), error: bool = False
+) -> None:
+    """A line for each memory, as wide as the terminal, and below it what changed in the code that it cites."""
     ids = [cut_to(told_id(one, present), MAX_ID) for one in rows]
     kinds = [cut_to(one.memory.kind, MAX_KIND) for one in rows]
     projects = [cut_to(one.memory.project, MAX_PROJECT) for one in rows]
     widths = [max(map(width_of, column), default=0) for column in (ids, kinds, projects)]
     stream = sys.stderr if error else sys.stdout
     room = shutil.get_terminal_size().columns if stream.isatty() else 0
-    for one, id_, kind, project in zip(rows, ids, kinds, projects, strict=True):
-        cells = [padded(id_, widths[0]), one.memory.date[:10] or "          ", MARKS[standing(one)]]
+    for number, (one, id_, kind, project) in enumerate(zip(rows, ids, kinds, projects, strict=True)):
+        cells = [padded(id_, widths[0]), padded(moment(one.memory.created)[:10], 10), MARKS[standing(one)]]
         cells += [padded(cell, width) for cell, width in ((kind, widths[1]), (project, widths[2])) if width]
         begin = " ".join(cells)
         title = " ".join(one.memory.title.split())
         say(f"{begin} {cut_to(title, max(MIN_TITLE, room - width_of(begin) - 1)) if room else title}", error=error)
+        for change in stale[number] if stale else ():
+            say(f"  maybe stale: {change}", error=error)
 
 
 def say_marks(rows: Sequence[Remembered], uncurated: str) -> None:
@@ -212,6 +216,11 @@ def moment(milliseconds: int) -> str:
         return rfc3339(milliseconds / 1000) if milliseconds > 0 else ""
     except (ValueError, OverflowError, OSError):
         return ""
+
+
+def counted(count: int) -> str:
+    """How many memories."""
+    return f"{count:,} {'memory' if count == 1 else 'memories'}"
 
 
 def cut_to(text: str, width: int) -> str:

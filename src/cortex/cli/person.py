@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cortex.cli.memory_show import counted
 from cortex.cli.show import say
 from cortex.errors import CortexError
 from cortex.settings import Settings, environment, load
@@ -88,10 +89,11 @@ def print_memories(body: Mapping[str, object]) -> None:
         say("memories     none; write one with `cortex memory add TITLE`")
         return
     waiting = f", at most {body['waiting']:,} rows are not indexed yet" if body.get("waiting") else ""
-    say(f"memories     {body['own'] or 0} of your own, {len(databases)} databases of claude-mem{waiting}")
+    files = "database" if len(databases) == 1 else "databases"
+    say(f"memories     {body['own'] or 0} of your own, {len(databases)} {files} of claude-mem{waiting}")
     for one in databases:
         count = one.get("memories")
-        say(f"  {one['path']}: {'not read yet' if count is None else f'{count:,} memories'}")
+        say(f"  {one['path']}: {counted(count) if isinstance(count, int) else 'not read yet'}")
     if body.get("problem"):
         say(f"  {body['problem']}")
 

@@ -17,7 +17,7 @@ REFUSALS: Mapping[int, str] = {
     400: "The body is empty or no JSON object, or an argument doesn't fit.",
     401: "The token is missing or wrong.",
     403: "The request comes from another site, or the file is none that may be read.",
-    404: "There is no such tool (`ARGUMENT_INVALID`), file, workspace, source or document.",
+    404: "There is no such tool (`ARGUMENT_INVALID`), file, workspace, source, document or memory.",
     405: "The path wants another method.",
     408: "The body did not arrive in time.",
     409: "Another run is under way.",

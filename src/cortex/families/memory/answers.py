@@ -29,6 +29,7 @@ SUGGESTIONS = (
 MAX_FACTS, MAX_FACT = 12, 400  # of a result; get_memory has all
 MAX_OVERVIEW = 1_500  # characters of a session
 MAX_TITLE, MAX_CONCEPT = 160, 60  # characters in a short row
+UNNAMED = "unnamed"  # a scope without a name
 
 Row = dict[str, object]
 Stale = Callable[[Remembered], Sequence[str]]  # what changed since in the code that a memory cites
@@ -103,9 +104,8 @@ def short_row(one: Remembered, present: Sequence[Database], *, shown: bool = Tru
     """A memory in a list: enough to decide whether to open it."""
     memory = one.memory
     standing = {key: value for key, value in _standing(one, shown).items() if key != "curated"}
-    row: Row = {"id": told_id(one, present), "title": _cut(memory.title, MAX_TITLE)}
     concepts = [_cut(concept, MAX_CONCEPT) for concept in memory.concepts[:4]]
-    return {**row, **({"concepts": concepts} if concepts else {}), **standing}
+    return {"id": told_id(one, present), "title": _cut(memory.title, MAX_TITLE), "concepts": concepts, **standing}
 
 
 def memory_text(
@@ -167,30 +167,38 @@ def _fitted(row: Row, room: int) -> Row:
     return row
 
 
-def scopes_text(counts: Sequence[ScopeCount], path_of: Callable[[str], str], current: str, notes: Sequence[str]) -> str:
+def scopes_text(
+    counts: Sequence[ScopeCount],
+    present: Sequence[Database],
+    path_of: Callable[[str], str],
+    current: str,
+    notes: Sequence[str],
+) -> str:
     """The scopes with what is in them, and the current one."""
-    answer: Row = {"scopes": scope_rows(counts, path_of), "current_scope": current}
+    answer: Row = {"scopes": scope_rows(counts, present, path_of), "current_scope": current}
     return dumped({**answer, "notes": list(notes)} if notes else answer)
 
 
-def scope_rows(counts: Sequence[ScopeCount], path_of: Callable[[str], str]) -> list[Row]:
-    """The scopes with what is in them; one that several databases have is one scope."""
-    scopes: dict[str, Row] = {}
-    for one in counts:
-        name = one.scope or "unnamed"
-        known = scopes.get(name.casefold())
-        newest = rfc3339(one.newest / 1000)
-        if known is None:
-            scopes[name.casefold()] = {
-                "name": name,
-                "path": path_of(one.origin),
-                "memory_count": one.count,
-                "last_updated": newest,
+def scope_rows(counts: Sequence[ScopeCount], present: Sequence[Database], path_of: Callable[[str], str]) -> list[Row]:
+    """The scopes with what is in them, by name; one that several databases have is one scope, where it has most.
+
+    A folder for a scope is one, though nothing is in it yet.
+    """
+    scopes: dict[str, list[ScopeCount]] = {}
+    for one in (*counts, *(ScopeCount(one.scope, one.origin, 0, 0) for one in present if one.scope)):
+        scopes.setdefault((one.scope or UNNAMED).casefold(), []).append(one)
+    rows: list[Row] = []
+    for _, parts in sorted(scopes.items()):
+        largest, newest = max(parts, key=lambda one: one.count), max(one.newest for one in parts)
+        rows.append(
+            {
+                "name": largest.scope or UNNAMED,
+                "path": path_of(largest.origin),
+                "memory_count": sum(one.count for one in parts),
+                "last_updated": rfc3339(newest / 1000) if newest else "",
             }
-        else:
-            known["memory_count"] = int(str(known["memory_count"])) + one.count
-            known["last_updated"] = max(str(known["last_updated"]), newest)
-    return list(scopes.values())
+        )
+    return rows
 
 
 def context_text(context: Context, budget: int) -> str:

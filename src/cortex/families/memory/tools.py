@@ -75,7 +75,7 @@ def list_scopes(context: Recall, arguments: ListScopes, call: Call) -> Answer:
         state = copied(library)
     current = current_scope(context.scope, context.project, [one.scope for one in counts])
     notes = [*state.problems, *([f"at most {state.left:,} more are being indexed"] if state.left else [])]
-    return Answer(answers.scopes_text(counts, answers.Paths(context.settings.home), current, notes))
+    return Answer(answers.scopes_text(counts, present, answers.Paths(context.settings.home), current, notes))
 
 
 def get_context(context: Recall, arguments: GetContext, call: Call) -> Answer:
@@ -93,7 +93,8 @@ def _folder(here: Path, told: str) -> Path:
     """The folder that a client names. Raises: InputError ARGUMENT_INVALID."""
     if "\0" in told:
         raise InputError("ARGUMENT_INVALID", "project_path is no path of a folder")
-    return Path(os.path.abspath(here / os.path.expanduser(told)))  # which folder it is may not depend on its being there
+    # Which folder it is may not depend on its being there.
+    return Path(os.path.abspath(here / os.path.expanduser(told)))
 
 
 def _has_none(library: Library) -> bool:
@@ -101,7 +102,8 @@ def _has_none(library: Library) -> bool:
 
 
 def _missing(library: Library) -> Answer:
-    return Answer(answers.missing_text(first_place(library.settings)), failed=True)
+    error = InputError("MEMORY_UNKNOWN", "there are no memories")  # for those who go by its code
+    return Answer(answers.missing_text(first_place(library.settings)), failed=True, error=error)
 
 
 def _tool(name: str, title: str, description: str, arguments: type, run: Callable[..., Answer]) -> Tool:
