@@ -16,6 +16,7 @@ from cortex.memories.context import Context
 from cortex.memories.finding import Findings, Hit
 from cortex.memories.ids import told_id
 from cortex.memories.places import Database
+from cortex.paging import too_small
 from cortex.sources.foreign.claudemem import Session
 from cortex.store import Remembered, ScopeCount
 from cortex.text import TOKEN_CHARACTERS, rfc3339
@@ -29,6 +30,8 @@ SUGGESTIONS = (
 MAX_FACTS, MAX_FACT = 12, 400  # of a result; get_memory has all
 MAX_OVERVIEW = 1_500  # characters of a session
 MAX_TITLE, MAX_CONCEPT = 160, 60  # characters in a short row
+MIN_TITLE, MAX_NOTE = 60, 600  # characters
+MAX_SCOPES, SCOPES_BUDGET = 100, 4_000  # scopes that are told; tokens of the notes beside them
 UNNAMED = "unnamed"  # a scope without a name
 
 Row = dict[str, object]
@@ -37,7 +40,12 @@ Stale = Callable[[Remembered], Sequence[str]]  # what changed since in the code 
 
 def dumped(answer: Mapping[str, object]) -> str:
     """The JSON of an answer, as short as it can be."""
-    return json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+    return dumped_part(answer)
+
+
+def dumped_part(part: object) -> str:
+    """The JSON of a part of an answer."""
+    return json.dumps(part, ensure_ascii=False, separators=(",", ":"))
 
 
 def error_text(error: CortexError) -> str:
@@ -60,7 +68,7 @@ def missing_text(path: Path) -> str:
 
 def found_text(found: Findings, budget: int, cursor: Callable[[int], str], offset: int, stale: Stale) -> str:
     """The answer to a question."""
-    notes = {"notes": list(found.notes)} if found.notes else {}
+    notes = _notes(found.notes, budget)
     if not found.hits:
         return dumped({"results": [], "suggestions": list(SUGGESTIONS), **notes})
     room = budget * TOKEN_CHARACTERS - len(
@@ -73,9 +81,13 @@ def found_text(found: Findings, budget: int, cursor: Callable[[int], str], offse
         if len(dumped(row)) + 1 > room - left * 60:  # so that the others have room for a short row
             row = short_row(hit.one, found.present, shown=hit.shown)
             row["more"] = "get_memory"
+        if len(dumped(row)) + 1 > room and not rows:  # the first one is always told
+            row = {"id": row["id"], "title": _cut(hit.one.memory.title, MIN_TITLE), "more": "get_memory"}
         size = len(dumped(row)) + 1
-        if size > room and rows:
-            break
+        if size > room:
+            if rows:
+                break
+            raise too_small(budget * TOKEN_CHARACTERS - room + size)
         room -= size
         rows.append(row)
     answer: Row = {"results": rows, "total": found.total, **notes}
@@ -146,24 +158,27 @@ def memory_text(
 
 
 def _fitted(row: Row, room: int) -> Row:
-    """A row cut to so many characters: its story, then lists from their ends, then what is told of its session."""
+    """A row cut to so many characters: its story, then lists from their ends, what is told of its session, and names at last."""
     if len(dumped(row)) <= room:
         return row
     row = {**row, "truncated": True}
-    for name in ("text", "facts", "files", "concepts", "session_context", "subtitle"):
+    long = ("text", "facts", "files", "concepts", "session_context", "subtitle", "maybe_stale", "title")
+    for name in (*long, "session", "kind", "scope", "project"):
         over = len(dumped(row)) - room
         whole = row.get(name)
-        if over <= 0 or not whole:
-            continue
+        if over <= 0:
+            break
         if isinstance(whole, str):
             row[name] = _cut(whole, max(0, len(whole) - over - 1))
         elif isinstance(whole, list):
             kept = list(whole)
-            while kept and len(dumped({**row, name: kept})) > room:
-                kept.pop()
+            while kept and over > 0:
+                over -= len(dumped_part(kept.pop())) + 1
             row[name] = kept
-        else:
+        elif whole:
             del row[name]
+    if len(dumped(row)) > room:
+        raise too_small(len(dumped(row)))
     return row
 
 
@@ -174,9 +189,12 @@ def scopes_text(
     current: str,
     notes: Sequence[str],
 ) -> str:
-    """The scopes with what is in them, and the current one."""
-    answer: Row = {"scopes": scope_rows(counts, present, path_of), "current_scope": current}
-    return dumped({**answer, "notes": list(notes)} if notes else answer)
+    """The scopes with what is in them, and the current one; of very many those with the newest memories."""
+    rows = scope_rows(counts, present, path_of)
+    if len(rows) > MAX_SCOPES:
+        notes = (f"{len(rows) - MAX_SCOPES:,} more scopes have older memories: name one as `scope` to ask it", *notes)
+        rows = sorted(rows, key=lambda row: str(row["last_updated"]), reverse=True)[:MAX_SCOPES]
+    return dumped({"scopes": rows, "current_scope": current, **_notes(notes, SCOPES_BUDGET)})
 
 
 def scope_rows(counts: Sequence[ScopeCount], present: Sequence[Database], path_of: Callable[[str], str]) -> list[Row]:
@@ -203,8 +221,9 @@ def scope_rows(counts: Sequence[ScopeCount], present: Sequence[Database], path_o
 
 def context_text(context: Context, budget: int) -> str:
     """What is worth knowing in a project."""
-    answer: Row = {"project": {"name": context.project.name, "path": str(context.project.path)}}
-    notes = {"notes": list(context.notes)} if context.notes else {}
+    name, path = _cut(context.project.name, MAX_TITLE), _cut(str(context.project.path), budget)
+    answer: Row = {"project": {"name": name, "path": path}}
+    notes = _notes(context.notes, budget)
     room = budget * TOKEN_CHARACTERS - len(dumped({**answer, **notes})) - 120
     parts: tuple[tuple[str, list[Row]], ...] = (
         ("recent_memories", [_with_date(one, context) for one in context.memories]),
@@ -225,6 +244,18 @@ def context_text(context: Context, budget: int) -> str:
             kept.append(row)
         answer[name] = kept
     return dumped({**answer, **notes})
+
+
+def _notes(notes: Sequence[str], budget: int) -> Row:
+    """As many of the notes as half of the budget has room for; one that is too long is cut."""
+    room, kept = budget * TOKEN_CHARACTERS // 2, list[str]()
+    for note in notes:
+        told = _cut(note, MAX_NOTE if kept else min(MAX_NOTE, room // 2))
+        room -= len(dumped_part(told)) + 1
+        if room < 0:
+            break
+        kept.append(told)
+    return {"notes": kept} if kept else {}
 
 
 def _with_date(one: Remembered, context: Context) -> Row:

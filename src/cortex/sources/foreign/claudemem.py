@@ -18,7 +18,7 @@ from pathlib import Path
 from cortex.sources.foreign import claudesessions
 from cortex.sources.foreign.claudesessions import INNER, Record, Session, Start, filled, project_of, records, starts
 from cortex.sources.foreign.readonly import READ_SECONDS, File, columns, opened, state_of
-from cortex.sources.foreign.values import day, entries, first_line, line, milliseconds, text, unique
+from cortex.sources.foreign.values import MAX_NAME, day, entries, first_line, line, milliseconds, text, unique
 from cortex.types import Memory, MemoryState
 
 __all__ = ["PRODUCT", "Database", "Row", "Session", "open_database", "state_of"]
@@ -213,7 +213,7 @@ def _rows(connection: sqlite3.Connection, table: _Table, rest: str, values: Sequ
 
 def _row(record: Record, table: _Table, start: Start | None) -> Row:
     number = record["rowid"] if isinstance(record["rowid"], int) else 0
-    project, recorded = project_of(record), line(record["project"])
+    project, recorded = project_of(record), line(record["project"])[:MAX_NAME]
     return Row(
         number=table.base + number,
         memory=_memory(record, _key(record, table, number), project, start),
@@ -243,7 +243,7 @@ def _memory(record: Record, key: str, project: str, start: Start | None) -> Memo
         session=text(record["session"]) or (start.client if start else "") or filled(record, *INNER, "session_id"),
         date=date[0] if date else day(start.moment if start and start.moment else created),
         created=created,
-        kind=line(record["type"]),
+        kind=line(record["type"])[:MAX_NAME],
         provenance=PRODUCT,
     )
 

@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from cortex.sources.foreign.readonly import columns
-from cortex.sources.foreign.values import MAX_CHARACTERS, MAX_LIST_CHARACTERS, day, first_line, line, milliseconds, text
+from cortex.sources.foreign.values import (
+    MAX_CHARACTERS,
+    MAX_LIST_CHARACTERS,
+    MAX_NAME,
+    day,
+    first_line,
+    line,
+    milliseconds,
+    text,
+)
 
 BATCH = 500  # values in one question
 INNER = ("memory_session_id", "sdk_session_id")  # the product's own id of a session, as it is called now and was before
@@ -81,7 +90,7 @@ def filled(record: Record, *names: str) -> str:
 
 def project_of(record: Record) -> str:
     """Whose it is now: the project that its own was merged into, else its own."""
-    return line(record["merged_into_project"]) or line(record["project"])
+    return (line(record["merged_into_project"]) or line(record["project"]))[:MAX_NAME]
 
 
 def starts(connection: sqlite3.Connection, names: Iterable[str]) -> dict[str, Start]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 MAX_CHARACTERS = 20_000  # of a text
+MAX_NAME = 200  # of the name of a project, a kind or a session
 MAX_ENTRIES = 200  # of a list
 MAX_LIST_CHARACTERS = 400_000  # of a whole list, as it is stored
 
