@@ -97,6 +97,16 @@ def test_the_last_sessions_of_the_project_are_told_from_every_database(library, 
     assert session_of(found.present, "nowhere") is None and session_of(found.present, "") is None
 
 
+def test_a_session_that_two_databases_have_is_told_once(library, shop, isolated):
+    for folder in (".ack-mem", ".claude-mem"):
+        made = make_claude_mem(isolated.user / folder / "claude-mem.db")
+        for number in range(2):
+            session = made.session(f"s{number}", "shop", moment=START + number)
+            made.summary(session, f"Day {number}", "shop", learned="much", created_at_epoch=START + number)
+        made.close()
+    assert [one.title for one in context_of(library, shop, most=5).sessions] == ["Day 1", "Day 0"]
+
+
 def test_a_database_that_can_not_be_read_is_told_and_harms_nothing(library, shop, isolated):
     (isolated.user / ".claude-mem").mkdir()
     (isolated.user / ".claude-mem" / "claude-mem.db").write_bytes(b"junk" * 1_000)

@@ -162,6 +162,7 @@ def _remove_everything(machine: Machine, home: Path, *, dry_run: bool, yes: bool
     """Show everything of ours, ask, end cortexd, and remove it."""
     from cortex.daemon import control
     from cortex.install.traces import find_profiles, find_traces, remove_traces
+    from cortex.library import has_own_memories
 
     here = find_project_root(Path.cwd(), machine.home)
     projects = [here] if here else []
@@ -170,6 +171,12 @@ def _remove_everything(machine: Machine, home: Path, *, dry_run: bool, yes: bool
     traces = find_traces(machine, home, projects, [Path(one) for one in control.places(str(home))])
     if not as_json:
         _print_traces(traces)
+        if any(has_own_memories(one) for one in (home, *find_profiles(home))):
+            say(
+                "Your own memories are among this, and nothing brings them back: keep them first with "
+                "`cortex memory export --state any -o FILE`.",
+                error=True,
+            )
     failed = list(traces.failed)
     if not dry_run and (traces.edits or traces.places):
         _confirm("Remove all this?", yes)

@@ -114,7 +114,11 @@ def say_rows(
     stream = sys.stderr if error else sys.stdout
     room = shutil.get_terminal_size().columns if stream.isatty() else 0
     for number, (one, id_, kind, project) in enumerate(zip(rows, ids, kinds, projects, strict=True)):
-        cells = [padded(id_, widths[0]), padded(moment(one.memory.created)[:10], 10), MARKS[standing(one)]]
+        cells = [
+            padded(id_, widths[0]),
+            padded((moment(one.memory.created) or one.memory.date)[:10], 10),
+            MARKS[standing(one)],
+        ]
         cells += [padded(cell, width) for cell, width in ((kind, widths[1]), (project, widths[2])) if width]
         begin = " ".join(cells)
         title = " ".join(one.memory.title.split())

@@ -119,7 +119,9 @@ def _sessions(present: Sequence[Database], project: Project) -> tuple[tuple[Sess
     problems: list[str] = []
     looks = glimpse(present, lambda _, opened: opened.sessions(project.names, SESSIONS), tell=problems.append)
     found = sorted((one for sessions in looks for one in sessions), key=lambda one: -one.created)
-    return tuple(map(_without_secrets, found[:SESSIONS])), tuple(problems)
+    once = {one.id: one for one in reversed(found)}  # a session may be in several databases: as the newest tells it
+    chosen = [one for one in found if once[one.id] is one][:SESSIONS]
+    return tuple(map(_without_secrets, chosen)), tuple(problems)
 
 
 def session_of(present: Sequence[Database], session: str) -> Session | None:
