@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ from cortex.errors import CortexError
 from cortex.memories.hygiene import fingerprint
 from cortex.memories.states import name_of
 from cortex.memories.wording import word
-from cortex.store import OWN, SHOWN, STAGED, Mirror, NewMemory, Remembered, Store, Verdict, Wanted
+from cortex.store import OWN, SHOWN, STAGED, Mirror, NewMemory, Remembered, Store, Verdict, Wanted, schema
 from cortex.types import Citation, Memory, MemoryState
 
 STATES = list(MemoryState)
@@ -556,3 +558,20 @@ def test_a_store_that_is_only_read_refuses_every_step(desk, tmp_path):
             assert refused.value.code == "STORE_READ_ONLY"
     finally:
         reader.close()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_store_from_before_there_were_memories_gets_room_for_them(tmp_path, read_only):
+    raw = sqlite3.connect(tmp_path / "cortex.db")
+    for number, migration in enumerate(schema.MIGRATIONS[:3], 1):
+        migration(raw)
+        raw.execute(f"PRAGMA user_version = {number}")
+    raw.execute("INSERT INTO sources (kind, name, root) VALUES ('documents', 'notes', '/notes')")
+    raw.commit()
+    raw.close()
+    store = Store(tmp_path, read_only=read_only)
+    assert store.remembered.select(Wanted()) == [] and not store.remembered.has(OWN)
+    store.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "cortex.db")) as raw:
+        assert raw.execute("PRAGMA user_version").fetchone()[0] == len(schema.MIGRATIONS)
+        assert raw.execute("SELECT name FROM sources").fetchall() == [("notes",)]

@@ -94,7 +94,7 @@ class Store:
     """An open store. `directory` None keeps everything in memory.
 
     `qdrant` keeps the vectors, where it is given, in place of files. Read-only, nothing can be written through it, whoever tries:
-    SQLite itself refuses (`mode=ro`, `query_only`).
+    SQLite itself refuses (`mode=ro`, `query_only`); only the schema of an older store is brought up to date before.
     """
 
     def __init__(
@@ -106,7 +106,9 @@ class Store:
         try:
             with self._connections.read() as connection:
                 current = is_current(connection)
-            if not current:  # seldom: opening a store need not wait for its writer
+            if not current and path is not None and read_only:  # who only looks may be the first after an update
+                _bring_up_to_date(path)
+            elif not current:  # seldom: opening a store need not wait for its writer
                 with self._connections.write() as connection:
                     migrate(connection)
             self.truth = Truth(self._connections)
@@ -197,3 +199,12 @@ def set_aside(directory: Path) -> Path:
         return target
     finally:
         lease.release()
+
+
+def _bring_up_to_date(path: Path) -> None:
+    connections = Connections(path)
+    try:
+        with connections.write() as connection:
+            migrate(connection)
+    finally:
+        connections.close()
