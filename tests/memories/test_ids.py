@@ -143,3 +143,18 @@ def test_a_database_that_can_not_be_read_does_not_keep_others_from_opening(libra
     (isolated.user / ".claude-mem" / "claude-mem.db").write_bytes(b"junk" * 1_000)
     copy(library)
     assert find_memory(library, "obs_1").memory.title == "Apples"
+
+
+@pytest.mark.parametrize("key", ["ack_1_2026-01-04_001", "a:b", "mem_x:obs_3", "::", "obs_1:", "with a blank"])
+def test_a_name_that_two_databases_gave_a_row_is_told_with_its_scope(library, isolated, key):
+    for scope in ("dev", "personal"):
+        made = make_claude_mem(isolated.user / ".ack-mem" / "scopes" / scope / "memory.db", "patched")
+        made.memory(key, f"Of {scope}")
+        made.memory(f"{key}.{scope}", f"Only of {scope}")
+        made.close()
+    copy(library)
+    told = ids(library)
+    assert told["Of dev"] == f"dev:{key}" and told["Only of dev"] == f"{key}.dev"
+    for title, known in told.items():
+        assert find_memory(library, known).memory.title == title
+    assert refusal(library, key).code == "MEMORY_AMBIGUOUS"

@@ -105,6 +105,15 @@ def test_settings_that_say_nothing_leave_the_default(isolated, user, said):
     assert found(isolated) == [(".claude-mem/claude-mem.db", "")]
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_a_pipe_in_the_place_of_settings_or_of_a_database_holds_nobody_up(isolated, user):
+    file(user / ".claude-mem" / "claude-mem.db")
+    os.mkfifo(user / ".claude-mem" / "settings.json")
+    (user / ".ack-mem").mkdir()
+    os.mkfifo(user / ".ack-mem" / "claude-mem.db")
+    assert found(isolated) == [(".claude-mem/claude-mem.db", "")]
+
+
 def test_there_are_memories_where_there_is_a_database_or_one_of_our_own(isolated, user):
     settings = settings_of(isolated.cortex)
     assert not has_memories(settings)

@@ -22,12 +22,13 @@ from cortex.sources.foreign.claudemem import Row
 from cortex.store import OWN, Judgement, Remembered
 
 COUNTED = re.compile(r"(?:obs|mem)_-?\d+")
+MAX_COLONS = 8  # of an id, behind which its key may begin
 MAX_NAMED = 5  # of those that an id may mean, in a message
 
 
 def told_id(one: Remembered, present: Sequence[Database]) -> str:
     """What a memory is called in answers."""
-    if len(present) < 2 or one.origin == OWN or not COUNTED.fullmatch(one.memory.key):
+    if len(present) < 2 or one.origin == OWN or not (one.shared or COUNTED.fullmatch(one.memory.key)):
         return one.memory.key
     return _full_id(one, present)
 
@@ -51,9 +52,9 @@ def find_memory(library: Library, told: str, scope: str = "") -> Remembered:
     present = databases(library.settings)
     told = told.strip()
     found = _known(library, told, present)
-    before, colon, key = told.rpartition(":")
-    if not found and colon:
-        found = _of(_known(library, key, present), before, present)
+    colons = [at for at, character in enumerate(told) if character == ":"]
+    for at in reversed(colons[-MAX_COLONS:]):  # a key may have some, and a scope too
+        found = found or _of(_known(library, told[at + 1 :], present), told[:at], present)
     if scope and len(found) > 1:
         found = _of(found, scope, present) or found
     if not found:

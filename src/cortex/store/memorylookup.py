@@ -18,7 +18,8 @@ from cortex.types import Citation, Memory, MemoryState, Source
 COLUMNS = (
     "memories.id, memories.origin, memories.key, memories.number, memories.source, memories.state, title, subtitle, facts, concepts, files, "
     "memories.text, project, session, date, created, memories.kind, provenance, other_project, scope, fingerprint, signature, "
-    "judgements.state, judgements.actor, judgements.at, judgements.successor "
+    "judgements.state, judgements.actor, judgements.at, judgements.successor, "
+    "EXISTS (SELECT 1 FROM memories AS twin WHERE twin.key = memories.key AND twin.origin <> memories.origin) "
     "FROM memories LEFT JOIN judgements ON judgements.origin = memories.origin AND judgements.key = memories.key"
 )
 MEMORIES = "memories"  # the kind of their sources
@@ -56,6 +57,7 @@ class Remembered:
     fingerprint: bytes
     signature: bytes
     judgement: Judgement | None
+    shared: bool = False  # another origin has the same key
 
     @property
     def ref(self) -> Ref:
@@ -364,13 +366,15 @@ def remembered(row: Sequence[Any]) -> Remembered:
     number, origin, key, place, source, state, title, subtitle = row[:8]
     facts, concepts, files = (tuple(json.loads(one)) for one in row[8:11])
     text, project, session, date, created, kind, provenance, other, scope, fingerprint, signature = row[11:22]
-    judged = row[22:]
+    judged, shared = row[22:26], bool(row[26])
     memory = Memory(
         key, title, subtitle, facts, concepts, files, text, project, session, date, created, kind, provenance
     )
     judgement = None if judged[0] is None else Judgement(MemoryState(judged[0]), *judged[1:])
     known = MemoryState(state) if state else None
-    return Remembered(number, origin, place, source, known, memory, other, scope, fingerprint, signature, judgement)
+    return Remembered(
+        number, origin, place, source, known, memory, other, scope, fingerprint, signature, judgement, shared
+    )
 
 
 def citations_of(connection: sqlite3.Connection, memory: int) -> tuple[Citation, ...]:
