@@ -29,7 +29,7 @@ SUGGESTIONS = (
 )
 MAX_FACTS, MAX_FACT = 12, 400  # of a result; get_memory has all
 MAX_OVERVIEW = 1_500  # characters of a session
-MAX_TITLE, MAX_CONCEPT = 160, 60  # characters in a short row
+MAX_TITLE, MAX_CONCEPT, CONCEPTS = 120, 40, 3  # characters, and concepts, in a short row
 MIN_TITLE, MAX_NOTE = 60, 600  # characters
 MAX_SCOPES, SCOPES_BUDGET = 100, 4_000  # scopes that are told; tokens of the notes beside them
 UNNAMED = "unnamed"  # a scope without a name
@@ -116,7 +116,7 @@ def short_row(one: Remembered, present: Sequence[Database], *, shown: bool = Tru
     """A memory in a list: enough to decide whether to open it."""
     memory = one.memory
     standing = {key: value for key, value in _standing(one, shown).items() if key != "curated"}
-    concepts = [_cut(concept, MAX_CONCEPT) for concept in memory.concepts[:4]]
+    concepts = [_cut(concept, MAX_CONCEPT) for concept in memory.concepts[:CONCEPTS]]
     return {"id": told_id(one, present), "title": _cut(memory.title, MAX_TITLE), "concepts": concepts, **standing}
 
 
@@ -226,7 +226,7 @@ def context_text(context: Context, budget: int) -> str:
     notes = _notes(context.notes, budget)
     room = budget * TOKEN_CHARACTERS - len(dumped({**answer, **notes})) - 120
     parts: tuple[tuple[str, list[Row]], ...] = (
-        ("recent_memories", [_with_date(one, context) for one in context.memories]),
+        ("recent_memories", [_listed(one, context) for one in context.memories]),
         (
             "recent_sessions",
             [{"id": one.id, "title": _cut(one.title, MAX_TITLE), "date": one.date} for one in context.sessions],
@@ -258,8 +258,8 @@ def _notes(notes: Sequence[str], budget: int) -> Row:
     return {"notes": kept} if kept else {}
 
 
-def _with_date(one: Remembered, context: Context) -> Row:
-    return {**short_row(one, context.present), "date": rfc3339(one.memory.created / 1000)[:10], **_stale(one, context)}
+def _listed(one: Remembered, context: Context) -> Row:
+    return {**short_row(one, context.present), **_stale(one, context)}
 
 
 def _with_project(one: Remembered, context: Context) -> Row:
