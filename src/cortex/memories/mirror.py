@@ -197,7 +197,7 @@ class _Copy:
 
     def _begin(self, opened: Opened, seen: str) -> None:
         """What is to be done, now that it can be read."""
-        mirror, total, highest = self.mirror, opened.count(), opened.last()[0]
+        mirror, total, highest = self.mirror, opened.count(), opened.last()
         fewer = total < mirror.total or highest < mirror.high  # rows are gone, or it is another database
         self.mirror = replace(
             mirror,

@@ -24,13 +24,12 @@ from cortex.types import Memory, MemoryState
 __all__ = ["PRODUCT", "Database", "Row", "Session", "open_database", "state_of"]
 
 PRODUCT = "claude-mem"
-KNOWN_VERSION = 52  # the newest migration that was looked at
 SECOND_TABLE = 1 << 40  # what the numbers of observations begin at in a database that has `memories` too
 
 _WANTED = (
     *("id", "document_id", "project", "merged_into_project", "title", "subtitle", "facts", "concepts", "keywords"),
     *("files", "files_touched", "files_read", "files_modified", "narrative", "text", "type", "date"),
-    *("session", *INNER, "session_id", "created_at_epoch", "created_at", "status", "reviewed_by", "reviewed_at"),
+    *("session", *INNER, "session_id", "created_at_epoch", "created_at", "status"),
 )
 _KEY = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,298}[^\s\x00-\x1f\x7f])?")
 _NUMBERED = re.compile(r"(?:obs|mem)_(-?[0-9]{1,19})")
@@ -47,8 +46,6 @@ class Row:
     memory: Memory
     other_project: str = ""  # where it was recorded, when that was merged into the memory's project
     state: MemoryState | None = None  # None where nobody says
-    reviewed_by: str = ""
-    reviewed_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,6 @@ class _Table:
     base: int  # what is added to its rows' numbers
     prefix: str  # of the key of a row that has none of its own
     keys: tuple[str, ...]  # the columns that a row's own key may stand in
-    merged: bool
 
 
 class Database:
@@ -67,7 +63,7 @@ class Database:
 
     def __init__(self, file: File) -> None:
         self._file = file
-        self.version, self.generation, self._tables = file.read(_shape)
+        self._tables = file.read(_tables)
 
     def count(self) -> int:
         """How many memories there are."""
@@ -77,10 +73,10 @@ class Database:
 
         return self._file.read(work)
 
-    def last(self) -> tuple[int, int]:
-        """The number of the newest row and when it was made, in milliseconds; (0, 0) where there is none."""
+    def last(self) -> int:
+        """The number of the newest row, 0 where there is none."""
         newest = self.rows(limit=1)
-        return (newest[0].number, newest[0].memory.created) if newest else (0, 0)
+        return newest[0].number if newest else 0
 
     def rows(
         self, *, above: int | None = None, below: int | None = None, limit: int, ascending: bool = False
@@ -116,19 +112,6 @@ class Database:
 
         return self._file.read(work)
 
-    def projects(self) -> list[tuple[str, int, int]]:
-        """Each project, how many memories it has, and when the last one was written down, in milliseconds."""
-
-        def work(connection: sqlite3.Connection) -> list[tuple[str, int, int]]:
-            counts: dict[str, tuple[int, int]] = {}
-            for table in self._tables:
-                for project, count, moment in _projects(connection, table):
-                    known, newest = counts.get(project, (0, 0))
-                    counts[project] = (known + count, max(newest, moment))
-            return [(project, count, newest) for project, (count, newest) in sorted(counts.items()) if count > 0]
-
-        return self._file.read(work)
-
     def sessions(self, projects: Sequence[str] | None, limit: int) -> list[Session]:
         """The sessions that something was summed up of, newest first: of these projects, or of all."""
         return self._file.read(lambda connection: claudesessions.recent(connection, projects, limit))
@@ -151,15 +134,14 @@ def open_database(path: Path, *, seconds: float = READ_SECONDS) -> Iterator[Data
 # -- what it is --------------------------------------------------------------------------------------------------------
 
 
-def _shape(connection: sqlite3.Connection) -> tuple[int, str, tuple[_Table, ...]]:
-    """The newest migration, the generation, and the tables that memories are in. Raises: sqlite3.DatabaseError where there is none."""
+def _tables(connection: sqlite3.Connection) -> tuple[_Table, ...]:
+    """The tables that memories are in. Raises: sqlite3.DatabaseError where there is none."""
     old, new = columns(connection, "memories"), columns(connection, "observations")
-    version = _version(connection)
     old = old if old & {"title", "text"} else frozenset()
     structured = {"title", "facts"} <= new and new & set(INNER)
     new = new if structured or (not old and new & {"title", "text", "narrative"}) else frozenset()
     if not old and not new:
-        found = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        found, version = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0], _version(connection)
         what = (
             f"its tables are others (migration {version})"
             if version
@@ -175,18 +157,11 @@ def _shape(connection: sqlite3.Connection) -> tuple[int, str, tuple[_Table, ...]
         tables.append(_table(connection, "memories", old, 0, "mem_" if new else "obs_"))
     if new:
         tables.append(_table(connection, "observations", new, SECOND_TABLE if old else 0, "obs_"))
-    return version, _generation(version, tables[-1]), tuple(tables)
-
-
-def _generation(version: int, newest: _Table) -> str:
-    if version > KNOWN_VERSION:
-        return "newer"
-    if newest.name == "observations":
-        return "13" if newest.merged else "4-12"
-    return "patched" if "id" in newest.keys else "3"
+    return tuple(tables)
 
 
 def _version(connection: sqlite3.Connection) -> int:
+    """The newest migration, 0 where none is told."""
     if "version" not in columns(connection, "schema_versions"):
         return 0
     found = connection.execute("SELECT max(version) FROM schema_versions WHERE typeof(version) = 'integer'").fetchone()[
@@ -199,7 +174,7 @@ def _table(connection: sqlite3.Connection, name: str, present: frozenset[str], b
     kinds = connection.execute("SELECT type FROM pragma_table_info(?) WHERE name = 'id'", (name,)).fetchone()
     own = "id" if kinds and "INT" not in str(kinds[0]).upper() else ""
     keys = tuple(column for column in ("document_id", own) if column in present)
-    return _Table(name, base, prefix, keys, "merged_into_project" in present)
+    return _Table(name, base, prefix, keys)
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
@@ -219,8 +194,6 @@ def _row(record: Record, table: _Table, start: Start | None) -> Row:
         memory=_memory(record, _key(record, table, number), project, start),
         other_project=recorded if recorded != project else "",
         state=_STATES.get(text(record["status"]).lower()),
-        reviewed_by=line(record["reviewed_by"]),
-        reviewed_at=line(record["reviewed_at"]),
     )
 
 
@@ -258,42 +231,3 @@ def _key(record: Record, table: _Table, number: int) -> str:
 
 def _local(number: int | None, table: _Table, otherwise: int) -> int:
     return otherwise if number is None else max(_LOWEST, min(_HIGHEST, number - table.base))
-
-
-# -- projects ----------------------------------------------------------------------------------------------------------
-
-
-def _projects(connection: sqlite3.Connection, table: _Table) -> Iterator[tuple[str, int, int]]:
-    """Projects with their counts, some less than nothing, to be added up.
-
-    Counted by the index over projects alone; what was merged into others, which few rows are, is counted again and moved.
-    """
-    if "project" not in columns(connection, table.name):
-        count, newest = connection.execute(f"SELECT count(*), max(rowid) FROM {table.name}").fetchone()
-        yield "", count, _made(connection, table, newest)
-        return
-    merged: list[tuple[object, object, int, int]] = []
-    if table.merged:
-        # The signs keep SQLite from walking all rows by project, where there is an index over the few.
-        merged = connection.execute(
-            f"SELECT project, merged_into_project, count(*), max(rowid) FROM {table.name} "
-            "WHERE merged_into_project > '' GROUP BY +project, +merged_into_project"
-        ).fetchall()
-    moved = {project for project, _, _, _ in merged}
-    counted = connection.execute(f"SELECT project, count(*), max(rowid) FROM {table.name} GROUP BY project").fetchall()
-    for project, count, newest in counted:
-        if project in moved:
-            newest = connection.execute(
-                f"SELECT max(rowid) FROM (SELECT rowid FROM {table.name} WHERE project IS ? "
-                "AND coalesce(merged_into_project, '') = '' ORDER BY rowid DESC LIMIT 1)",
-                (project,),
-            ).fetchone()[0]
-        yield line(project), count, _made(connection, table, newest)
-    for project, other, count, newest in merged:
-        yield line(project), -count, 0
-        yield line(other) or line(project), count, _made(connection, table, newest)
-
-
-def _made(connection: sqlite3.Connection, table: _Table, number: int | None) -> int:
-    found = records(connection, table.name, ("created_at_epoch", "created_at", "date"), "WHERE rowid IS ?", (number,))
-    return next((milliseconds(*(one[name] for name in ("created_at_epoch", "created_at", "date"))) for one in found), 0)
