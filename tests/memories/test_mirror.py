@@ -210,7 +210,9 @@ def test_the_setting_for_what_nobody_judged_counts_for_what_is_copied_already(pl
         copy(library)
         judge(library, [one_of(library, "obs_1")], "approve")
     with open_library(settings_of(isolated.cortex, {"memory.uncurated": "staging"})) as other:
+        assert mirror.is_work(other)
         copy(other)
+        assert not mirror.is_work(other)
         assert titles(ask(other)) == ["Apples"] and titles(ask(other, status="staging")) == ["Pears"]
     with open_library(settings_of(isolated.cortex)) as library:
         copy(library)

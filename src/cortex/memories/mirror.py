@@ -115,7 +115,9 @@ def is_work(library: Library) -> bool:
     """The same for every database that somebody wants, for whoever holds the lease."""
     want(library)
     return any(
-        _is_due(mirror) if os.path.isfile(mirror.origin) else time.time() - mirror.wanted_at > KEEP_SECONDS
+        _is_due(mirror) or (not mirror.problem and mirror.shown_as != _shown_as(library, mirror))
+        if os.path.isfile(mirror.origin)
+        else time.time() - mirror.wanted_at > KEEP_SECONDS
         for mirror in library.store.remembered.mirrors()
     )
 
@@ -145,6 +147,11 @@ def _is_due(mirror: Mirror) -> bool:
     return mirror.seen != _seen(mirror) or (mirror.cursor != DONE and _may_compare(mirror))
 
 
+def _shown_as(library: Library, mirror: Mirror) -> str:
+    """What the copies depend on besides the rows: where it changes, each is made anew."""
+    return f"{library.settings.memory.uncurated}:{VERSION}:{mirror.scope}"
+
+
 def _may_compare(mirror: Mirror) -> bool:
     return mirror.total <= SMALL or abs(time.time() - mirror.compared_at) > COMPARE_SECONDS
 
@@ -160,7 +167,7 @@ class _Copy:
         self.library, self.store = library, library.store
         self.deadline, self.cancel = deadline, cancel
         self.uncurated = library.settings.memory.uncurated
-        self.shown_as = f"{self.uncurated}:{VERSION}:{mirror.scope}"
+        self.shown_as = _shown_as(library, mirror)
         if mirror.shown_as != self.shown_as:
             mirror = replace(mirror, seen="", cursor=NOT_BEGUN, compared_at=0)  # each copy is made anew on the way down
         self.mirror = mirror
