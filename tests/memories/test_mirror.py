@@ -211,6 +211,8 @@ def test_the_setting_for_what_nobody_judged_counts_for_what_is_copied_already(pl
         judge(library, [one_of(library, "obs_1")], "approve")
     with open_library(settings_of(isolated.cortex, {"memory.uncurated": "staging"})) as other:
         assert mirror.is_work(other)
+        for query in ("", "apples pears"):  # at once: not only when the copies were made anew
+            assert titles(ask(other, query)) == ["Apples"]
         copy(other)
         assert not mirror.is_work(other)
         assert titles(ask(other)) == ["Apples"] and titles(ask(other, status="staging")) == ["Pears"]

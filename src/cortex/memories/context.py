@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cortex.leaks import redact
 from cortex.library import Library
-from cortex.memories.finding import Asked, await_fresh, find, sources_of
+from cortex.memories.finding import Asked, await_fresh, find, sources_of, states_of
 from cortex.memories.glimpse import glimpse
 from cortex.memories.mirror import copied
 from cortex.memories.places import Database, Project, databases, project_at
@@ -62,7 +62,8 @@ def context_of(
     sources = tuple(source.id for source in sources_of(library, present, "approved"))
     lookup = library.store.remembered
     with library.store.reading():
-        newest = lookup.select(Wanted(sources=sources, projects=project.names, promoted=False), LOOKED_AT)
+        states = states_of(library, "approved")
+        newest = lookup.select(Wanted(sources=sources, projects=project.names, promoted=False, states=states), LOOKED_AT)
         chosen = _choose(newest, most)
         elsewhere = _elsewhere(library, sources, project, newest, most) if others else ()
     notes: list[str] = []
@@ -98,7 +99,8 @@ def _elsewhere(
         Wanted(sources=sources, states=(MemoryState.PROMOTED.value,), not_projects=project.names), most
     )
     about = {concept.casefold() for one in own for concept in one.memory.concepts} - LASTING_CONCEPTS
-    newest = lookup.select(Wanted(sources=sources, not_projects=project.names), LOOKED_AT)
+    states = states_of(library, "approved")
+    newest = lookup.select(Wanted(sources=sources, not_projects=project.names, states=states), LOOKED_AT)
     known = {one.ref for one in promoted}
     related = [
         one

@@ -81,6 +81,7 @@ def find(library: Library, asked: Asked, cancel: Cancel | None = None) -> Findin
         projects=(asked.project,) if asked.project else (),
         scope=asked.scope,
         tags=asked.tags,
+        states=states_of(library, asked.status),
     )
     if not asked.query.strip():
         found = _newest(library, asked, wanted, sources)
@@ -92,6 +93,12 @@ def find(library: Library, asked: Asked, cancel: Cancel | None = None) -> Findin
 def sources_of(library: Library, present: Sequence[Database], status: str) -> list[Source]:
     """The sources that a status means."""
     return library.store.remembered.sources({OWN, *(one.origin for one in present)}, STATUSES[status])
+
+
+def states_of(library: Library, status: str) -> tuple[str, ...]:
+    """The states that a status is narrowed to besides, () for all: copies made while unjudged rows counted may still lie among the shown."""
+    narrow = status == "approved" and library.settings.memory.uncurated == MemoryState.STAGING
+    return (MemoryState.APPROVED.value, MemoryState.PROMOTED.value) if narrow else ()
 
 
 def await_fresh(library: Library, seconds: float) -> bool:
@@ -121,7 +128,7 @@ def _search(
     depth = max(DEPTH, asked.offset + asked.limit)
     query = Query(asked.query, mode=asked.mode, limit=depth, snippets=(0,))
     check_query(query)
-    narrowed = bool(wanted.projects or wanted.scope or wanted.tags)
+    narrowed = bool(wanted.projects or wanted.scope or wanted.tags or wanted.states)
     docs = library.store.remembered.docs(wanted) if narrowed else None
     if not sources or docs == frozenset():
         return Findings((), 0, mode=asked.mode)
