@@ -308,3 +308,26 @@ def test_a_long_log_is_cut_after_a_checkpoint(tmp_path, open_store, folder_of):
     assert (tmp_path / "cortex.db-wal").stat().st_size > 0
     folder.store.checkpoint()
     assert (tmp_path / "cortex.db-wal").stat().st_size == 0
+
+
+def test_a_store_that_is_opened_twice_in_a_process_keeps_its_locks(tmp_path):
+    path = tmp_path / "store.db"
+    ask = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); print(c.execute('SELECT count(*) FROM t').fetchone()[0]); c.close()"
+
+    def count_elsewhere() -> int:
+        """In a process that opens and closes the store: were it the last one, it would remove the log below our feet."""
+        return int(subprocess.run([sys.executable, "-c", ask, str(path)], check=True, capture_output=True).stdout)
+
+    first = connect.Connections(path)
+    with first.write() as connection:
+        connection.execute("CREATE TABLE t (a)")
+    second = connect.Connections(path)
+    try:
+        assert count_elsewhere() == 0
+        assert (tmp_path / "store.db-wal").exists()
+        with first.write() as connection:
+            connection.execute("INSERT INTO t VALUES (1)")
+        assert count_elsewhere() == 1
+    finally:
+        second.close()
+        first.close()

@@ -165,9 +165,13 @@ def is_still(path: Path, opened: os.stat_result) -> bool:
 
 
 def _make_private(path: Path) -> None:
-    """Make an empty database that only its owner may read; SQLite's own files beside it get the same rights."""
-    with suppress(OSError):  # SQLite says better what is wrong
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
+    """Make an empty database that only its owner may read; SQLite's own files beside it get the same rights.
+
+    One that is there isn't touched: to close a file gives back every lock that this process has on it, those of a store that is
+    open in it too. Another process that closed the store next would take itself for the last one, and remove the log.
+    """
+    with suppress(OSError):  # it is there; and whatever else is wrong, SQLite says better
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600))
 
 
 def _connect(path: Path | None, read_only: bool) -> sqlite3.Connection:
