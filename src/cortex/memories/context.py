@@ -63,7 +63,9 @@ def context_of(
     lookup = library.store.remembered
     with library.store.reading():
         states = states_of(library, "approved")
-        newest = lookup.select(Wanted(sources=sources, projects=project.names, promoted=False, states=states), LOOKED_AT)
+        newest = lookup.select(
+            Wanted(sources=sources, projects=project.names, promoted=False, states=states), LOOKED_AT
+        )
         chosen = _choose(newest, most)
         elsewhere = _elsewhere(library, sources, project, newest, most) if others else ()
     notes: list[str] = []
