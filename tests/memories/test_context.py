@@ -49,7 +49,7 @@ def test_the_newest_of_the_project_and_what_others_learnt_about_the_same(library
     keep(library, "Mills turn", project="mill", concepts=("mill",), created=NOW)
     found = context_of(library, shop, most=5)
     assert told(found) == (["Carts are emptied at night"], ["Carts squeak"])
-    assert (found.project.name, found.project.path) == ("shop", shop) and not found.is_empty
+    assert (found.project.name, found.project.path) == ("shop", shop)
     assert told(context_of(library, shop, most=5, others=False)) == (["Carts are emptied at night"], [])
 
 
@@ -127,8 +127,9 @@ def test_before_anything_is_copied_the_newest_rows_are_told_with_a_note(library,
 
 
 def test_where_nothing_is_known_it_is_empty(library, shop):
-    assert context_of(library, shop, most=5).is_empty
-    assert context_of(library, shop / "nowhere" / ".." / "x", most=5).is_empty
+    for folder in (shop, shop / "nowhere" / ".." / "x"):
+        found = context_of(library, folder, most=5)
+        assert (found.memories, found.sessions, found.others) == ((), (), ())
 
 
 def test_what_is_known_says_that_the_code_it_speaks_of_has_changed(library, shop):
@@ -140,6 +141,6 @@ def test_what_is_known_says_that_the_code_it_speaks_of_has_changed(library, shop
     assert context_of(library, shop, most=5).stale == {}  # another symbol's change
     (shop / "till.py").write_text("def jam():\n    return 7\n", encoding="utf-8")
     assert context_of(library, shop, most=5).stale == {(OWN, key): ("the body of jam in till.py changed",)}
-    assert context_of(library, shop, most=5, parse=False).stale == {(OWN, key): ("till.py changed",)}
+    assert context_of(library, shop, most=5, looking=0.0).stale == {(OWN, key): ("till.py changed",)}
     (shop / "till.py").unlink()
-    assert context_of(library, shop, most=5, parse=False).stale == {(OWN, key): ("till.py is gone",)}
+    assert context_of(library, shop, most=5, looking=0.0).stale == {(OWN, key): ("till.py is gone",)}

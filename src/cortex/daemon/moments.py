@@ -60,7 +60,7 @@ def _start(engines: Engines, settings: Settings, cwd: str) -> str:
     if not ((settings.home / STORE_NAME).is_file() or databases(settings)) or not os.path.isabs(cwd):
         return ""
     with _open(engines, settings) as library:
-        context = context_of(library.reader, Path(cwd), most=MOST, fresh=FRESH_SECONDS, parse=False)
+        context = context_of(library.reader, Path(cwd), most=MOST, fresh=FRESH_SECONDS, looking=0.0)
         return tell(context, MOST_CHARACTERS)
 
 

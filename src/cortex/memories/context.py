@@ -15,7 +15,7 @@ from cortex.memories.finding import Asked, await_fresh, find, sources_of, states
 from cortex.memories.glimpse import glimpse
 from cortex.memories.mirror import copied
 from cortex.memories.places import Database, Project, databases, project_at
-from cortex.memories.staleness import changes_of
+from cortex.memories.staleness import LOOK_SECONDS, changes_in
 from cortex.sources.foreign.claudemem import Session
 from cortex.store import Ref, Remembered, Wanted
 from cortex.types import MemoryState
@@ -39,10 +39,6 @@ class Context:
     present: tuple[Database, ...]
     stale: Mapping[Ref, tuple[str, ...]]  # what changed in the code that a memory cites
 
-    @property
-    def is_empty(self) -> bool:
-        return not (self.memories or self.sessions or self.others)
-
 
 def context_of(
     library: Library,
@@ -51,11 +47,11 @@ def context_of(
     most: int,
     others: bool = True,
     fresh: float = FRESH_SECONDS,
-    parse: bool = True,
+    looking: float = LOOK_SECONDS,
 ) -> Context:
     """What is worth knowing in the project around a folder, after so many seconds for what was just written. Raises: StoreError.
 
-    Without `parse` it is told of cited files that they changed, not what in them.
+    For so many seconds it is looked into cited files; of the rest it is told that they changed, not what in them.
     """
     await_fresh(library, fresh)
     project, present = project_at(folder), databases(library.settings)
@@ -72,7 +68,8 @@ def context_of(
     if not newest and copied(library).left:
         chosen, notes = _uncopied(library, project, most)
     sessions, problems = _sessions(present, project)
-    stale = {one.ref: changes for one in (*chosen, *elsewhere) if (changes := changes_of(library, one, parse=parse))}
+    changes_of = changes_in(library, looking)
+    stale = {one.ref: changes for one in (*chosen, *elsewhere) if (changes := changes_of(one))}
     return Context(project, chosen, sessions, elsewhere, tuple(dict.fromkeys((*notes, *problems))), present, stale)
 
 

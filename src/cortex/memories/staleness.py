@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from cortex.errors import CortexError
@@ -10,17 +12,24 @@ from cortex.memories.citing import check, look
 from cortex.store import Remembered
 
 MAX_CHECKED = 5  # citations of one memory in an answer
+LOOK_SECONDS = 1.0  # for which an answer looks into files: the first look into one takes a third of that
 
 
-def changes_of(library: Library, one: Remembered, *, parse: bool = True) -> tuple[str, ...]:
-    """What changed in the files and symbols that a memory cites, one line each; nothing where that can't be known.
+def changes_in(library: Library, seconds: float = LOOK_SECONDS) -> Callable[[Remembered], tuple[str, ...]]:
+    """How to tell what changed in the files and symbols that a memory cites, one line each; nothing where that can't be known.
 
-    Without `parse` only whether the files did: the first look into one takes a third of a second.
+    From so many seconds on files are only glanced at: that they changed is told, not what in them.
     """
-    found = []
-    for citation in library.store.remembered.citations(one.id)[:MAX_CHECKED]:
-        try:
-            found.append(check(citation, library.view_in(Path(citation.root))) if parse else look(citation))
-        except CortexError:
-            continue
-    return tuple(filter(None, found))
+    until = time.monotonic() + seconds
+
+    def changes_of(one: Remembered) -> tuple[str, ...]:
+        found = []
+        for citation in library.store.remembered.citations(one.id)[:MAX_CHECKED]:
+            late = time.monotonic() >= until
+            try:
+                found.append(look(citation) if late else check(citation, library.view_in(Path(citation.root))))
+            except CortexError:
+                continue
+        return tuple(filter(None, found))
+
+    return changes_of

@@ -17,7 +17,7 @@ from cortex.memories.finding import Asked, find, sources_of
 from cortex.memories.ids import find_memory
 from cortex.memories.mirror import copied
 from cortex.memories.places import current_scope, databases, first_place
-from cortex.memories.staleness import changes_of
+from cortex.memories.staleness import changes_in
 from cortex.memories.states import name_of
 from cortex.paging import check_budget, make_cursor, read_cursor
 from cortex.store import OWN, SHOWN
@@ -47,7 +47,7 @@ def query_memories(context: Recall, arguments: QueryMemories, call: Call) -> Ans
         if _has_none(library):
             return _missing(library)
         found = find(library, asked, call.cancel)
-        text = answers.found_text(found, budget, partial(make_cursor, key), offset, partial(changes_of, library))
+        text = answers.found_text(found, budget, partial(make_cursor, key), offset, changes_in(library))
     return Answer(text, meta={"cortex/total": found.total, **({"cortex/mode": found.mode.value} if found.mode else {})})
 
 
@@ -61,7 +61,7 @@ def get_memory(context: Recall, arguments: GetMemory, call: Call) -> Answer:
         present = databases(library.settings)
         shown = name_of(one.state, library.settings.memory.uncurated) == SHOWN
         session = session_of(present, one.memory.session)
-        return Answer(answers.memory_text(one, present, session, changes_of(library, one), shown, budget))
+        return Answer(answers.memory_text(one, present, session, changes_in(library)(one), shown, budget))
 
 
 def list_scopes(context: Recall, arguments: ListScopes, call: Call) -> Answer:
