@@ -1,9 +1,12 @@
 """`cortex search --in`: a project's code and the person's documents in one answer."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from foreign.claude_bases import make_claude_mem
 
 pytestmark = pytest.mark.usefixtures("isolated")
 
@@ -68,3 +71,16 @@ def test_documents_have_no_exact_mode(cortex, project):
     code, _, err = cortex("search", "tokens", "--in", "code,kb", "--mode", "exact", "--path", project)
     assert code == 2
     assert "exact" in err
+
+
+def test_memories_are_told_by_the_ids_that_open_them(cortex, isolated, foreign):
+    with closing(make_claude_mem(isolated.user / ".ack-mem" / "scopes" / "dev" / "memory.db")) as made:
+        made.observation(made.session("d"), "Desks stand on oak", project="desk")
+    assert "memories/dev:obs_1:1" in cortex("search", "desks of oak", "--in", "memory")[1]
+    assert cortex("memory", "show", "dev:obs_1")[0] == 0
+
+
+def test_rows_that_nobody_judged_do_not_answer_where_they_do_not_count(cortex, foreign, monkeypatch):
+    assert "SQLite over Postgres" in cortex("search", "sqlite or postgres", "--in", "memory")[1]
+    monkeypatch.setenv("CORTEX_MEMORY_UNCURATED", "staging")
+    assert "SQLite" not in cortex("search", "sqlite or postgres", "--in", "memory")[1]

@@ -46,7 +46,7 @@ from cortex.memories.context import session_of
 from cortex.memories.finding import Asked, find, sources_of
 from cortex.memories.ids import told_id
 from cortex.memories.places import Database, Project, current_scope, databases, first_place, has_memories, project_at
-from cortex.memories.staleness import changes_of
+from cortex.memories.staleness import changes_in
 from cortex.memories.writing import Written, add
 from cortex.paths import relative_of
 from cortex.store import Remembered
@@ -263,7 +263,8 @@ def search(
         asked = Asked(query, tuple(tag or ()), project, scope, status, limit, mode=Mode(mode), near=names)
         found = find(library, asked)
         present, uncurated = found.present, library.settings.memory.uncurated
-        stale = [changes_of(library, hit.one) for hit in found.hits]
+        changes_of = changes_in(library)
+        stale = [changes_of(hit.one) for hit in found.hits]
         nothing = "nothing found" if has_memories(library.settings) else _nothing_yet(library)
     for note in found.notes:
         say(f"note: {note}", error=True)

@@ -244,7 +244,8 @@ def _because(hit: Hit) -> str:
 
 
 def _place(one: Located, told: _Told) -> str:
-    where = f"{one.source}/{one.hit.path}" if told.family or told.workspace else one.hit.path
+    path = one.cited.get("id", one.hit.path)  # of a memory, as `cortex memory show` takes it
+    where = f"{one.source}/{path}" if told.family or told.workspace else path
     page = one.cited.get("page")
     return f"{where}:{one.hit.start_line}{f' (page {page})' if page else ''}"
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from cortex.errors import InputError
 from cortex.everywhere import Place
 from cortex.library import Library
-from cortex.memories.finding import sources_of
+from cortex.memories.finding import sources_of, states_of
 from cortex.memories.ids import told_id
 from cortex.memories.mirror import copied
 from cortex.memories.places import databases
+from cortex.store import Wanted
 from cortex.types import Cancel, Hit, Mode, Page, Query
 
 FAMILY = "memory"
@@ -28,7 +29,10 @@ def place_of(library: Library) -> Place:
         notes = (*state.problems, *((f"at most {state.left:,} more are not indexed yet",) if state.left else ()))
         if not sources:
             return Page((), 0, query.mode, notes or ("there are no memories yet: write one with `cortex memory add`",))
-        page = library.search(query, cancel=cancel, sources=sources)
+        states = states_of(library, "approved")
+        wanted = Wanted(sources=tuple(source.id for source in sources), states=states)
+        docs = library.store.remembered.docs(wanted) if states else None
+        page = library.search(query, cancel=cancel, sources=sources, docs=docs)
         return Page(page.hits, page.total, page.mode, (*page.notes, *notes), page.docs, page.chunks, page.cached)
 
     def cite(hit: Hit) -> dict[str, object]:
