@@ -273,6 +273,11 @@ def _read_regular(file: Path) -> str | None:
         return None
 
 
+def without_waiting(path: str, flags: int) -> int:
+    """Open a file (as an `opener`) even where a pipe has its name: one that nobody writes to is empty then."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
+
+
 def _open_directly(path: str, flags: int) -> int:
     """Open without following a link or waiting for a pipe's other end."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -149,7 +150,8 @@ def _in_editor(library: Library, one: Remembered) -> Written | None:
         raise InputError(
             "ARGUMENT_INVALID", "there is no terminal to edit on: say what to change, with --title for example"
         )
-    handle, name = tempfile.mkstemp(prefix=f"cortex-{one.memory.key[:40].replace(os.sep, '_')}-", suffix=".md")
+    named = re.sub(r"[^\w.-]", "_", one.memory.key[:40])  # an id of another product's may be no name of a file
+    handle, name = tempfile.mkstemp(prefix=f"cortex-{named}-", suffix=".md")
     path = Path(name)
     with open(handle, "w", encoding="utf-8", newline="\n") as file:
         file.write(form_of(one.memory))
@@ -170,7 +172,8 @@ def _in_editor(library: Library, one: Remembered) -> Written | None:
 def _run_editor(path: Path) -> None:
     variables = environment()
     chosen = variables.get("VISUAL") or variables.get("EDITOR") or next(filter(shutil.which, EDITORS), EDITORS[-1])
-    words = shlex.split(chosen, posix=os.name != "nt")
+    # On Windows a backslash is part of a path, and quotes stay around a word that has them.
+    words = shlex.split(chosen) if os.name != "nt" else [word.strip('"') for word in shlex.split(chosen, posix=False)]
     try:
         code = subprocess.run([*words, str(path)], check=False).returncode  # a person's time has no limit
     except OSError as error:

@@ -152,7 +152,8 @@ def _search(
 def _boost(one: Standing, asked: Asked, shown: set[int]) -> float:
     """What decides between memories that answer nearly as well."""
     days = max(0.0, time.time() - one.created / 1000) / 86_400
-    own = one.state == MemoryState.PROMOTED.value or one.project in asked.near or one.other_project in asked.near
+    names = {one.project.casefold(), one.other_project.casefold()}
+    own = one.state == MemoryState.PROMOTED.value or any(name.casefold() in names for name in asked.near)
     approved = asked.status == "all" and one.source in shown
     return 1 + NEW_SHARE * NEW_DAYS / (NEW_DAYS + days) + OWN_SHARE * own + APPROVED_SHARE * approved
 

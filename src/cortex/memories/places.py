@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cortex.library import has_own_memories
-from cortex.paths import find_project_root, main_worktree, root_text
+from cortex.paths import find_project_root, main_worktree, root_text, without_waiting
 from cortex.settings import Settings
 from cortex.sources import git
 
@@ -102,7 +102,7 @@ def _scopes(folder: Path) -> Iterator[Database]:
 def _moved_to(folder: Path) -> Path | None:
     """The folder that claude-mem's own settings name instead."""
     try:
-        with open(folder / "settings.json", encoding="utf-8-sig", opener=_without_waiting) as file:
+        with open(folder / "settings.json", encoding="utf-8-sig", opener=without_waiting) as file:
             said = json.loads(file.read(MAX_SETTINGS_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
@@ -111,11 +111,6 @@ def _moved_to(folder: Path) -> Path | None:
         if isinstance(value, str) and value.strip():
             return _expand(value.strip())
     return None
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Open a file even where a pipe has its name."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _expand(text: str) -> Path:

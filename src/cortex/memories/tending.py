@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from cortex.memories.inbox import Candidate, take_in
 from cortex.memories.mirror import is_work, sync, want
 from cortex.memories.places import project_at
 from cortex.memories.writing import HOOK, add
+from cortex.paths import without_waiting
 from cortex.types import Memory, MemoryState
 
 COPY_SECONDS = 2.0  # at once: folders and other processes wait meanwhile
@@ -58,13 +58,8 @@ def instructions_of(folder: Path) -> str:
     texts = []
     for name in INSTRUCTION_FILES:
         try:
-            with open(folder / name, "rb", opener=_without_waiting) as file:
+            with open(folder / name, "rb", opener=without_waiting) as file:
                 texts.append(file.read(MAX_INSTRUCTIONS).decode("utf-8", "replace"))
         except (OSError, ValueError):
             continue
     return "\n".join(texts)
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Open a file even where a pipe has its name."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
