@@ -575,3 +575,14 @@ def test_a_store_from_before_there_were_memories_gets_room_for_them(tmp_path, re
     with contextlib.closing(sqlite3.connect(tmp_path / "cortex.db")) as raw:
         assert raw.execute("PRAGMA user_version").fetchone()[0] == len(schema.MIGRATIONS)
         assert raw.execute("SELECT name FROM sources").fetchall() == [("notes",)]
+
+
+def test_what_another_process_decided_meanwhile_is_not_undone_with_an_earlier_step(desk):
+    desk.add(new("a"), new("b"))
+    verdicts = [Verdict((OWN, key), MemoryState.REJECTED, None) for key in ("a", "b")]
+    first = desk.store.memories.decide(verdicts, word, action="reject", actor="person", reason="")
+    later = desk.judge("a", MemoryState.PROMOTED)
+    assert desk.undo(first) == 1
+    assert (desk.get("a").state, desk.get("b").state) == (MemoryState.PROMOTED, MemoryState.APPROVED)
+    assert desk.undo(later) == 1
+    assert desk.get("a").state is MemoryState.REJECTED

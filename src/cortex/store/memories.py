@@ -97,7 +97,10 @@ class Memories:
         with self._write() as connection:
             seq, again = next_seq(connection), _next_batch(connection)
             rows = connection.execute(
-                "SELECT origin, key, action, before FROM decisions WHERE batch = ? AND NOT undone ORDER BY id DESC",
+                # What somebody decided about a memory meanwhile counts: another process may have.
+                "SELECT origin, key, action, before FROM decisions AS one WHERE batch = ? AND NOT undone AND NOT EXISTS (SELECT 1 "
+                "FROM decisions AS later WHERE later.origin = one.origin AND later.key = one.key AND later.batch > one.batch "
+                "AND NOT later.undone) ORDER BY id DESC",
                 (batch,),
             ).fetchall()
             for origin, key, action, text in rows:
