@@ -119,6 +119,7 @@ def test_of_what_says_nearly_the_same_the_newer_and_that_of_ones_own_project_is_
     keep(library, "Deploys need the blue token second", project="site", created=NOW)
     assert titles(ask(library, "deploys blue token"))[0].endswith("second")
     assert titles(ask(library, "deploys blue token", near=("shop",)))[0].endswith("first")
+    assert titles(ask(library, "deploys blue token", near=("SHOP",)))[0].endswith("first")
 
 
 def test_nothing_is_left_out_because_it_is_old(library):
