@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from cortex.errors import InputError
 from cortex.leaks import find_leaks
@@ -76,12 +77,8 @@ def add(
     if known:
         return _known_already(library, known[0], state, actor, supersedes)
     similar = similar_to(library, memory)
-    if actor != PERSON:
-        parts = {part for one in similar for part in parts_of(one.memory)}
-        if similar and is_recalled(memory, lambda asked: parts & set(asked)):
-            return Written("", False, duplicate_of=similar[0], refused="it says again what is remembered already")
-        if instructions and restates(memory, instructions):
-            return Written("", False, refused="it only says what an instruction file says")
+    if actor != PERSON and (refused := _said_anyway(memory, similar, instructions)):
+        return refused
     new = _new(library, memory, state, scope, citations)
     verdicts = [Verdict(one.ref, MemoryState.SUPERSEDED, None, new.memory.key) for one in supersedes]
     if not library.store.memories.add([new], word, actor=actor, supersedes=verdicts).keys:
@@ -100,6 +97,16 @@ def add(
     return Written(new.memory.key, True, state, similar_to=alike)
 
 
+def _said_anyway(memory: Memory, similar: Sequence[Remembered], instructions: str) -> Written | None:
+    """Why what nobody typed isn't kept, None where it is."""
+    parts = {part for one in similar for part in parts_of(one.memory)}
+    if similar and is_recalled(memory, lambda asked: parts & set(asked)):
+        return Written("", False, duplicate_of=similar[0], refused="it says again what is remembered already")
+    if instructions and restates(memory, instructions):
+        return Written("", False, refused="it only says what an instruction file says")
+    return None
+
+
 def add_all(
     library: Library,
     brought: Iterable[Brought],
@@ -116,40 +123,41 @@ def add_all(
     """
     added: list[str] = []
     refused: list[tuple[str, str]] = []
-    duplicates, step, seen, used = 0, 0, set[bytes](), set[str]()
-    waiting: list[NewMemory] = []
-
-    def write() -> None:
-        nonlocal step, duplicates
-        keys = tuple(new.memory.key for new in waiting)
-        if waiting and not dry:
-            written = library.store.memories.add(waiting, word, actor=actor, batch=step)
+    count, step = 0, 0
+    found = _worth_keeping(library, brought, state, scope, refused)
+    while some := list(islice(found, BATCH)):
+        new = [one for one in some if one is not None]
+        count += len(some)
+        keys = tuple(one.memory.key for one in new)
+        if new and not dry:
+            written = library.store.memories.add(new, word, actor=actor, batch=step)
             step, keys = written.batch, written.keys
-        added.extend(keys)
-        duplicates += len(waiting) - len(keys)
-        waiting.clear()
+        added += keys
+    if step:
+        follow(library)
+    return Taken(tuple(added), count - len(added), tuple(refused))
 
+
+def _worth_keeping(
+    library: Library, brought: Iterable[Brought], state: MemoryState, scope: str, refused: list[tuple[str, str]]
+) -> Iterator[NewMemory | None]:
+    """Each memory as it would be kept, None for one that is known; what can't be kept is added to `refused`."""
+    seen, used = set[bytes](), set[str]()
     for one in brought:
         try:
             memory = checked(one.memory)
         except InputError as error:
             refused.append((one.memory.title, error.message))
             continue
-        print_ = fingerprint(memory)
-        if print_ in seen or that_say(library, print_):
-            duplicates += 1
+        said = fingerprint(memory)
+        if said in seen or that_say(library, said):
+            yield None
             continue
-        seen.add(print_)
+        seen.add(said)
         new = _new(library, memory, one.state or state, one.scope or scope, one.citations)
         new = _as_before(library, new, one, used)
         used.add(new.memory.key)
-        waiting.append(new)
-        if len(waiting) == BATCH:
-            write()
-    write()
-    if step:
-        follow(library)
-    return Taken(tuple(added), duplicates, tuple(refused))
+        yield new
 
 
 def similar_to(library: Library, memory: Memory) -> list[Remembered]:
