@@ -166,12 +166,13 @@ def _remove_everything(machine: Machine, home: Path, *, dry_run: bool, yes: bool
 
     here = find_project_root(Path.cwd(), machine.home)
     projects = [here] if here else []
+    remembers = any(has_own_memories(one) for one in (home, *find_profiles(home)))  # first: reading leaves files
     for one in (home, *find_profiles(home)):  # a profile knows projects of its own
         projects += [*known_projects(one), *_open_projects(one)]
     traces = find_traces(machine, home, projects, [Path(one) for one in control.places(str(home))])
     if not as_json:
         _print_traces(traces)
-        if any(has_own_memories(one) for one in (home, *find_profiles(home))):
+        if remembers:
             say(
                 "Your own memories are among this, and nothing brings them back: keep them first with "
                 "`cortex memory export --state any -o FILE`.",

@@ -125,7 +125,7 @@ def _tell_import(taken: Taken, refused: list[tuple[str, str]], state: TakenState
         say(f"  {count:,} more: {reason}", error=True)
     for title, reason in refused[:NAMED]:
         say(f"  {title or 'without a title'}: {reason}", error=True)
-    if taken.added and not dry and state in (TakenState.STAGING, TakenState.EXPORTED):
+    if taken.added and not dry and state is TakenState.STAGING:
         say("  Look at those in staging with `cortex memory list --state staging`, then approve or reject them")
 
 
