@@ -76,7 +76,7 @@ def take_in(home: Path, remember: Callable[[Candidate], None]) -> int:
         except (CortexError, OSError) as error:
             log.warning("the inbox waits: %s", error.message if isinstance(error, CortexError) else error.strerror)
             break
-        except Exception:
+        except Exception:  # whatever it is would happen again, and keep all the others waiting
             log.exception("a file of the inbox could not be remembered")
             _put_aside(folder, name, "it could not be remembered")
         else:
