@@ -41,7 +41,15 @@ def test_the_page_names_every_variable_and_file() -> None:
 
 def test_every_listed_variable_of_a_setting_is_one_that_the_code_reads() -> None:
     read = {variable for key in KEYS for variable in key.variables}
-    others = {"CORTEX_HOME", "CORTEX_PROFILE", "CORTEX_NO_SIDECAR", "CLAUDE_PROJECT_DIR", "CONDUIT_HOME", "VISUAL", "EDITOR"}
+    others = {
+        "CORTEX_HOME",
+        "CORTEX_PROFILE",
+        "CORTEX_NO_SIDECAR",
+        "CLAUDE_PROJECT_DIR",
+        "CONDUIT_HOME",
+        "VISUAL",
+        "EDITOR",
+    }
     assert set(ENVIRONMENT) <= read | others
 
 
