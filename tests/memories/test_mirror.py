@@ -542,3 +542,10 @@ def test_a_clock_that_was_ahead_does_not_stop_a_second_try(library, place, monke
     database(place, "Lamps are blue")
     assert copy(library)
     assert titles(memories(library)) == ["Lamps are blue"]
+
+
+def test_a_row_from_a_far_future_stops_no_copy(library, place):
+    made = database(place, "Lamps are blue")
+    made.observation("own-s1", "From a broken clock", created_at_epoch=99_999_999_999_999)
+    assert copy(library)
+    assert titles(memories(library)) == ["From a broken clock", "Lamps are blue"]

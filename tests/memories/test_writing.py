@@ -190,3 +190,8 @@ def test_two_imports_of_the_same_at_once_bring_it_once(library, isolated):
     taken = add_all(library, slowly())
     assert (len(taken.added), taken.duplicates) == (2, 4)
     assert len(memories(library)) == 6
+
+
+def test_what_an_import_is_refused_for_is_not_told_with_it(library):
+    taken = add_all(library, [Brought(Memory("", f"The key {TOKEN}"))])
+    assert len(taken.refused) == 1 and TOKEN not in repr(taken)

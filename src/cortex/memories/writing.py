@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from cortex.errors import InputError
-from cortex.leaks import find_leaks
+from cortex.leaks import find_leaks, redact
 from cortex.library import Library
 from cortex.memories.hygiene import ALIKE, fingerprint, is_recalled, likeness, parts_of, restates
 from cortex.memories.importing import Brought
@@ -147,7 +147,7 @@ def _worth_keeping(
         try:
             memory = checked(one.memory)
         except InputError as error:
-            refused.append((one.memory.title, error.message))
+            refused.append((redact(one.memory.title)[0], error.message))
             continue
         said = fingerprint(memory)
         if said in seen or that_say(library, said):

@@ -19,6 +19,8 @@ from cortex.types import Citation, Cut, Found, Memory, MemoryState
 SHOWN, STAGED = "shown", "staging"  # the names of an origin's two
 OWN = ""  # the origin of what was written here
 
+MAX_NANOSECONDS = 2**63 - 1  # that SQLite has room for: until 2262
+
 # What of a memory is indexed: a hash of it, and the text with its chunks.
 Wording = Callable[[Memory], tuple[bytes, Cut]]
 NameOf = Callable[[MemoryState | None], str | None]  # the source that a state is found in
@@ -116,7 +118,7 @@ def _put_doc(
     if source is not None:
         content_hash, cut = wording(memory)
         blob = put_blob(connection, content_hash, cut)
-        found = Found(memory.key, len(cut.text.encode("utf-8")), memory.created * 1_000_000)
+        found = Found(memory.key, len(cut.text.encode("utf-8")), min(memory.created * 1_000_000, MAX_NANOSECONDS))
         put_doc(connection, source, found, blob, "", seq, time.time_ns())
     return source
 
