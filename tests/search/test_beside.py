@@ -13,7 +13,8 @@ from cortex.memories.wording import word
 from cortex.search.classes import WEIGHTS, Corpus, QueryClass, weights_of
 from cortex.search.parse import parse
 from cortex.settings import load
-from cortex.store import MEMORIES, OWN, SHOWN, STAGED, NewMemory, Verdict
+from cortex.store import OWN, SHOWN, STAGED, NewMemory, Verdict
+from cortex.store.memorylookup import MEMORIES
 from cortex.types import Memory, MemoryState, Mode, Page, Query, Source
 
 TALK = (
