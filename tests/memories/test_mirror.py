@@ -22,6 +22,7 @@ from cortex.memories.mirror import copied, is_due, is_work, sync
 from cortex.sources.foreign.claudemem import open_database
 from cortex.store import Mirror
 from cortex.types import Cancel, MemoryState
+from foreign.claude_bases import make_claude_mem
 from memories.desk import ask, copy, database, hold, listing, memories, one_of, open_library, settings_of, titles
 
 HOLDER = Path(__file__).with_name("holder.py")
@@ -137,6 +138,25 @@ def test_new_changed_and_deleted_rows_are_followed(library, place):
     assert sorted(titles(memories(library))) == ["Cherries", "Plums", "Red apples"]
     assert titles(ask(library, "pears")) == [] and titles(ask(library, "red apples"))[0] == "Red apples"
     made.close()
+
+
+def test_what_was_decided_about_a_row_says_nothing_about_another_one_that_gets_its_key(library, place):
+    database(place, "Shown", "Hidden", "Forgotten").close()
+    assert copy(library)
+    judge(library, [one_of(library, "obs_2")], "reject")
+    delete(library, [one_of(library, "obs_3")])
+    (place / "claude-mem.db").rename(place / "before.db")
+    made = make_claude_mem(place / "claude-mem.db", "13")  # somebody began anew
+    session = made.session("later")
+    for number, title in enumerate(("First", "Second", "Third")):
+        made.observation(session, title, created_at_epoch=1_799_000_000_000 + number)
+    made.close()
+    assert copy(library)
+    assert titles(ask(library)) == ["Third", "Second", "First"]
+    assert one_of(library, "obs_2").judgement is None
+    (place / "before.db").replace(place / "claude-mem.db")  # and came back
+    assert copy(library)
+    assert titles(ask(library)) == ["Shown"]
 
 
 def test_another_database_in_the_same_place_takes_its_place(library, place):

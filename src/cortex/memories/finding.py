@@ -17,7 +17,7 @@ from cortex.memories.glimpse import glimpse
 from cortex.memories.ids import uncopied
 from cortex.memories.mirror import SMALL, copied, is_due
 from cortex.memories.places import Database, databases
-from cortex.memories.states import name_of
+from cortex.memories.states import is_forgotten, name_of
 from cortex.memories.wording import text_of
 from cortex.search import check_query
 from cortex.search.parse import STOP_WORDS
@@ -196,7 +196,8 @@ def _glance(library: Library, asked: Asked, until: float, database: Database, op
             break
         seen, below = seen + len(rows), rows[-1].number
         judged = lookup.judgements(database.origin, [row.memory.key for row in rows])
-        ones = [uncopied(row, database, judged.get(row.memory.key)) for row in rows if row.memory.key not in forgotten]
+        left = [row for row in rows if not is_forgotten(row.memory, forgotten)]
+        ones = [uncopied(row, database, judged.get(row.memory.key)) for row in left]
         found += [hit for one in ones if (hit := _says(one, asked, stems, uncurated))]
         if not asked.query.strip() and len(found) >= asked.limit:
             break

@@ -17,6 +17,7 @@ from cortex.library import Library
 from cortex.memories.glimpse import glimpse
 from cortex.memories.mirror import behind, without_secrets
 from cortex.memories.places import Database, databases
+from cortex.memories.states import is_forgotten
 from cortex.sources.foreign.claudemem import Database as Opened
 from cortex.sources.foreign.claudemem import Row
 from cortex.store import OWN, Judgement, Remembered
@@ -89,15 +90,19 @@ def _known(library: Library, key: str, present: Sequence[Database]) -> list[Reme
 
     def look(database: Database, opened: Opened) -> Remembered | None:
         row = opened.row(key)
-        return row and uncopied(row, database, lookup.judgements(database.origin, [key]).get(key))
+        if row is None or is_forgotten(row.memory, lookup.forgotten(database.origin)):
+            return None
+        return uncopied(row, database, lookup.judgements(database.origin, [key]).get(key))
 
-    others = [one for one in behind(library) if one.origin not in have and key not in lookup.forgotten(one.origin)]
+    others = [one for one in behind(library) if one.origin not in have]
     return found + [one for one in glimpse(others, look) if one is not None]
 
 
 def uncopied(row: Row, database: Database, judged: Judgement | None) -> Remembered:
     """A row of a database as if it had been copied."""
     memory = without_secrets(row.memory)
+    if judged is not None and judged.made not in (0, memory.created):  # it was about another row, which had this key
+        judged = None
     scope = database.scope or memory.project
     one = Remembered(
         0, database.origin, row.number, None, row.state, memory, redact(row.other_project)[0], scope, b"", b"", judged

@@ -20,7 +20,7 @@ from cortex.leaks import Leak, find_leaks, redact
 from cortex.library import Library
 from cortex.memories.hygiene import fingerprint
 from cortex.memories.places import Database, databases
-from cortex.memories.states import name_of
+from cortex.memories.states import is_forgotten, name_of
 from cortex.memories.vectors import let_go, reuse
 from cortex.memories.wording import VERSION, word
 from cortex.sources.foreign.claudemem import Database as Opened
@@ -235,7 +235,7 @@ class _Copy:
             if high <= self.mirror.high:  # numbers that don't grow would never end
                 break
             known = self.store.remembered.signatures(self.mirror.origin, self.mirror.high, high)
-            self._step(replace(self.mirror, high=high), self._changed(rows, known), _gone(rows, known))
+            self._step(replace(self.mirror, high=high), self._changed(rows, known), _gone(rows, known, self.forgotten))
             if self._is_over():
                 return False
         return True
@@ -251,7 +251,7 @@ class _Copy:
             known = self.store.remembered.signatures(self.mirror.origin, -(2**62) if last else low, at)
             done = {"compared_at": int(time.time())} if low <= DONE else {}
             mirror = replace(self.mirror, cursor=max(low, DONE), **done)
-            self._step(mirror, self._changed(rows, known), _gone(rows, known))
+            self._step(mirror, self._changed(rows, known), _gone(rows, known, self.forgotten))
             if self._is_over():
                 return self.mirror.cursor == DONE
         return True
@@ -260,7 +260,7 @@ class _Copy:
         """The rows whose copy isn't there, or is of another wording."""
         new = []
         for row in rows:
-            if row.memory.key in self.forgotten:
+            if is_forgotten(row.memory, self.forgotten):
                 continue
             signature = _signature(row, self.shown_as)
             if known.get(row.number, ("", b""))[1] != signature:
@@ -350,9 +350,9 @@ def _chunks_of(memory: Memory) -> list[str]:
     return [cut.text[chunk.start : chunk.end] for chunk in cut.chunks]
 
 
-def _gone(rows: Sequence[Row], known: Mapping[int, tuple[str, bytes]]) -> list[str]:
-    """The keys that no row has any more of those that were copied from where these rows are."""
-    here = {row.number: row.memory.key for row in rows}
+def _gone(rows: Sequence[Row], known: Mapping[int, tuple[str, bytes]], forgotten: Mapping[str, int]) -> list[str]:
+    """The keys that no row has any more of those that were copied from where these rows are; what is forgotten is no row."""
+    here = {row.number: row.memory.key for row in rows if not is_forgotten(row.memory, forgotten)}
     return [key for number, (key, _) in known.items() if here.get(number) != key]
 
 

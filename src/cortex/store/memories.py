@@ -122,11 +122,12 @@ class Memories:
         with self._write() as connection:
             seq, batch, count = next_seq(connection), _next_batch(connection), 0
             for origin, key in refs:
+                made = _made(connection, (origin, key))
                 count += erase_memory(connection, (origin, key), seq)
                 connection.execute("DELETE FROM judgements WHERE origin = ? AND key = ?", (origin, key))
                 connection.execute("DELETE FROM decisions WHERE origin = ? AND key = ?", (origin, key))
                 if origin != OWN:
-                    connection.execute("INSERT OR IGNORE INTO forgotten VALUES (?, ?)", (origin, key))
+                    connection.execute("INSERT OR REPLACE INTO forgotten VALUES (?, ?, ?)", (origin, key, made))
                 _log(connection, batch, (origin, key), "delete", {}, {}, actor, "")
             connection.execute("UPDATE decisions SET undone = 1 WHERE batch = ?", (batch,))
             forget_rest(connection)
@@ -258,14 +259,20 @@ def _before(ref: Ref, before: Mapping[str, Any], name_of: NameOf) -> tuple[Verdi
 def _judged(connection: sqlite3.Connection, one: NewMemory, name_of: NameOf) -> NewMemory | None:
     """A row as a person has judged it; None where they want to have it forgotten."""
     ref = (one.origin, one.memory.key)
-    if connection.execute("SELECT 1 FROM forgotten WHERE origin = ? AND key = ?", ref).fetchone():
+    made = one.memory.created
+    ask = "SELECT 1 FROM forgotten WHERE origin = ? AND key = ? AND made IN (0, ?)"
+    if connection.execute(ask, (*ref, made)).fetchone():
         return None
     known = _judgement(connection, ref)
-    return one if known is None else replace(one, state=known.state, name=name_of(known.state))
+    return (
+        one
+        if known is None or known.made not in (0, made)
+        else replace(one, state=known.state, name=name_of(known.state))
+    )
 
 
 def _judgement(connection: sqlite3.Connection, ref: Ref) -> Judgement | None:
-    ask = "SELECT state, actor, at, successor FROM judgements WHERE origin = ? AND key = ?"
+    ask = "SELECT state, actor, at, successor, made FROM judgements WHERE origin = ? AND key = ?"
     row = connection.execute(ask, ref).fetchone()
     return Judgement(MemoryState(row[0]), *row[1:]) if row else None
 
@@ -274,8 +281,16 @@ def _judge(connection: sqlite3.Connection, ref: Ref, judged: Judgement | None) -
     if judged is None:
         connection.execute("DELETE FROM judgements WHERE origin = ? AND key = ?", ref)
     else:
-        values = (*ref, judged.state.value, judged.actor, judged.at, judged.successor)
-        connection.execute("INSERT OR REPLACE INTO judgements VALUES (?, ?, ?, ?, ?, ?)", values)
+        values = (*ref, judged.state.value, judged.actor, judged.at, judged.successor, _made(connection, ref))
+        connection.execute("INSERT OR REPLACE INTO judgements VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+
+
+def _made(connection: sqlite3.Connection, ref: Ref) -> int:
+    """When a row of another product's was made; 0 where that isn't known, or it is our own, whose key nothing else gets."""
+    if ref[0] == OWN:
+        return 0
+    row = connection.execute("SELECT created FROM memories WHERE origin = ? AND key = ?", ref).fetchone()
+    return row[0] if row else 0
 
 
 def _now(state: MemoryState | None, actor: str, successor: str) -> Judgement | None:

@@ -20,7 +20,8 @@ COLUMNS = (
     "memories.text, project, session, date, created, memories.kind, provenance, other_project, scope, fingerprint, signature, "
     "judgements.state, judgements.actor, judgements.at, judgements.successor, "
     "EXISTS (SELECT 1 FROM memories AS twin WHERE twin.key = memories.key AND twin.origin <> memories.origin) "
-    "FROM memories LEFT JOIN judgements ON judgements.origin = memories.origin AND judgements.key = memories.key"
+    "FROM memories LEFT JOIN judgements ON judgements.origin = memories.origin AND judgements.key = memories.key "
+    "AND judgements.made IN (0, memories.created)"
 )
 MEMORIES = "memories"  # the kind of their sources
 PARTS = 500  # of a list in one question
@@ -40,6 +41,7 @@ class Judgement:
     actor: str
     at: int
     successor: str  # what took its place, or ""
+    made: int = 0  # when the memory was, which tells it from another one that has its key by now; 0: whichever
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,18 +308,16 @@ class MemoryLookup:
             for start in range(0, len(keys), PARTS):
                 part = keys[start : start + PARTS]
                 rows = connection.execute(
-                    f"SELECT key, state, actor, at, successor FROM judgements WHERE origin = ? AND key IN ({marks(part)})",
+                    f"SELECT key, state, actor, at, successor, made FROM judgements WHERE origin = ? AND key IN ({marks(part)})",
                     (origin, *part),
                 )
                 found.update((key, Judgement(MemoryState(state), *rest)) for key, state, *rest in rows)
         return found
 
-    def forgotten(self, origin: str) -> frozenset[str]:
-        """The keys of an origin that are not to be copied again."""
+    def forgotten(self, origin: str) -> Mapping[str, int]:
+        """The keys of an origin that are not to be copied again, with when each was made; 0: whichever."""
         with self._connections.read() as connection:
-            return frozenset(
-                row[0] for row in connection.execute("SELECT key FROM forgotten WHERE origin = ?", (origin,))
-            )
+            return dict(connection.execute("SELECT key, made FROM forgotten WHERE origin = ?", (origin,)))
 
     def signatures(self, origin: str, above: int, up_to: int) -> dict[int, tuple[str, bytes]]:
         """The copied rows with a number in that range: number -> key and signature."""

@@ -80,7 +80,7 @@ CREATE INDEX tags_doc ON tags (doc);
 """
 
 # What was learnt. `memories` are our own (origin "") and a copy of every row of other products' databases, which can be made again;
-# what a person decided about either stands in `judgements`, which can't. `mirrors` says how far each copy is.
+# what a person decided about either stands in `judgements`, which can't (`made` is when the row was: a database that begins anew has others of the same key). `mirrors` says how far each copy is.
 _MEMORIES = """
 CREATE TABLE memories (
   id INTEGER PRIMARY KEY AUTOINCREMENT, origin TEXT NOT NULL, key TEXT NOT NULL, number INTEGER NOT NULL, source INTEGER,
@@ -109,8 +109,9 @@ CREATE TABLE citations (
 CREATE INDEX citations_memory ON citations (memory);
 CREATE TABLE judgements (
   origin TEXT NOT NULL, key TEXT NOT NULL, state TEXT NOT NULL, actor TEXT NOT NULL, at INTEGER NOT NULL, successor TEXT NOT NULL,
-  PRIMARY KEY (origin, key)) WITHOUT ROWID;
-CREATE TABLE forgotten (origin TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (origin, key)) WITHOUT ROWID;
+  made INTEGER NOT NULL, PRIMARY KEY (origin, key)) WITHOUT ROWID;
+CREATE TABLE forgotten (
+  origin TEXT NOT NULL, key TEXT NOT NULL, made INTEGER NOT NULL, PRIMARY KEY (origin, key)) WITHOUT ROWID;
 CREATE TABLE decisions (
   id INTEGER PRIMARY KEY AUTOINCREMENT, batch INTEGER NOT NULL, at INTEGER NOT NULL, origin TEXT NOT NULL, key TEXT NOT NULL,
   action TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, actor TEXT NOT NULL, reason TEXT NOT NULL, undone INTEGER NOT NULL);
