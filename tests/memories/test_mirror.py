@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,10 @@ from cortex.library import Library
 from cortex.memories import mirror
 from cortex.memories.curating import delete, judge
 from cortex.memories.mirror import copied, is_due, is_work, sync
+from cortex.memories.wording import word
 from cortex.sources.foreign.claudemem import open_database
 from cortex.store import Mirror
-from cortex.types import Cancel, MemoryState
+from cortex.types import Cancel, MemoryState, Mode
 from foreign.claude_bases import make_claude_mem
 from memories.desk import ask, copy, database, hold, listing, memories, one_of, open_library, settings_of, titles
 
@@ -138,6 +140,19 @@ def test_new_changed_and_deleted_rows_are_followed(library, place):
     assert sorted(titles(memories(library))) == ["Cherries", "Plums", "Red apples"]
     assert titles(ask(library, "pears")) == [] and titles(ask(library, "red apples"))[0] == "Red apples"
     made.close()
+
+
+def test_a_copy_that_was_killed_while_its_vectors_were_made_has_them_in_the_end(place, isolated):
+    database(place, "Lamps burn at night", "Mills turn").close()
+    with Library(settings_of(isolated.cortex)) as library:
+        assert copy(library) and ask(library, "lamps").mode is Mode.HYBRID
+        state = the_mirror(library)
+        library.store.memories.copy(replace(state, seen=""), (), (), word, lambda state: None)
+    (manifest,) = isolated.cortex.glob("vectors-*/*/watermark.json")
+    manifest.unlink()  # as a kill leaves it: all is copied, the words have it, and the vectors are not said to be complete
+    with Library(settings_of(isolated.cortex)) as library:
+        assert copy(library)
+        assert library.store.check() == [] and ask(library, "lamps").mode is Mode.HYBRID
 
 
 def test_what_was_decided_about_a_row_says_nothing_about_another_one_that_gets_its_key(library, place):

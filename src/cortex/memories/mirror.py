@@ -188,7 +188,8 @@ class _Copy:
                 self._begin(opened, seen)
                 complete = self._up(opened) and self._down(opened)
             self._reuse_vectors()
-            if self.behind:  # before it counts as done: who waits for that asks the indexes next
+            # Before it counts as done: who waits for that asks the indexes next, and who was killed while they followed left nothing to copy.
+            if self.behind or complete:
                 self._catch_up()
             if complete:
                 self._finish(seen)
