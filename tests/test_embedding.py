@@ -19,7 +19,7 @@ from cortex.errors import NetworkError
 from cortex.guarded import Embedders, Guarded
 from cortex.keeper import Keeper
 from cortex.settings import load
-from cortex.types import Cancel, Draft, Mode, Query, Stamp
+from cortex.types import Cancel, Mode, Note, Query, Stamp
 
 DEADLINE = 20.0
 LAMP = 'def switch_lamp(state):\n    """Turn the lamp on or off."""\n    return not state\n'
@@ -458,7 +458,7 @@ def test_a_reader_searches_what_the_holder_embedded(open_engine):
 def test_what_is_forgotten_leaves_no_vector_behind(open_engine):
     engine = open_engine(Costly())
     engine.index()
-    (doc,) = engine.put([Draft("notes", "a.md", "the cat sleeps\n")])
+    (doc,) = engine.put([Note("notes", "a.md", "the cat sleeps\n")])
     embed(engine)
 
     def count() -> int:

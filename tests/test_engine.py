@@ -23,7 +23,7 @@ from cortex.embedders.hashing import HashingEmbedder
 from cortex.engine import Engine, rebuild_damaged
 from cortex.errors import Cancelled, CortexError
 from cortex.settings import load
-from cortex.types import Cancel, Draft, Mode, Query
+from cortex.types import Cancel, Mode, Note, Query
 
 DEADLINE = 20.0
 Open = Callable[..., Engine]
@@ -468,11 +468,11 @@ def test_a_cancelled_search_ends(open_engine):
 
 def test_what_is_put_is_found_at_once_and_forgotten_for_good(open_engine):
     engine = open_engine(indexing__embeddingProvider="none")
-    first, second = engine.put([Draft("notes", "one", "# Lamp\n\nbright\n"), Draft("notes", "two", "# Desk\n\nwide\n")])
+    first, second = engine.put([Note("notes", "one", "# Lamp\n\nbright\n"), Note("notes", "two", "# Desk\n\nwide\n")])
     notes = engine.store.truth.source("records", "notes", "")
     assert [hit.doc for hit in engine.search(Query("bright"), sources=[notes]).hits] == [first]
     assert engine.search(Query("bright")).hits == ()  # another source
-    (changed,) = engine.put([Draft("notes", "one", "# Lamp\n\ndark\n")])
+    (changed,) = engine.put([Note("notes", "one", "# Lamp\n\ndark\n")])
     assert changed not in (first, second)
     assert engine.search(Query("bright"), sources=[notes]).hits == ()
     engine.forget([changed])
@@ -484,7 +484,7 @@ def test_what_is_put_is_found_at_once_and_forgotten_for_good(open_engine):
 def test_putting_needs_the_lease(open_engine):
     open_engine().store.lease.take()
     second = open_engine()
-    assert code_of(lambda: second.put([Draft("notes", "one", "text")])) == "STORE_LOCKED"
+    assert code_of(lambda: second.put([Note("notes", "one", "text")])) == "STORE_LOCKED"
     assert code_of(lambda: second.forget([1])) == "STORE_LOCKED"
 
 
@@ -570,7 +570,7 @@ def test_without_room_for_all_vectors_words_answer_and_say_so(open_engine, root)
     assert 0 < engine.vitals().embedded_chunks < engine.vitals().chunks
     (line,) = engine.operations()
     assert (line.detail["error"], line.detail["added"], line.detail["status"]) == ("EMBEDDINGS_LIMIT", 303, "partial")
-    engine.put([Draft("notes", "a.md", "the cat sleeps\n")])  # what is written is taken all the same
+    engine.put([Note("notes", "a.md", "the cat sleeps\n")])  # what is written is taken all the same
     engine.close()
     wider = open_engine(HashingEmbedder())
     wider.index()

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from cortex.composing import ChunkResult, Chunks, ToolAnswer, Tools, open_chunks, open_tools
     from cortex.engine import Engine
     from cortex.errors import CortexError
-    from cortex.types import Draft, Entry, Hit, IndexReport, Mode, Page, Query
+    from cortex.types import Entry, Hit, IndexReport, Mode, Note, Page, Query
 
 __all__ = [
     "ChunkResult",
     "Chunks",
     "CortexError",
-    "Draft",
     "Engine",
     "Entry",
     "Hit",
     "IndexReport",
     "Mode",
+    "Note",
     "Page",
     "Query",
     "ToolAnswer",

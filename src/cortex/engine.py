@@ -32,12 +32,12 @@ from cortex.store import STORE_NAME, Operation, Store, extension_of, set_aside
 from cortex.text import hash_bytes, rfc3339
 from cortex.types import (
     Cancel,
-    Draft,
     FileView,
     Found,
     Freshness,
     IndexReport,
     Mode,
+    Note,
     Page,
     ProgressCallback,
     Query,
@@ -227,19 +227,19 @@ class Engine:
 
     # -- put and forget ------------------------------------------------------------------------------------------------
 
-    def put(self, drafts: Iterable[Draft]) -> list[int]:
+    def put(self, notes: Iterable[Note]) -> list[int]:
         """Take texts that were written, so that they are found at once; returns their doc ids.
 
         Raises: StoreError STORE_LOCKED when another process holds the lease.
         """
         self._need_lease()
         size, texts = self.settings.indexing.chunk_size, []
-        for draft in drafts:
-            source = self.store.truth.source("records", draft.source, "")
-            cut = chunkers.cut(draft.text, draft.path, draft.language, size, 0)
-            raw = draft.text.encode("utf-8")
-            file = Found(draft.path, len(raw), time.time_ns())
-            key = hash_bytes(b"put", f"{chunkers.VERSION}:{size}".encode(), draft.language.encode(), raw)
+        for note in notes:
+            source = self.store.truth.source("records", note.source, "")
+            cut = chunkers.cut(note.text, note.path, note.language, size, 0)
+            raw = note.text.encode("utf-8")
+            file = Found(note.path, len(raw), time.time_ns())
+            key = hash_bytes(b"put", f"{chunkers.VERSION}:{size}".encode(), note.language.encode(), raw)
             texts.append((source.id, file, key, cut))
         ids = self.store.truth.put(texts)
         self.embedding.catch_up()

@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,8 @@ PERSON = "person"  # the records source that is always there
 EVERYTHING = ("**/*",)
 KEY = re.compile(r"[\w.-]{1,64}")  # what others know a folder by stands in answers
 MAX_NAME = 200
+FOLLOW_SECONDS = 10.0  # that somebody who wrote waits for whoever holds the lease
+POLL_SECONDS = 0.02
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +111,23 @@ class Library(Engine):
         super().serve_requests()
         for chore in self.chores:
             chore(self)
+
+    def follow(self, *, forget: bool = False) -> bool:
+        """Have what was written found, and what was deleted gone, here or by whoever holds the lease; true where that is so now."""
+        store = self.store
+        store.lookup.drop_recent()
+        deadline = time.monotonic() + FOLLOW_SECONDS
+        if self.holds():
+            self.embedding.catch_up()
+            if forget:
+                store.indexes.tidy()
+        while store.indexes.state()[1] < store.truth.seq() or (forget and store.truth.words_linger):
+            if self.holds() or not store.lease.holder() or not _wait(deadline):
+                return False
+        while forget and not store.checkpoint():  # the write-ahead log has the text, too
+            if not _wait(deadline):
+                return False
+        return True
 
     # -- folders -------------------------------------------------------------------------------------------------------
 
@@ -258,6 +278,11 @@ class Library(Engine):
         super().close()
         if self._qdrant is not None and not self._lent_qdrant:
             self._qdrant.close()
+
+
+def _wait(deadline: float) -> bool:
+    time.sleep(POLL_SECONDS)
+    return time.monotonic() < deadline
 
 
 def open_qdrant(settings: Settings) -> Qdrant | None:

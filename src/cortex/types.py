@@ -152,7 +152,7 @@ class Doc:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class Note:
     """A text on its way in through `engine.put`."""
 
     source: str  # name of a records source

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from cortex.library import Library
-from cortex.memories.indexes import follow
 from cortex.memories.states import name_of
 from cortex.store import OWN, SHOWN, STAGED, Wanted
 from foreign.claude_bases import START, make_claude_mem
@@ -75,7 +74,7 @@ def check(library: Library, said: dict[tuple[str, str], tuple[int, str, str]]) -
         assert (sources[one.source].name if one.source else None) == name_of(one.state, "approved")
         last = next((line for line in log if (line.origin, line.key) == ref), None)
         assert (last.after if last else "") == (one.state.value if one.state else ""), "the log and the states differ"
-    assert library.holds() and follow(library)
+    assert library.holds() and library.follow()
     assert library.store.check() == []
     assert library.store.indexes.words().watermark() == library.store.truth.seq()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cortex.engine import Engine
 from cortex.settings import load
-from cortex.types import Draft
+from cortex.types import Note
 
 root, home = Path(sys.argv[1]), Path(sys.argv[2])
 settings = load(root, environment={"CORTEX_HOME": str(home)}, flags={"indexing.workers": 1})
@@ -20,7 +20,7 @@ def word(number: int) -> str:
 with Engine(root, settings) as engine:
     first = engine.store.truth.seq() * 1000
     for number in count(first):
-        (doc,) = engine.put([Draft("notes", f"note{number}", f"# Note\n\nremember {word(number)}\n")])
+        (doc,) = engine.put([Note("notes", f"note{number}", f"# Note\n\nremember {word(number)}\n")])
         print("put", doc, word(number), flush=True)
         (root / f"f{number}.py").write_text(f"value_{number} = '{word(number)}'\n", encoding="utf-8")
         (root / "shared.py").write_text(f"shared = {number}\n", encoding="utf-8")

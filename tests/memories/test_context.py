@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cortex.citing import cite
 from cortex.library import Library
-from cortex.memories.citing import cite
 from cortex.memories.context import Context, context_of, session_of
 from cortex.memories.curating import judge
 from cortex.memories.writing import add

@@ -15,7 +15,7 @@ from cortex.embedders.onnx import STAMP as ONNX
 from cortex.library import Library
 from cortex.memories.vectors import is_same, reuse
 from cortex.settings import load
-from cortex.types import Cancel, Draft, Stamp
+from cortex.types import Cancel, Note, Stamp
 from foreign.chroma_stores import ADD, make_collection
 
 SIZE = 384
@@ -48,7 +48,7 @@ def open_library(tmp_path: Path) -> Iterator[Callable[[HashingEmbedder], Library
             )
             library = opened.enter_context(Library(settings, embedder=embedder))
             library.put(
-                [Draft("person", "obs_1", "Lamps are switched by a relay."), Draft("person", "obs_2", "A desk.")]
+                [Note("person", "obs_1", "Lamps are switched by a relay."), Note("person", "obs_2", "A desk.")]
             )
             return library
 

@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 
+from cortex.citing import check
 from cortex.cli import memory_curate, memory_edit, memory_import
 from cortex.cli.memory_options import (
     IdArgument,
@@ -41,7 +42,6 @@ from cortex.errors import CortexError
 from cortex.families.memory.answers import Paths, scope_rows
 from cortex.library import Library
 from cortex.memories.choosing import choose, find_told, named
-from cortex.memories.citing import check
 from cortex.memories.context import session_of
 from cortex.memories.finding import Asked, find, sources_of
 from cortex.memories.ids import told_id

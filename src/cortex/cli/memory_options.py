@@ -13,12 +13,12 @@ from typing import Annotated
 
 import typer
 
+from cortex.citing import cite
 from cortex.cli.library import open_library
 from cortex.cli.show import progress_bar, say
 from cortex.errors import InputError
 from cortex.library import Library
 from cortex.memories.choosing import Filter, choose, named
-from cortex.memories.citing import cite
 from cortex.memories.mirror import copied, is_due, sync
 from cortex.memories.places import Project, project_at
 from cortex.memories.tending import tend

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from cortex.errors import InputError
 from cortex.library import Library
 from cortex.memories.hygiene import fingerprint
-from cortex.memories.indexes import follow
 from cortex.memories.states import name_of
 from cortex.memories.wording import word
 from cortex.memories.writing import HOOK, PERSON, Written, add, checked, that_say
@@ -49,7 +48,7 @@ def judge(library: Library, chosen: Sequence[Remembered], action: str, *, actor:
         part = verdicts[start : start + BATCH]
         step = library.store.memories.decide(part, word, action=action, actor=actor, reason=reason, batch=step)
     if verdicts:
-        follow(library)
+        library.follow()
     return len(verdicts)
 
 
@@ -65,7 +64,7 @@ def supersede(library: Library, old: Remembered, new: Remembered, *, actor: str 
         state = MemoryState.APPROVED
         verdicts.append(Verdict(new.ref, state, name_of(state, library.settings.memory.uncurated)))
     library.store.memories.decide(verdicts, word, action="supersede", actor=actor, reason=reason)
-    follow(library)
+    library.follow()
 
 
 def _leads_to(library: Library, start: Remembered, end: Remembered) -> bool:
@@ -113,14 +112,14 @@ def edit(
         None if citations is None else tuple(citations),
     )
     library.store.memories.decide([verdict], word, action="edit", actor=actor, reason="")
-    follow(library)
+    library.follow()
     return Written(one.memory.key, True, state)
 
 
 def delete(library: Library, chosen: Sequence[Remembered], *, actor: str = PERSON) -> Deleted:
     """Forget memories for good: their texts, indexes, judgements and earlier wordings."""
     library.store.memories.delete([one.ref for one in chosen], actor)
-    complete = follow(library, forget=True)
+    complete = library.follow(forget=True)
     own = sum(1 for one in chosen if one.origin == OWN)
     return Deleted(own, len(chosen) - own, complete)
 
@@ -132,5 +131,5 @@ def undo(library: Library, *, actor: str = PERSON) -> int:
         return 0
     uncurated = library.settings.memory.uncurated
     count = library.store.memories.undo(batch, word, lambda state: name_of(state, uncurated), actor)
-    follow(library)
+    library.follow()
     return count

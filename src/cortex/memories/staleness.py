@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from cortex.citing import check, look
 from cortex.errors import CortexError
 from cortex.library import Library
-from cortex.memories.citing import check, look
 from cortex.store import Remembered
 
 MAX_CHECKED = 5  # citations of one memory in an answer

@@ -19,7 +19,6 @@ from cortex.leaks import find_leaks, redact
 from cortex.library import Library
 from cortex.memories.hygiene import ALIKE, fingerprint, is_recalled, likeness, parts_of, restates
 from cortex.memories.importing import Brought
-from cortex.memories.indexes import follow
 from cortex.memories.places import databases
 from cortex.memories.states import name_of
 from cortex.memories.wording import text_of, word
@@ -92,7 +91,7 @@ def add(
             citations=citations,
             instructions=instructions,
         )
-    follow(library)
+    library.follow()
     alike = tuple(one for one in similar if likeness(memory, one.memory) >= ALIKE and one not in supersedes)
     return Written(new.memory.key, True, state, similar_to=alike)
 
@@ -134,7 +133,7 @@ def add_all(
             step, keys = written.batch, written.keys
         added += keys
     if step:
-        follow(library)
+        library.follow()
     return Taken(tuple(added), count - len(added), tuple(refused))
 
 
@@ -220,7 +219,7 @@ def _known_already(
         verdicts += [Verdict(one.ref, MemoryState.SUPERSEDED, None, known.memory.key) for one in others]
         if verdicts:
             library.store.memories.decide(verdicts, word, action="add", actor=actor, reason="added again")
-            follow(library)
+            library.follow()
         return Written(known.memory.key, False, state, duplicate_of=known)
     return Written(known.memory.key, False, known.state, duplicate_of=known)
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from cortex.citing import cite
 from cortex.engines import Engines
 from cortex.errors import CortexError, InputError
 from cortex.families.memory import TOOLS, Recall, open_family
 from cortex.families.memory.tools import QUERY_BUDGET
 from cortex.library import Library
-from cortex.memories.citing import cite
 from cortex.memories.curating import edit, judge
 from cortex.memories.mirror import sync
 from cortex.memories.writing import add

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from cortex.citing import View, check, cite
 from cortex.embedders.hashing import HashingEmbedder
 from cortex.engine import Engine
 from cortex.errors import CortexError, InputError
-from cortex.memories.citing import View, check, cite
 from cortex.settings import load
 from cortex.types import FileView
 

@@ -1,4 +1,4 @@
-"""Memories that speak of code: what they cite is remembered by its content, so that it can be said what changed since.
+"""What is written about code: what it cites is remembered by its content, so that it can be said what changed since.
 
 A citation is of a file, or of a symbol in it; a change elsewhere in the file is none of a symbol's, and white space is nobody's.
 Git is asked for the commit and for where a file went; without it a bounded look at the folder tells the latter. Parsing is the
