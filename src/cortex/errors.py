@@ -2,7 +2,7 @@
 
     CortexError
     ├── ConfigError        configuration   CONFIG_INVALID, WORKSPACE_UNKNOWN, WORKSPACE_MISSING, CLIENT_FILE_INVALID, ENTRY_FOREIGN, CHUNKS_FOREIGN, SOURCE_UNKNOWN, SOURCE_REFUSED
-    ├── InputError         processing      QUERY_EMPTY, QUERY_INVALID, REGEX_INVALID, ARGUMENT_INVALID, CURSOR_INVALID, BUDGET_TOO_SMALL, DOCUMENT_UNKNOWN, MEMORY_UNKNOWN, MEMORY_AMBIGUOUS, MEMORY_REFUSED
+    ├── InputError         processing      QUERY_EMPTY, QUERY_INVALID, REGEX_INVALID, ARGUMENT_INVALID, CURSOR_INVALID, BUDGET_TOO_SMALL, DOCUMENT_UNKNOWN, MEMORY_UNKNOWN, MEMORY_AMBIGUOUS, MEMORY_REFUSED, RECORD_UNKNOWN, RECORD_INVALID, RECORD_CHANGED, TARGET_NOT_FOUND, SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY, SENSITIVE_BLOCKED, RIGHTS_MISSING
     ├── FileError          filesystem      PATH_OUTSIDE, FILE_NOT_FOUND, FILE_UNREADABLE, IMPORT_UNREADABLE, PERMISSION_DENIED, DISK_FULL
     ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_NEWER, STORE_UNWRITABLE, STORE_READ_ONLY, STORE_IO
     ├── LimitError         resource        INDEX_TIMEOUT, SEARCH_TIMEOUT, REGEX_TIMEOUT, MEMORY_LIMIT, DISK_LIMIT, EMBEDDINGS_LIMIT, INDEX_BUSY, RATE_LIMITED
@@ -70,6 +70,26 @@ CODES: Mapping[str, Code] = {
     ),
     "MEMORY_AMBIGUOUS": Code("processing", False, "Say which one is meant: SCOPE:ID, or the argument `scope`."),
     "MEMORY_REFUSED": Code("processing", False, "Change what it says, and add it again; nothing was written."),
+    "RECORD_UNKNOWN": Code(
+        "processing", False, "Take the id from cortex_search, or from `cortex thread list` and its like."
+    ),
+    "RECORD_INVALID": Code("processing", False, "Change what it says, and send it again; nothing was written."),
+    "RECORD_CHANGED": Code(
+        "processing", True, "Read it again, and make the change to what it says now; nothing was written."
+    ),
+    "TARGET_NOT_FOUND": Code(
+        "processing", False, "Take the id from cortex_search, or keep it as a draft with cortex_create_draft."
+    ),
+    "SCOPE_NOT_FOUND": Code(
+        "processing", False, "See the subcortexes with cortex_get_bootstrap_pack or `cortex subcortex list`."
+    ),
+    "IDEMPOTENCY_REPLAY": Code(
+        "processing", False, "Use a key of its own for each write, and the same one only to try the same write again."
+    ),
+    "SENSITIVE_BLOCKED": Code(
+        "processing", False, "Take the secret out and say where it is kept instead; nothing was written."
+    ),
+    "RIGHTS_MISSING": Code("processing", False, "Make a draft with cortex_create_draft: a person decides about it."),
     "PATH_OUTSIDE": Code("filesystem", False, "Give a path relative to the workspace root, without `..`."),
     "FILE_NOT_FOUND": Code(
         "filesystem",
@@ -208,7 +228,7 @@ class Cancelled(CortexError):
 
 _CLASSES: Mapping[type[CortexError], str] = {
     ConfigError: "CONFIG_INVALID WORKSPACE_UNKNOWN WORKSPACE_MISSING CLIENT_FILE_INVALID ENTRY_FOREIGN CHUNKS_FOREIGN SOURCE_UNKNOWN SOURCE_REFUSED",
-    InputError: "QUERY_EMPTY QUERY_INVALID REGEX_INVALID ARGUMENT_INVALID CURSOR_INVALID BUDGET_TOO_SMALL DOCUMENT_UNKNOWN MEMORY_UNKNOWN MEMORY_AMBIGUOUS MEMORY_REFUSED",
+    InputError: "QUERY_EMPTY QUERY_INVALID REGEX_INVALID ARGUMENT_INVALID CURSOR_INVALID BUDGET_TOO_SMALL DOCUMENT_UNKNOWN MEMORY_UNKNOWN MEMORY_AMBIGUOUS MEMORY_REFUSED RECORD_UNKNOWN RECORD_INVALID RECORD_CHANGED TARGET_NOT_FOUND SCOPE_NOT_FOUND IDEMPOTENCY_REPLAY SENSITIVE_BLOCKED RIGHTS_MISSING",
     FileError: "PATH_OUTSIDE FILE_NOT_FOUND FILE_UNREADABLE IMPORT_UNREADABLE PERMISSION_DENIED DISK_FULL",
     StoreError: "STORE_LOCKED STORE_CORRUPT STORE_NEWER STORE_UNWRITABLE STORE_READ_ONLY STORE_IO",
     LimitError: "INDEX_TIMEOUT SEARCH_TIMEOUT REGEX_TIMEOUT MEMORY_LIMIT DISK_LIMIT EMBEDDINGS_LIMIT INDEX_BUSY RATE_LIMITED",

@@ -316,6 +316,11 @@ def has_own_memories(home: Path) -> bool:
     return _has(home, lambda store: store.remembered.has(OWN))
 
 
+def has_records(home: Path) -> bool:
+    """Whether there is any record; a store that can't be read has none."""
+    return _has(home, lambda store: store.recorded.has())
+
+
 def _has(home: Path, question: Callable[[Store], bool]) -> bool:
     if not (home / STORE_NAME).is_file():
         return False

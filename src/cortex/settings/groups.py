@@ -452,6 +452,24 @@ class Memory(Group):
     )
 
 
+class Team(Group):
+    agent_tier: Annotated[Whole, Mark(Trust.NEVER)] = Field(
+        1, ge=1, le=2, description="Team: what agents may do: 1 observes and drafts, 2 also updates tasks."
+    )
+    publish_comments: Annotated[bool, Mark(Trust.NEVER)] = Field(
+        False, description="Team: agents of tier 2 publish comments instead of drafting them."
+    )
+    embed_sensitive: Annotated[bool, Mark(Trust.NEVER)] = Field(
+        False, description="Team: vectors are made of sensitive records, too; otherwise only words find them."
+    )
+    name: Annotated[Line, Mark(Trust.NEVER)] = Field(
+        "", description="Team: what others call you in mentions and assignments; empty: your login name."
+    )
+    plugins: Annotated[Texts, Mark(Trust.NEVER)] = Field(
+        ("git",), description="Team: plugins that are used."
+    )
+
+
 class Groups(Group):
     """All groups at their defaults."""
 
@@ -469,3 +487,4 @@ class Groups(Group):
     kb: Kb = Kb.model_construct()
     mcp: Mcp = Mcp.model_construct()
     memory: Memory = Memory.model_construct()
+    team: Team = Team.model_construct()

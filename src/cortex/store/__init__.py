@@ -34,6 +34,8 @@ from cortex.store.memoryrows import OWN, SHOWN, STAGED, NewMemory
 from cortex.store.memorywanted import Wanted
 from cortex.store.paid import Embed, Making, Paid, Waiting
 from cortex.store.qdrant import Collection, Qdrant
+from cortex.store.recordlookup import Deed, RecordLookup, kind_of_id
+from cortex.store.records import Done, Records, Step, Worded
 from cortex.store.schema import is_current, migrate
 from cortex.store.truth import Change, Known, Truth
 from cortex.store.words import FIELDS, Narrow, Term, Words, extension_of, stem_of
@@ -49,7 +51,9 @@ __all__ = [
     "Collection",
     "Counts",
     "Decision",
+    "Deed",
     "Definition",
+    "Done",
     "Embed",
     "Entries",
     "Folder",
@@ -68,19 +72,24 @@ __all__ = [
     "Paid",
     "Place",
     "Qdrant",
+    "RecordLookup",
+    "Records",
     "Ref",
     "Remembered",
     "Request",
     "ScopeCount",
     "Standing",
+    "Step",
     "Store",
     "Term",
     "Update",
     "Verdict",
     "Waiting",
     "Wanted",
+    "Worded",
     "Words",
     "extension_of",
+    "kind_of_id",
     "set_aside",
     "stem_of",
 ]
@@ -122,6 +131,8 @@ class Store:
         self.folders = Folders(self._connections)
         self.memories = Memories(self._connections)
         self.remembered = MemoryLookup(self._connections)
+        self.records = Records(self._connections)
+        self.recorded = RecordLookup(self._connections)
         self.lease = Lease(directory, folder, wanted=not read_only)
         self.log = Log(self._connections)
         self._counts: dict[int, tuple[int, Counts, float]] = {}  # by source: seq, counts, until when

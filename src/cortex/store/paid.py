@@ -28,6 +28,7 @@ _ORDER = "CASE role WHEN '' THEN 0 WHEN 'docs' THEN 1 WHEN 'example' THEN 2 WHEN
 _WAITS = "(hash IS NULL OR NOT EXISTS (SELECT 1 FROM vectors WHERE vectors.model = ? AND vectors.hash = chunks.hash))"
 # Where tables are joined, SQLite would begin with all vectors of a model: CROSS JOIN keeps the order that is written.
 _USED = "EXISTS (SELECT 1 FROM docs WHERE docs.blob = chunks.blob)"
+_OPEN = "NOT EXISTS (SELECT 1 FROM blobs WHERE blobs.id = {} AND private)"  # vectors may be made of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ class Paid:
         with self._connections.read() as connection:
             rows = connection.execute(
                 f"SELECT blob FROM docs WHERE EXISTS (SELECT 1 FROM chunks WHERE chunks.blob = docs.blob AND {_WAITS}) "
+                f"AND {_OPEN.format('docs.blob')} "
                 f"GROUP BY blob ORDER BY min({_ORDER}), max(mtime_ns) DESC, blob",
                 (model,),
             )
@@ -185,7 +187,12 @@ class Paid:
         with self._connections.write() as connection:
             connection.execute("DELETE FROM models WHERE used_at < ? AND id IS NOT ?", (unused_before, kept))
             # A chunk without a hash may turn out to say what a vector is kept for.
-            if connection.execute(f"SELECT 1 FROM chunks WHERE hash IS NULL AND {_USED}").fetchone() is None:
+            if (
+                connection.execute(
+                    f"SELECT 1 FROM chunks WHERE hash IS NULL AND {_USED} AND {_OPEN.format('chunks.blob')}"
+                ).fetchone()
+                is None
+            ):
                 connection.execute(
                     "DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.hash = vectors.hash)"
                 )

@@ -123,18 +123,51 @@ CREATE TABLE mirrors (
   problem TEXT NOT NULL);
 """
 
+# What a team keeps: records of every kind in one table, what each points to (`refs`), how each was before (`versions`), the keys under
+# which something was written, and who did what: a log that nobody can change. `private` blobs get no vectors.
+_RECORDS = """
+CREATE TABLE records (
+  id TEXT PRIMARY KEY, kind TEXT NOT NULL, version INTEGER NOT NULL, state TEXT NOT NULL, sensitivity TEXT NOT NULL, body TEXT NOT NULL,
+  author TEXT NOT NULL, created INTEGER NOT NULL, updated INTEGER NOT NULL, made TEXT NOT NULL, source INTEGER);
+CREATE INDEX records_made ON records (kind, made, state);
+CREATE INDEX records_state ON records (kind, state, made);
+CREATE INDEX records_updated ON records (kind, updated, made, state);
+CREATE INDEX records_source ON records (source, id);
+CREATE TABLE refs (
+  role TEXT NOT NULL, target TEXT NOT NULL, record TEXT NOT NULL REFERENCES records ON DELETE CASCADE,
+  PRIMARY KEY (role, target, record)) WITHOUT ROWID;
+CREATE INDEX refs_record ON refs (record);
+CREATE INDEX refs_target ON refs (target);
+CREATE TABLE versions (
+  record TEXT NOT NULL REFERENCES records ON DELETE CASCADE, version INTEGER NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL,
+  author TEXT NOT NULL, created INTEGER NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (record, version)) WITHOUT ROWID;
+CREATE TABLE keys (
+  actor TEXT NOT NULL, key TEXT NOT NULL, payload BLOB NOT NULL, result TEXT NOT NULL, at INTEGER NOT NULL,
+  PRIMARY KEY (actor, key)) WITHOUT ROWID;
+CREATE TABLE audit (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, actor TEXT NOT NULL, tier INTEGER NOT NULL, key TEXT NOT NULL,
+  action TEXT NOT NULL, record TEXT NOT NULL, version INTEGER NOT NULL);
+CREATE INDEX audit_record ON audit (record);
+CREATE TRIGGER audit_kept BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is kept'); END;
+CREATE TRIGGER audit_unchanged BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is kept'); END;
+ALTER TABLE blobs ADD COLUMN private INTEGER NOT NULL DEFAULT 0;
+"""
+
 
 def _execute(statements: str) -> Callable[[sqlite3.Connection], None]:
     def migrate_one(connection: sqlite3.Connection) -> None:
-        for statement in statements.split(";"):
-            if statement.strip():
+        statement = ""
+        for part in statements.split(";"):  # a trigger holds more than one
+            statement += part + ";"
+            if sqlite3.complete_statement(statement):
                 connection.execute(statement)
+                statement = ""
 
     return migrate_one
 
 
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = tuple(
-    _execute(statements) for statements in (_FIRST, _PAID_VECTORS, _FOLDERS, _MEMORIES)
+    _execute(statements) for statements in (_FIRST, _PAID_VECTORS, _FOLDERS, _MEMORIES, _RECORDS)
 )
 
 

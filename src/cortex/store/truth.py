@@ -291,8 +291,8 @@ def forget_rest(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('dead', ?)", (str(ALL_DEAD),))
 
 
-def put_blob(connection: sqlite3.Connection, content_hash: bytes, cut: Cut) -> int:
-    """The blob with this content, made where there is none."""
+def put_blob(connection: sqlite3.Connection, content_hash: bytes, cut: Cut, *, meaning: bool = True) -> int:
+    """The blob with this content, made where there is none; without `meaning` no vectors are made of it."""
     row = connection.execute("SELECT id FROM blobs WHERE hash = ?", (content_hash,)).fetchone()
     if row is not None:  # the same content twice in one change
         connection.execute("UPDATE blobs SET orphaned_at = NULL WHERE id = ?", row)
@@ -300,7 +300,7 @@ def put_blob(connection: sqlite3.Connection, content_hash: bytes, cut: Cut) -> i
     (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'chunks'").fetchone()
     first = last + 1
     blob = connection.execute(
-        "INSERT INTO blobs (hash, language, characters, lines, first_chunk, last_chunk, text) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO blobs (hash, language, characters, lines, first_chunk, last_chunk, text, private) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (
             content_hash,
             cut.language,
@@ -309,6 +309,7 @@ def put_blob(connection: sqlite3.Connection, content_hash: bytes, cut: Cut) -> i
             first,
             first + len(cut.chunks) - 1,
             zlib.compress(cut.text.encode("utf-8"), COMPRESSION),
+            not meaning,
         ),
     ).lastrowid
     assert blob is not None

@@ -43,8 +43,8 @@ WITHIN = 7  # narrowed searches whose chunks are remembered, beside the newest
 FEW_DOCS, PART = 20_000, 500  # in a narrowed search, up to which they are looked up by themselves, so many at once
 LEAST_SHARE = 0.5  # of the chunks: vectors of fewer would hide more than they find
 # The contents in use, with their chunks: all, and those of docs that are new since a `seq`. CROSS JOIN keeps the order that is written.
-_USED = "SELECT id, first_chunk, last_chunk FROM blobs WHERE EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
-_CHANGED = "SELECT DISTINCT blobs.id, first_chunk, last_chunk FROM docs CROSS JOIN blobs ON blobs.id = docs.blob WHERE docs.seq > ?"
+_USED = "SELECT id, first_chunk, last_chunk FROM blobs WHERE NOT private AND EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
+_CHANGED = "SELECT DISTINCT blobs.id, first_chunk, last_chunk FROM docs CROSS JOIN blobs ON blobs.id = docs.blob WHERE docs.seq > ? AND NOT private"
 # The chunks of docs that were removed since a `seq`, where no other doc has the same content.
 _GONE = (
     "SELECT DISTINCT first_chunk, last_chunk FROM gone WHERE seq > ? AND NOT EXISTS "
@@ -174,7 +174,7 @@ class VectorSets:
             with self._connections.read() as connection:
                 row = connection.execute(
                     "SELECT coalesce(sum(last_chunk - first_chunk + 1), 0) FROM blobs "
-                    "WHERE EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
+                    "WHERE NOT private AND EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
                 ).fetchone()
             self._counted = counted = (seq, row[0])
         return counted[1]
@@ -211,7 +211,7 @@ class VectorSets:
         spoken = f" AND blobs.language IN ({marks})" if narrow.languages else ""
         ask = (
             "SELECT docs.id, docs.path, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = docs.blob "
-            f"WHERE docs.source IN ({places}){spoken}"
+            f"WHERE docs.source IN ({places}){spoken} AND NOT private"
         )
         values = (*narrow.sources, *narrow.languages)
         with self._connections.read() as connection:

@@ -1,0 +1,332 @@
+"""The nouns of what a team keeps: records, one body per kind; frozen, slotted, no I/O, standard library only.
+
+A `Record` is a header that is the same for all and a body that is one of these. What a body points to stands in `refs_of`, once, so that
+"who speaks of this" is one question for every kind. What the states mean and who may do what is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+NORMAL, SENSITIVE = "normal", "sensitive"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who does something: the person at the terminal, or what came over a protocol."""
+
+    name: str
+    tier: int  # 0 reads, 1 observes and drafts, 2 writes, 3 approves, 4 all
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLink:
+    """A file, or a symbol in it, that a record speaks of; where it could be looked at, as it was then."""
+
+    path: str  # relative to the repository's root, with "/"
+    repo: str = ""  # its name
+    symbol: str = ""
+    line_start: int = 0
+    line_end: int = 0
+    commit: str = ""
+    root: str = ""  # where the repository was on this machine; "" where nobody looked
+    file_hash: str = ""  # hexadecimal
+    body_hash: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What an artifact rests on."""
+
+    kind: str  # thread, comment, observation, artifact or url
+    ref: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file or page that belongs to a record; only where it is, never its bytes."""
+
+    name: str
+    ref: str
+    media_type: str = ""
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A word of a glossary."""
+
+    term: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subcortex:
+    """A topic that a team keeps knowledge about."""
+
+    slug: str
+    name: str
+    description: str = ""
+    charter: str = ""
+    state: str = "active"
+    visibility: str = "internal"
+    sensitivity: str = NORMAL
+    stewards: tuple[str, ...] = ()
+    pinned_threads: tuple[str, ...] = ()
+    pinned_artifacts: tuple[str, ...] = ()
+    pinned_tasks: tuple[str, ...] = ()
+    glossary: tuple[Term, ...] = ()
+    naming: tuple[str, ...] = ()  # rules
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A discussion: what it is about, and a summary that follows its comments."""
+
+    title: str
+    body: str = ""
+    type: str = "other"
+    state: str = "open"
+    subcortex: str = ""
+    sensitivity: str = NORMAL
+    tags: tuple[str, ...] = ()
+    summary: str = ""
+    summary_sources: tuple[str, ...] = ()  # ids of comments
+    summary_by: str = ""  # who wrote it; "" where it was made of sentences of the comments
+    task: str = ""
+    resolution: str = ""
+    code_links: tuple[CodeLink, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """What somebody says in a thread."""
+
+    thread: str
+    body: str
+    parent: str = ""
+    subcortex: str = ""  # of its thread
+    sensitivity: str = NORMAL
+    citations: tuple[str, ...] = ()
+
+    state = "published"
+
+    @property
+    def title(self) -> str:
+        return " ".join(self.body[:200].split())[:80]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Something that was seen: a result, a note, a change."""
+
+    title: str
+    summary: str = ""
+    type: str = "other"
+    tags: tuple[str, ...] = ()
+    subcortex: str = ""
+    thread: str = ""
+    task: str = ""
+    sensitivity: str = NORMAL
+    source_type: str = "manual"
+    session: str = ""
+    commit_id: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    code_links: tuple[CodeLink, ...] = ()
+
+    state = "recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """Knowledge that somebody stands for: a decision, a runbook, a specification."""
+
+    title: str
+    body: str = ""
+    summary: str = ""
+    type: str = "other"
+    state: str = "draft"
+    owner: str = ""
+    review_by: str = ""  # YYYY-MM-DD
+    last_reviewed: int = 0  # milliseconds since 1970
+    evidence: tuple[Evidence, ...] = ()
+    supersedes: str = ""
+    superseded_by: str = ""
+    verification: str = "unverified"
+    subcortex: str = ""
+    sensitivity: str = NORMAL
+    tags: tuple[str, ...] = ()
+    code_links: tuple[CodeLink, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Something to do."""
+
+    title: str
+    body: str = ""
+    state: str = "inbox"
+    priority: str = "normal"
+    assignees: tuple[str, ...] = ()
+    watchers: tuple[str, ...] = ()
+    thread: str = ""
+    subcortex: str = ""
+    blocked_reason: str = ""
+    notes: str = ""
+    sensitivity: str = NORMAL
+    tags: tuple[str, ...] = ()
+    code_links: tuple[CodeLink, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A contribution that waits for a person."""
+
+    type: str  # comment, thread, artifact or task_update
+    title: str
+    body: str
+    state: str = "pending_review"
+    target_kind: str = ""  # "", thread, task or subcortex
+    target: str = ""  # an id or a slug, as it was given
+    patch: tuple[tuple[str, str], ...] = ()  # of a task_update: field, value
+    artifact_type: str = ""
+    thread_type: str = ""
+    citations: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    reason: str = ""
+    summary: str = ""  # of an artifact, or a better one of the thread that a comment is for
+    risk_flags: tuple[str, ...] = ()
+    sensitivity: str = NORMAL
+    code_links: tuple[CodeLink, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    reviewed_by: str = ""
+    reviewed_at: int = 0
+    review_notes: str = ""
+    published: str = ""  # what it became
+    expires: int = 0  # milliseconds since 1970
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """Something that somebody should hear of, until they say that they have."""
+
+    type: str
+    recipient: str
+    about: str  # the id of a record
+    title: str
+    reason: str  # why they get it
+    state: str = "new"
+    sensitivity: str = NORMAL
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """How one record stands to another."""
+
+    source: str
+    relation: str  # supersedes, contradicts, supports or depends_on
+    target: str
+    note: str = ""
+    state: str = "confirmed"  # or candidate, dismissed: for a person to judge
+    sensitivity: str = NORMAL
+
+    @property
+    def title(self) -> str:
+        return f"{self.source} {self.relation} {self.target}"
+
+
+Body = Subcortex | Thread | Comment | Observation | Artifact | Task | Draft | Notification | Link
+B = TypeVar("B", bound=Any)
+
+# The prefix of an id is the kind, but for those that have a shorter one.
+PREFIXES: Mapping[type, str] = {
+    Subcortex: "subcortex_",
+    Thread: "thread_",
+    Comment: "comment_",
+    Observation: "obs_",
+    Artifact: "artifact_",
+    Task: "task_",
+    Draft: "draft_",
+    Notification: "notif_",
+    Link: "link_",
+}
+KINDS: Mapping[str, type] = {cls.__name__.lower(): cls for cls in PREFIXES}
+FOUND_KINDS = ("subcortex", "thread", "comment", "observation", "artifact", "task")  # that a search finds
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Generic[B]):
+    """Something that a team keeps. `version` counts its writes; 0 is one that was never written."""
+
+    id: str
+    body: B
+    author: str = ""
+    created: int = 0  # milliseconds since 1970
+    updated: int = 0
+    version: int = 0
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.body)
+
+
+def kind_of(body: Body) -> str:
+    """The kind of a body: "thread", "observation", ..."""
+    return type(body).__name__.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which records somebody wants; every condition that is given holds for each of them."""
+
+    kinds: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    refs: tuple[tuple[str, str], ...] = ()  # role and target, as `refs_of` tells them
+    authors: tuple[str, ...] = ()
+    sensitivity: str = ""
+    since: int = 0  # changed at or after, in milliseconds
+    until: int = 0  # changed before; 0 is no limit
+    before: str = ""  # made before the record of this id
+    by_change: bool = field(default=False)  # the last changed first, instead of the last made
+
+
+def refs_of(body: Body) -> tuple[tuple[str, str], ...]:
+    """What a body points to: role and target. Paths, tags and names are targets, too."""
+    found: list[tuple[str, str]] = []
+    for role in ("subcortex", "thread", "task", "parent", "target", "about", "supersedes"):
+        if isinstance(value := getattr(body, role, ""), str) and value:
+            found.append((role, value))
+    for name, role in _MANY:
+        found += [(role, value) for value in getattr(body, name, ()) if value]
+    found += [("tag", tag.casefold()) for tag in getattr(body, "tags", ())]
+    found += [("evidence", one.ref) for one in getattr(body, "evidence", ())]
+    for link in getattr(body, "code_links", ()):
+        found.append(("path", link.path))
+        found += [("symbol", link.symbol.casefold())] if link.symbol else []
+    match body:
+        case Subcortex():
+            found.append(("slug", body.slug))
+        case Notification():
+            found.append(("recipient", body.recipient))
+        case Link():
+            found.append(("source", body.source))
+            found.append(("relation", body.relation))
+    return tuple(dict.fromkeys(found))
+
+
+_MANY = (
+    ("pinned_threads", "pin"),
+    ("pinned_artifacts", "pin"),
+    ("pinned_tasks", "pin"),
+    ("stewards", "steward"),
+    ("assignees", "assignee"),
+    ("watchers", "watcher"),
+    ("citations", "citation"),
+)

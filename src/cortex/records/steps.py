@@ -1,0 +1,44 @@
+"""One write to the records: a step of the store, under a key, found when this returns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from cortex.errors import InputError
+from cortex.kinds import Actor
+from cortex.library import Library
+from cortex.records.ids import fresh_key
+from cortex.records.wording import wording
+from cortex.store import Done, Step
+
+_KEY = re.compile(r"[\x21-\x7e]{1,200}")
+
+
+def perform(
+    library: Library, work: Callable[[Step], str], *, actor: Actor, key: str, action: str, payload: str
+) -> Done:
+    """Do `work` once for this key, and have what it wrote found.
+
+    Raises: InputError RECORD_INVALID for a key that is none, IDEMPOTENCY_REPLAY, RECORD_CHANGED; whatever `work` raises.
+    """
+    check_key(key)
+    done = library.store.records.perform(
+        work, actor=actor, key=key, action=action, payload=payload, wording=wording(library.settings)
+    )
+    if not done.replayed:
+        library.follow()
+    return done
+
+
+def check_key(key: str) -> None:
+    """Raises: InputError RECORD_INVALID with a key that could be used."""
+    if _KEY.fullmatch(key):
+        return
+    what = "a key is 1 to 200 characters without blanks" if key else "every write needs an `idempotency_key`"
+    raise InputError(
+        "RECORD_INVALID",
+        f"{what}; the same one makes a retry harmless",
+        context={"field": "idempotency_key"},
+        suggestions=(f"Call it again with idempotency_key {fresh_key()!r}.",),
+    )

@@ -1,0 +1,81 @@
+"""What of a record is indexed: its title as a heading, what is said under it, and the tags, paths and ids that people ask by.
+
+A comment carries the title of its thread, so that it is found by what the thread is about. Drafts, notifications and links aren't
+found, nor is what was archived as a topic. Pure but for the look-up of a comment's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from cortex import chunkers
+from cortex.kinds import SENSITIVE, Artifact, Comment, Observation, Record, Subcortex, Task, Thread
+from cortex.settings import Settings
+from cortex.store import Worded
+from cortex.text import hash_bytes
+from cortex.types import Chunk
+
+VERSION = "1"
+CHUNK_TOKENS = 500
+LANGUAGE = "markdown"
+SEPARATOR = " > "  # between headings
+
+Get = Callable[[str], Record[Any] | None]
+
+
+def wording(settings: Settings) -> Callable[[Record[Any], Get], Worded | None]:
+    """How records are found, as these settings have it."""
+
+    def word(record: Record[Any], get: Get) -> Worded | None:
+        title, text = text_of(record, get)
+        if not text:
+            return None
+        private = record.body.sensitivity == SENSITIVE and not settings.team.embed_sensitive
+        # Equal texts of which one is private are two: vectors are made of a text and not of a record.
+        salt = f"{VERSION}:{chunkers.VERSION}:{CHUNK_TOKENS}:{private}"
+        key = hash_bytes(b"record", salt.encode(), title.encode("utf-8"), text.encode("utf-8"))
+        cut = chunkers.cut(text, "record.md", LANGUAGE, CHUNK_TOKENS, 0)
+        if len(cut.chunks) > 1:
+            cut = replace(cut, chunks=tuple(_anchored(chunk, title) for chunk in cut.chunks))
+        return Worded(key, cut, meaning=not private)
+
+    return word
+
+
+def text_of(record: Record[Any], get: Get) -> tuple[str, str]:
+    """The title and all that is indexed of a record; "" where it isn't found."""
+    match record.body:
+        case Subcortex() as body:
+            words = [f"{term.term}: {term.meaning}" for term in body.glossary]
+            parts = [body.description, body.charter, "\n".join((*words, *body.naming)), body.slug]
+            return body.name, "" if body.state == "archived" else _joined(body.name, parts)
+        case Thread() as body:
+            return body.title, _joined(body.title, [body.body, body.resolution, _about(body)])
+        case Comment() as body:
+            thread = get(body.thread)
+            title = thread.body.title if thread else ""
+            return title, _joined(title, [body.body])
+        case Observation() as body:
+            return body.title, _joined(body.title, [body.summary, _about(body)])
+        case Artifact() as body:
+            return body.title, _joined(body.title, [body.summary, body.body, _about(body)])
+        case Task() as body:
+            return body.title, _joined(body.title, [body.body, body.blocked_reason, body.notes, _about(body)])
+    return "", ""
+
+
+def _joined(title: str, parts: list[str]) -> str:
+    return "\n\n".join(part for part in (f"# {title}" if title else "", *parts) if part.strip()).strip() + "\n"
+
+
+def _about(body: Thread | Observation | Artifact | Task) -> str:
+    links = [f"{link.path} {link.symbol}".strip() for link in body.code_links]
+    return "\n".join(part for part in (", ".join(body.tags), "\n".join(links)) if part)
+
+
+def _anchored(chunk: Chunk, title: str) -> Chunk:
+    """A piece of a long record, with the title of the whole."""
+    own = chunk.qualified != title and not chunk.qualified.startswith(title + SEPARATOR)
+    return replace(chunk, qualified=SEPARATOR.join(part for part in (title, chunk.qualified) if part)) if own else chunk
