@@ -294,6 +294,7 @@ class Wanted:
     since: int = 0  # changed at or after, in milliseconds
     until: int = 0  # changed before; 0 is no limit
     before: str = ""  # made before the record of this id
+    due: str = ""  # to be reviewed before this day, YYYY-MM-DD
     by_change: bool = field(default=False)  # the last changed first, instead of the last made
 
 
@@ -313,6 +314,8 @@ def refs_of(body: Body) -> tuple[tuple[str, str], ...]:
     match body:
         case Subcortex():
             found.append(("slug", body.slug))
+        case Artifact() if body.review_by:
+            found.append(("due", body.review_by))
         case Notification():
             found.append(("recipient", body.recipient))
         case Link():

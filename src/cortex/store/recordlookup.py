@@ -184,6 +184,7 @@ def _conditions(wanted: Wanted) -> tuple[str, list[object]]:
         ("records.updated >= ?", wanted.since),
         ("records.updated < ?", wanted.until),
         ("records.made < ?", wanted.before[-26:]),
+        ("records.id IN (SELECT record FROM refs WHERE role = 'due' AND target < ?)", wanted.due),
     ):
         if value:
             parts.append(ask)

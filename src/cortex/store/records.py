@@ -50,6 +50,7 @@ class Step:
     def __init__(self, connection: sqlite3.Connection, actor: Actor, key: str, action: str, wording: Wording) -> None:
         self.now = int(time.time() * 1000)
         self.actor = actor
+        self.author = actor.name  # of what is new: whoever does it, unless it is done for somebody else
         self._connection = connection
         self._key, self._action = key, action
         self._wording = wording
@@ -78,7 +79,7 @@ class Step:
             )
         kept = replace(
             record,
-            author=known.author if known else (record.author or self.actor.name),
+            author=known.author if known else (record.author or self.author),
             created=known.created if known else (record.created or self.now),
             updated=self.now,
             version=before + 1,
