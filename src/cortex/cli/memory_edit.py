@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shlex
-import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cortex.cli.editor import in_editor, read_file
 from cortex.cli.memory_form import filled, form_of
 from cortex.cli.memory_options import IdArgument, citations_of, here, memories, read_text
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
-from cortex.errors import CortexError, FileError, InputError
+from cortex.errors import InputError
 from cortex.library import Library
 from cortex.memories.choosing import find_told
 from cortex.memories.curating import edit
 from cortex.memories.ids import told_id
 from cortex.memories.places import databases
 from cortex.memories.writing import Written
-from cortex.settings import environment
 from cortex.store import OWN, Remembered
 from cortex.types import Citation, Memory
-
-EDITORS = ("notepad",) if os.name == "nt" else ("sensible-editor", "nano", "vi")
-MAX_FORM_BYTES = 1_000_000
 
 
 def edit_one(
@@ -71,7 +60,7 @@ def edit_one(
         one = find_told(library, told)
         cited = citations_of(library, here(), citation) if citation else None
         if form is not None:
-            done = _from_form(library, one, form)
+            done = _from_form(library, one, read_file(form))
         elif any(option is not None for option in options):
             told_text = read_text(text) if text is not None else None
             memory = _reworded(one.memory, title=title, subtitle=subtitle, text=told_text, kind=kind, project=project)
@@ -145,50 +134,15 @@ def _tags(tags: tuple[str, ...], more: Sequence[str], fewer: Sequence[str]) -> t
 
 
 def _in_editor(library: Library, one: Remembered) -> Written | None:
-    """Have a person fill in a form; where it can't be kept, the form is, and the message says where."""
-    if not sys.stdin.isatty():
-        raise InputError(
-            "ARGUMENT_INVALID", "there is no terminal to edit on: say what to change, with --title for example"
-        )
-    named = re.sub(r"[^\w.-]", "_", one.memory.key[:40])  # an id of another product's may be no name of a file
-    handle, name = tempfile.mkstemp(prefix=f"cortex-{named}-", suffix=".md")
-    path = Path(name)
-    with open(handle, "w", encoding="utf-8", newline="\n") as file:
-        file.write(form_of(one.memory))
-    try:
-        _run_editor(path)
-        done = _from_form(library, one, path)
-    except CortexError as error:
-        again = (
-            f"What you wrote is in {path}: `cortex memory edit {one.memory.key} --form {shlex.quote(name)}` takes it."
-        )
-        error.suggestions = (again, *error.suggestions)
-        raise
-    with suppress(OSError):
-        path.unlink()
-    return done
+    """Have a person fill in a form."""
+    return in_editor(
+        one.memory.key,
+        form_of(one.memory),
+        lambda text: _from_form(library, one, text),
+        again=f"cortex memory edit {one.memory.key} --form",
+        instead="say what to change, with --title for example",
+    )
 
 
-def _run_editor(path: Path) -> None:
-    variables = environment()
-    chosen = variables.get("VISUAL") or variables.get("EDITOR") or next(filter(shutil.which, EDITORS), EDITORS[-1])
-    # On Windows a backslash is part of a path, and quotes stay around a word that has them.
-    words = shlex.split(chosen) if os.name != "nt" else [word.strip('"') for word in shlex.split(chosen, posix=False)]
-    try:
-        code = subprocess.run([*words, str(path)], check=False).returncode  # a person's time has no limit
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise InputError("ARGUMENT_INVALID", f"the editor {chosen!r} can't be started: {why}; set EDITOR") from None
-    if code:
-        raise InputError("ARGUMENT_INVALID", f"the editor {chosen!r} ended with {code}: nothing was changed")
-
-
-def _from_form(library: Library, one: Remembered, path: Path) -> Written | None:
-    try:
-        with open(path, "rb") as file:
-            text = file.read(MAX_FORM_BYTES).decode("utf-8")
-    except OSError as error:
-        raise FileError("FILE_NOT_FOUND", f"{path} can't be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError("ARGUMENT_INVALID", f"{path} is no UTF-8 text") from None
+def _from_form(library: Library, one: Remembered, text: str) -> Written | None:
     return _keep(library, one, filled(one.memory, text), None)
