@@ -24,6 +24,8 @@ class Place:
     ask: Ask
     sources: Mapping[int, str] = field(default_factory=dict)  # the names of its sources by id, where there are several
     cite: Callable[[Hit], Mapping[str, object]] = lambda hit: {}  # what else a hit is known by: an id, a page
+    opener: str = ""  # the tool that opens a hit, and by which of its facts: "get_memory id"
+    read: Callable[[str], tuple[str, str]] | None = None  # title and text of what a hit is cited by
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class Located:
     hit: Hit
     family: str = "code"
     cited: Mapping[str, object] = field(default_factory=dict)
+    opener: str = ""
 
 
 def search_all(places: Sequence[Place], query: Query, cancel: Cancel) -> tuple[list[Located], Page]:
@@ -61,7 +64,7 @@ def search_all(places: Sequence[Place], query: Query, cancel: Cancel) -> tuple[l
 
 
 def _locate(place: Place, hit: Hit) -> Located:
-    return Located(place.sources.get(hit.source, place.name), hit, place.family, place.cite(hit))
+    return Located(place.sources.get(hit.source, place.name), hit, place.family, place.cite(hit), place.opener)
 
 
 def _trim(located: Sequence[Located], characters: int) -> list[Located]:

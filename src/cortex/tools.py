@@ -11,6 +11,7 @@ import difflib
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -21,6 +22,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails, core_schema
 
 from cortex.errors import CortexError, InputError
+from cortex.everywhere import Place
 from cortex.types import Cancel
 
 log = logging.getLogger(__name__)
@@ -85,6 +87,7 @@ class Tool:
     idempotent: bool
     destructive: bool = False
     open_world: bool = False
+    keyed: bool = False  # it takes an idempotency key: to call it again can't do it twice
     output_schema: Mapping[str, object] | None = None
 
 
@@ -153,6 +156,9 @@ class Family:
     fault: Callable[[CortexError], Fault | None] = lambda error: None  # None: the error is the tool's answer
     warnings: tuple[str, ...] = ()  # what whoever starts the server should know
     close: Callable[[], None] = lambda: None
+    places: Callable[[], AbstractContextManager[Sequence[Place]]] = lambda: nullcontext(
+        ()
+    )  # to be searched, for one call
 
 
 def perform(family: Family, tool: Tool, arguments: BaseModel, call: Call) -> Answer:

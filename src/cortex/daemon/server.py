@@ -293,7 +293,7 @@ class Daemon:
             yield line
 
     async def _serve(self, served: Served, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        reads = [tool.name for family in served.families for tool in family.tools if not tool.writes]
+        reads = [tool.name for family in served.families for tool in family.tools if not tool.writes or tool.keyed]
         again = sorted({*reads, *(spell(name) for name in reads)})
         welcome: dict[str, object] = {"version": VERSION, "again": again, "messages": list(served.messages)}
         threads = Share(self._threads, THREADS_EACH)

@@ -149,6 +149,12 @@ class Shelf:
         results = tuple((entries[hit.doc], hit.relevance) for hit in page.hits if hit.doc in entries)
         return Found(results, page.mode, self._notes(page, choice, stamps))
 
+    def entry(self, name: str) -> Entry | None:
+        """The chunk with this id, if there is one. Raises: LimitError INDEX_BUSY."""
+        self._await_ready(Cancel())
+        with self._loading.using() as generation:
+            return generation.store.entries.called(name)
+
     def _choose(self, generation: Generation) -> Choice:
         """Whose vectors answer. Raises: NetworkError, where none can and one is required."""
         choice = self._asker.choose(generation.stamps)

@@ -189,6 +189,14 @@ class Entries:
                     found[doc] = _entry(fields, unpack(packed))
         return found
 
+    def called(self, name: str) -> Entry | None:
+        """The entry with this id; all of them are looked at, since nobody asks often."""
+        with self._connections.read() as connection:
+            row = connection.execute(
+                "SELECT doc FROM entries WHERE json_extract(fields, '$[0]') = ? LIMIT 1", (name,)
+            ).fetchone()
+            return None if row is None else self.read(row)[row[0]]
+
     def having(self, kinds: Sequence[str], tags: Sequence[str]) -> frozenset[int]:
         """The docs of any of these kinds (none: of every kind) that have all of these tags."""
         ask = "SELECT doc FROM tags WHERE tag = ?"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from cortex import guide
 from cortex.errors import CortexError, FileError
+from cortex.families.chunks.places import place_of
 from cortex.families.chunks.tools import NAME, TOOLS, Shelved, fault_of
 from cortex.settings import Workspace
 from cortex.shelf import chunks_dir
@@ -53,4 +55,5 @@ def open_family(found: Sequence[Workspace], shelves: Shelves) -> Family:
         fault=fault_of,
         warnings=tuple(warning for warning in warnings if warning),
         close=opened.close,
+        places=lambda: nullcontext((place_of(opened),)),
     )

@@ -26,4 +26,5 @@ def open_family(found: Sequence[Workspace], engines: Engines, *, read_only: bool
         resources=RESOURCES,
         prompts=PROMPTS,
         close=workspaces.close,
+        places=workspaces.places,
     )

@@ -104,6 +104,17 @@ class Workspaces:
         except (OSError, ValueError):
             return False
 
+    @contextmanager
+    def places(self) -> Iterator[list[Place]]:
+        """All that can be opened, to be searched in one call; none where nothing can."""
+        with ExitStack() as used:
+            try:
+                engines = used.enter_context(self.open())
+            except CortexError as error:
+                log.warning("%s", error.message)
+                engines = []
+            yield places_of(engines)
+
     def look_again(self, engine: Engine) -> bool:
         """Have the workspace compared soon in the background; false where nobody keeps it."""
         return self._lender.look_again(engine)
@@ -120,7 +131,11 @@ class Workspaces:
 
 def places_of(engines: Sequence[tuple[str, Engine]]) -> list[Place]:
     """The workspaces of a call, to be searched together."""
-    return [Place(FAMILY, name, partial(_ask, engine)) for name, engine in engines]
+    several = len(engines) > 1
+    return [
+        Place(FAMILY, name, partial(_ask, engine), opener="get_file_context path" + (" workspace" if several else ""))
+        for name, engine in engines
+    ]
 
 
 def _ask(engine: Engine, query: Query, cancel: Cancel) -> Page:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
 from cortex import guide
 from cortex.borrowing import Borrowed
 from cortex.engines import Engines
+from cortex.everywhere import Place
+from cortex.families.kb.places import place_of
 from cortex.families.kb.resources import PROMPTS, RESOURCES
 from cortex.families.kb.tools import TOOLS, fault_of, tools_for
 from cortex.settings import Settings
@@ -26,4 +32,11 @@ def open_family(settings: Settings, engines: Engines) -> Family:
         prompts=PROMPTS,
         fault=fault_of,
         close=context.close,
+        places=partial(_places, context),
     )
+
+
+@contextmanager
+def _places(context: Borrowed) -> Iterator[list[Place]]:
+    with context.open() as library:
+        yield [place_of(library)] if library.folders() else []

@@ -41,4 +41,9 @@ def place_of(library: Library) -> Place:
             "page": page or None,
         }
 
-    return Place(FAMILY, "documents", ask, {number: folder.name for number, folder in known.items()}, cite)
+    def read(document_id: str) -> tuple[str, str]:
+        _, doc = library.document(document_id)
+        return doc.path, library.store.lookup.text(doc.blob)
+
+    names = {number: folder.name for number, folder in known.items()}
+    return Place(FAMILY, "documents", ask, names, cite, "kb_get_document document_id", read)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from cortex import guide
 from cortex.engines import Engines
+from cortex.everywhere import Place
 from cortex.families.memory.answers import error_text
 from cortex.families.memory.context import Recall
+from cortex.families.memory.places import place_of
 from cortex.families.memory.tools import TOOLS
 from cortex.settings import Settings
 from cortex.tools import Family
@@ -26,4 +31,11 @@ def open_family(settings: Settings, engines: Engines, folder: Path, scope: str) 
         tools=TOOLS,
         render_error=error_text,
         close=context.close,
+        places=partial(_places, context),
     )
+
+
+@contextmanager
+def _places(context: Recall) -> Iterator[list[Place]]:
+    with context.open() as library:
+        yield [place_of(library)]

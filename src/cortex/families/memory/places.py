@@ -6,9 +6,10 @@ from cortex.errors import InputError
 from cortex.everywhere import Place
 from cortex.library import Library
 from cortex.memories.finding import sources_of, states_of
-from cortex.memories.ids import told_id
+from cortex.memories.ids import find_memory, told_id
 from cortex.memories.mirror import copied
 from cortex.memories.places import databases
+from cortex.memories.wording import text_of
 from cortex.store import Wanted
 from cortex.types import Cancel, Hit, Mode, Page, Query
 
@@ -43,4 +44,8 @@ def place_of(library: Library) -> Place:
             else {"id": told_id(one, present), "title": one.memory.title, "project": one.memory.project}
         )
 
-    return Place(FAMILY, "memories", ask, cite=cite)
+    def read(told: str) -> tuple[str, str]:
+        one = find_memory(library, told, "")
+        return one.memory.title, text_of(one.memory)
+
+    return Place(FAMILY, "memories", ask, cite=cite, opener="get_memory id", read=read)

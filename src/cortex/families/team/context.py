@@ -1,0 +1,95 @@
+"""The team's memory as the tools of one client get it: who asks, from which project, and what else can be searched.
+
+Reading goes through the library's reader; only the write tools open the library itself. What the other families have is searched through
+the places that they hand over, whether their tools are served beside these or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+
+from cortex.borrowing import Borrowed
+from cortex.engine import Engine
+from cortex.engines import Engines
+from cortex.errors import ConfigError, CortexError
+from cortex.everywhere import Place
+from cortex.kinds import Actor
+from cortex.library import Library
+from cortex.plugins import Plugins
+from cortex.records.rights import agent
+from cortex.settings import Settings, Workspace
+
+Places = Callable[[], AbstractContextManager[Sequence[Place]]]
+
+
+class Team(Borrowed):
+    """What a team keeps, for the agents of one connection."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        engines: Engines,
+        found: Sequence[Workspace],
+        places: Mapping[str, Places],
+        served: Sequence[str],
+        plugins: Plugins,
+    ) -> None:
+        """`places` are those of the other families by their names, `served` the families whose tools the client has, too."""
+        super().__init__(settings, engines)
+        self.root: Path | None = found[0].root if found else None
+        self.routes: Mapping[str, object] = found[0].settings.families if found else {}
+        self.served = tuple(served)
+        self.plugins = plugins
+        self._places = places
+        self._code = [engines.borrow(workspace.root, workspace.settings) for workspace in found]
+
+    @property
+    def actor(self) -> Actor:
+        """Whoever comes over a protocol."""
+        return agent(self.settings)
+
+    @contextmanager
+    def writing(self) -> Iterator[Library]:
+        """The library for one write. Raises: as `open`."""
+        if self._closed.is_set():
+            raise ConfigError("WORKSPACE_MISSING", "the server is ending")
+        with self._engines.use(self._lent) as engine:
+            assert isinstance(engine, Library)
+            yield engine
+
+    @contextmanager
+    def others(self, families: Sequence[str] | None = None) -> Iterator[tuple[list[Place], list[str]]]:
+        """What else can be searched, of these families or all, for one call; and what could not be opened."""
+        places: list[Place] = []
+        failures: list[str] = []
+        with ExitStack() as used:
+            for name, opened in self._places.items():
+                if families is not None and name not in families:
+                    continue
+                try:
+                    places += used.enter_context(opened())
+                except CortexError as error:
+                    failures.append(f"{name} could not be searched: {error.message}")
+            yield places, failures
+
+    @contextmanager
+    def code(self) -> Iterator[list[Engine]]:
+        """The client's projects for one call, those that can be opened, the first one first."""
+        with ExitStack() as used:
+            engines: list[Engine] = []
+            for one in self._code:
+                try:
+                    engines.append(used.enter_context(self._engines.use(one)))
+                except CortexError:  # a pack is of what there is
+                    continue
+            yield engines
+
+    def close(self) -> None:
+        """Give everything back."""
+        if not self._closed.is_set():
+            self.plugins.close()
+            for one in self._code:
+                self._engines.give_back(one)
+        super().close()
