@@ -34,7 +34,7 @@ from cortex.store.memoryrows import OWN, SHOWN, STAGED, NewMemory
 from cortex.store.memorywanted import Wanted
 from cortex.store.paid import Embed, Making, Paid, Waiting
 from cortex.store.qdrant import Collection, Qdrant
-from cortex.store.recordlookup import Deed, RecordLookup, kind_of_id
+from cortex.store.recordlookup import Brief, Deed, RecordLookup, kind_of_id
 from cortex.store.records import Done, Records, Step, Worded
 from cortex.store.schema import is_current, migrate
 from cortex.store.truth import Change, Known, Truth
@@ -47,6 +47,7 @@ __all__ = [
     "SHOWN",
     "STAGED",
     "STORE_NAME",
+    "Brief",
     "Change",
     "Collection",
     "Counts",

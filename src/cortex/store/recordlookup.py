@@ -5,11 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from cortex.kinds import KINDS, PREFIXES, Record, Wanted
 from cortex.store.connect import Connections
 from cortex.store.recordjson import from_json
+from cortex.store.recordwanted import conditions_of, marks, ways_to
 from cortex.types import Source
 
 RECORDS = "records"  # the kind of a source
@@ -33,6 +34,17 @@ class Deed:
     version: int
 
 
+class Brief(NamedTuple):
+    """What of a record is told without its body."""
+
+    id: str
+    kind: str
+    state: str
+    updated: int
+    made: str
+    thread: str  # that it belongs to
+
+
 class RecordLookup:
     """The records of a store, for reading."""
 
@@ -53,18 +65,26 @@ class RecordLookup:
         with self._connections.read() as connection:
             return select_records(connection, wanted, limit, offset)
 
+    def starting(self, prefix: str, limit: int = 10) -> list[Record[Any]]:
+        """The records whose id begins like this, the first made first."""
+        with self._connections.read() as connection:
+            return starting_with(connection, prefix, limit)
+
     def count(self, wanted: Wanted) -> int:
         """How many are wanted."""
         with self._connections.read() as connection:
-            ask, values = _conditions(wanted)
-            return connection.execute(f"SELECT count(*) FROM records WHERE {ask}", values).fetchone()[0]
+            counts = [
+                connection.execute(f"SELECT count(*) FROM {way.tables} WHERE {way.where}", way.values).fetchone()[0]
+                for way in ways_to(connection, wanted, ordered=False)
+            ]
+            return sum(counts)
 
     def pointing(self, targets: Sequence[str], roles: Sequence[str] = (), limit: int = 200) -> list[Record[Any]]:
         """The records that point to any of these, in any of these roles (none: in whatever role), the last made first."""
         if not targets:
             return []
         with self._connections.read() as connection:
-            ask = f"target IN ({_marks(targets)})" + (f" AND role IN ({_marks(roles)})" if roles else "")
+            ask = f"target IN ({marks(targets)})" + (f" AND role IN ({marks(roles)})" if roles else "")
             rows = connection.execute(
                 f"SELECT DISTINCT record FROM refs WHERE {ask} ORDER BY substr(record, -26) DESC LIMIT ?",
                 (*targets, *roles, limit),
@@ -93,16 +113,58 @@ class RecordLookup:
             found += list(get_records(connection, [number]).values())
         return {one.version: one for one in found}
 
-    def docs(self, wanted: Wanted, sources: Sequence[int]) -> frozenset[int]:
-        """The docs of the records that are wanted, in these sources."""
-        ask, values = _conditions(wanted)
+    def docs(self, wanted: Wanted, sources: Sequence[int], most: int = 0) -> frozenset[int] | None:
+        """The docs of the records that are wanted, in these sources; None where more than `most` would have to be looked at, if that is given."""
         with self._connections.read() as connection:
-            rows = connection.execute(
-                f"SELECT docs.id FROM records CROSS JOIN docs ON docs.source = records.source AND docs.path = records.id "
-                f"WHERE {ask} AND records.source IN ({_marks(sources)})",
-                (*values, *sources),
-            )
-            return frozenset(row[0] for row in rows)
+            ways = ways_to(connection, wanted, ordered=False)
+            if most and sum(way.rows for way in ways) > most:
+                return None
+            found: set[int] = set()
+            for way in ways:
+                rows = connection.execute(
+                    f"SELECT docs.id FROM {way.tables} CROSS JOIN docs ON docs.source = records.source AND docs.path = records.id "
+                    f"WHERE {way.where} AND +records.source IN ({marks(sources)})",
+                    (*way.values, *sources),
+                )
+                found.update(row[0] for row in rows)
+        return frozenset(found)
+
+    def briefs(self, docs: Sequence[int], wanted: Wanted) -> dict[int, Brief]:
+        """The records of these docs, in brief; only those that are wanted."""
+        found: dict[int, Brief] = {}
+        where, values = conditions_of(wanted)
+        with self._connections.read() as connection:
+            for start in range(0, len(docs), BATCH):
+                part = docs[start : start + BATCH]
+                rows = connection.execute(
+                    "SELECT docs.id, records.id, records.kind, records.state, records.updated, records.made, coalesce((SELECT target "
+                    "FROM refs WHERE record = records.id AND role = 'thread'), '') FROM docs CROSS JOIN records ON records.id = docs.path "
+                    f"AND records.source = docs.source WHERE docs.id IN ({marks(part)}){where}",
+                    (*part, *values),
+                )
+                found.update({row[0]: Brief(*row[1:]) for row in rows})
+        return found
+
+    def targets(self, role: str) -> frozenset[str]:
+        """All that some record points to in this role."""
+        with self._connections.read() as connection:
+            return frozenset(row[0] for row in connection.execute("SELECT target FROM refs WHERE role = ?", (role,)))
+
+    def links(self, ids: Sequence[str], limit: int = 500) -> list[Record[Any]]:
+        """The links from or to any of these records, the last made first."""
+        found: set[str] = set()
+        with self._connections.read() as connection:
+            for start in range(0, len(ids), BATCH):
+                part = ids[start : start + BATCH]
+                found.update(
+                    row[0]
+                    for row in connection.execute(
+                        "SELECT record FROM refs WHERE role IN ('source', 'target') AND record > 'link_' AND record < 'link`' "
+                        f"AND target IN ({marks(part)}) LIMIT ?",
+                        (*part, limit),
+                    )
+                )
+            return list(get_records(connection, sorted(found, reverse=True)[:limit]).values())
 
     def by_docs(self, docs: Sequence[int]) -> dict[int, Record[Any]]:
         """The records that these docs are of."""
@@ -112,7 +174,7 @@ class RecordLookup:
                 part = docs[start : start + BATCH]
                 rows = connection.execute(
                     f"SELECT docs.id, {COLUMNS} FROM docs JOIN records ON records.id = docs.path AND records.source = docs.source "
-                    f"WHERE docs.id IN ({_marks(part)})",
+                    f"WHERE docs.id IN ({marks(part)})",
                     part,
                 )
                 found.update({row[0]: record_of(row[1:]) for row in rows})
@@ -123,7 +185,7 @@ class RecordLookup:
         names = [name for kind in kinds for name in (kind, kind + "!")]
         with self._connections.read() as connection:
             rows = connection.execute(
-                f"SELECT id, kind, name, root FROM sources WHERE kind = ? AND root = '' AND name IN ({_marks(names)}) ORDER BY id",
+                f"SELECT id, kind, name, root FROM sources WHERE kind = ? AND root = '' AND name IN ({marks(names)}) ORDER BY id",
                 (RECORDS, *names),
             )
             return [Source(*row) for row in rows]
@@ -155,45 +217,32 @@ def get_records(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str,
     found: dict[str, Record[Any]] = {}
     for start in range(0, len(ids), BATCH):
         part = ids[start : start + BATCH]
-        for row in connection.execute(f"SELECT {COLUMNS} FROM records WHERE id IN ({_marks(part)})", part):
+        for row in connection.execute(f"SELECT {COLUMNS} FROM records WHERE id IN ({marks(part)})", part):
             found[row[0]] = record_of(row)
     return {number: found[number] for number in ids if number in found}
 
 
 def select_records(connection: sqlite3.Connection, wanted: Wanted, limit: int, offset: int = 0) -> list[Record[Any]]:
     """The records that are wanted, the last made first, or the last changed."""
-    ask, values = _conditions(wanted)
-    order = "records.updated DESC, records.made DESC" if wanted.by_change else "records.made DESC"
+    ways = ways_to(connection, wanted, ordered=True)
+    parts = [
+        f"SELECT * FROM (SELECT records.id AS id, records.made AS made, records.updated AS updated FROM {way.tables} "
+        f"WHERE {way.where} ORDER BY {way.order} LIMIT ?)"
+        for way in ways
+    ]
+    values = [value for way in ways for value in (*way.values, limit + offset)]
+    order = "updated DESC, made DESC" if wanted.by_change else "made DESC"
+    ask = f"SELECT id FROM ({' UNION ALL '.join(parts)}) ORDER BY {order} LIMIT ? OFFSET ?"
+    rows = connection.execute(ask, (*values, limit, offset)).fetchall()
+    return list(get_records(connection, [row[0] for row in rows]).values())
+
+
+def starting_with(connection: sqlite3.Connection, prefix: str, limit: int) -> list[Record[Any]]:
+    """The records whose id begins like this, the first made first."""
     rows = connection.execute(
-        f"SELECT {COLUMNS} FROM records WHERE {ask} ORDER BY {order} LIMIT ? OFFSET ?", (*values, limit, offset)
+        f"SELECT {COLUMNS} FROM records WHERE id >= ? AND id < ? ORDER BY id LIMIT ?", (prefix, f"{prefix}\x7f", limit)
     )
     return [record_of(row) for row in rows]
-
-
-def _conditions(wanted: Wanted) -> tuple[str, list[object]]:
-    parts, values = ["1"], list[object]()
-    for column, told in (("kind", wanted.kinds), ("state", wanted.states), ("author", wanted.authors)):
-        if told:
-            parts.append(f"records.{column} IN ({_marks(told)})")
-            values += told
-    for role, target in wanted.refs:
-        parts.append("records.id IN (SELECT record FROM refs WHERE role = ? AND target = ?)")
-        values += (role, target)
-    for ask, value in (
-        ("records.sensitivity = ?", wanted.sensitivity),
-        ("records.updated >= ?", wanted.since),
-        ("records.updated < ?", wanted.until),
-        ("records.made < ?", wanted.before[-26:]),
-        ("records.id IN (SELECT record FROM refs WHERE role = 'due' AND target < ?)", wanted.due),
-    ):
-        if value:
-            parts.append(ask)
-            values.append(value)
-    return " AND ".join(parts), values
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))
 
 
 _KIND_OF: Mapping[str, str] = {

@@ -136,7 +136,7 @@ CREATE INDEX records_source ON records (source, id);
 CREATE TABLE refs (
   role TEXT NOT NULL, target TEXT NOT NULL, record TEXT NOT NULL REFERENCES records ON DELETE CASCADE,
   PRIMARY KEY (role, target, record)) WITHOUT ROWID;
-CREATE INDEX refs_record ON refs (record);
+CREATE INDEX refs_record ON refs (record, role, target);
 CREATE INDEX refs_target ON refs (target);
 CREATE TABLE versions (
   record TEXT NOT NULL REFERENCES records ON DELETE CASCADE, version INTEGER NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL,
