@@ -165,9 +165,9 @@ class Tools:
 
 
 def open_tools(*names: str, root: str | Path = ".", writes: bool = False) -> Tools:
-    """The tools of these families, "code", "chunks", "kb" or "memory", over the project at `root` and what is the person's.
+    """The tools of these families, "code", "chunks", "kb", "memory" or "team", over the project at `root` and what is the person's.
 
-    Tools that change something are among them only with `writes`. The index of code is kept fresh while they are open. Raises:
+    The team's search asks the others that are named beside it. Tools that change something are among them only with `writes`. The index of code is kept fresh while they are open. Raises:
     InputError for an unknown family; FileError and ConfigError, where chunk files are asked for and can't be served.
     """
     unknown = [name for name in names if name not in FAMILIES]
@@ -179,27 +179,39 @@ def open_tools(*names: str, root: str | Path = ".", writes: bool = False) -> Too
     engines, shelves = Engines(keep=True), Shelves()
     families: list[Family] = []
     try:
-        for name in names:
-            families.append(_open(name, found, engines, shelves, writes))
+        for name in sorted(names, key=lambda name: name == "team"):  # last: it searches the others
+            families.append(_open(name, found, engines, shelves, families, writes, "team" in names))
     except CortexError:
         Tools(families, engines, shelves).close()
         raise
     return Tools(families, engines, shelves)
 
 
-def _open(name: str, found: Sequence[Workspace], engines: Engines, shelves: Shelves, writes: bool) -> Family:
+def _open(
+    name: str,
+    found: Sequence[Workspace],
+    engines: Engines,
+    shelves: Shelves,
+    beside: Sequence[Family],
+    writes: bool,
+    with_team: bool,
+) -> Family:
     match name:
         case "code":
             family = code.open_family(found, engines, read_only=not writes)
             family.context.start()
             return family
         case "chunks":
-            return chunks.open_family(found, shelves)
+            return chunks.open_family(found, shelves, beside=with_team)
         case "memory":
             from cortex.families import memory
 
             person = _settings_of(None)
             return memory.open_family(person, engines, found[0].root, person.memory.scope)
+        case "team":
+            from cortex.families import team
+
+            return team.open_family(_settings_of(None), engines, found, list(beside), read_only=not writes)
     from cortex.families import kb
 
     return kb.open_family(_settings_of(None), engines)

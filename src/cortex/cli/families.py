@@ -7,6 +7,7 @@ left out, with a word to the person, beside other families.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,13 +16,14 @@ from cortex.cli import workspace
 from cortex.engines import Engines
 from cortex.errors import ConfigError, CortexError, InputError
 from cortex.families import FAMILIES
-from cortex.library import has_folders
+from cortex.library import has_folders, has_records
 from cortex.memories.places import has_memories
 from cortex.settings import Settings, Workspace, load
 from cortex.shelf.shelves import Shelves
 from cortex.tools import Family
 
 OF_PROJECTS = frozenset({"code", "chunks"})
+TEAM = "team"  # which asks all others
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,30 +73,54 @@ def ask(names: Sequence[str], paths: Sequence[Path], variables: Mapping[str, str
     scope = load(None, environment=variables).memory.scope
     found: tuple[Workspace, ...] = ()
     warnings = list(person.warnings)
-    if not names or OF_PROJECTS & set(names):
+    if not names or (OF_PROJECTS | {TEAM}) & set(names):
         try:
             found, warnings = workspace.find_for(list(paths), variables, cwd)
         except ConfigError as error:
-            if names or error.code != "WORKSPACE_MISSING" or not (has_folders(person.home) or has_memories(person)):
+            if OF_PROJECTS & set(names) or error.code != "WORKSPACE_MISSING" or not (names or _has_own(person)):
                 raise
-            warnings.append(f"{error.message}: only what is yours is served, no project's")
+            if not names:
+                warnings.append(f"{error.message}: only what is yours is served, no project's")
     warnings += workspace.home_warnings(person.home)
     return Asked(tuple(names), found, person, scope, cwd, tuple(warnings))
 
 
 def open_families(asked: Asked, lenders: Lenders, *, read_only: bool) -> tuple[list[Family], list[str]]:
     """The families that were asked for, opened in the background, and what a person should know about them and those left out."""
+    there = _with_content(asked)
+    names = asked.names or there
     families: list[Family] = []
     messages: list[str] = []
-    for name in asked.names or _with_content(asked):
+    for name in names:
+        if name == TEAM:
+            continue
         try:
-            families.append(_open(name, asked, lenders, read_only))
+            families.append(_open(name, asked, lenders, read_only, TEAM in names))
             messages += families[-1].warnings
         except CortexError as error:
             if len(asked.names) == 1:
                 raise
             messages.append(f"{name} is left out: {error.message}")
+    if TEAM in names:
+        families.append(_open_team(asked, lenders, read_only, families, [name for name in there if name not in names]))
     return families, messages
+
+
+def _open_team(
+    asked: Asked, lenders: Lenders, read_only: bool, beside: Sequence[Family], unlisted: Sequence[str]
+) -> Family:
+    """The team's family, which searches all that the others have: those beside it, and those whose tools nobody asked for."""
+    from cortex.families import team
+
+    hidden: list[Family] = []
+    for name in unlisted:
+        with suppress(CortexError):  # nobody asked for it
+            hidden.append(_open(name, asked, lenders, read_only, True))
+    return team.open_family(asked.person, lenders.engines, asked.found, beside, hidden, read_only=read_only)
+
+
+def _has_own(person: Settings) -> bool:
+    return has_folders(person.home) or has_memories(person) or has_records(person.home)
 
 
 def _with_content(asked: Asked) -> list[str]:
@@ -105,16 +131,17 @@ def _with_content(asked: Asked) -> list[str]:
         "chunks": any(has_chunks(one) for one in asked.found),
         "kb": has_folders(asked.person.home),
         "memory": has_memories(asked.person),
+        "team": has_records(asked.person.home),
     }
     return [name for name in FAMILIES if there[name]]
 
 
-def _open(name: str, asked: Asked, lenders: Lenders, read_only: bool) -> Family:
+def _open(name: str, asked: Asked, lenders: Lenders, read_only: bool, beside_team: bool) -> Family:
     match name:
         case "chunks":
             from cortex.families import chunks
 
-            return chunks.open_family(asked.found, lenders.shelves)
+            return chunks.open_family(asked.found, lenders.shelves, beside=beside_team)
         case "kb":
             from cortex.families import kb
 

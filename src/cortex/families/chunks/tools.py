@@ -23,6 +23,7 @@ from cortex.tools import Answer, Arguments, Call, Fault, Tool, Whole
 from cortex.types import Cancel, Entry, Mode
 
 NAME = "cortex_search"
+BESIDE = "chunks_search"  # its name beside the search over everything, whose name that is, too
 DEFAULT_LIMIT, MOST = 15, 100
 INVALID_PARAMS, INTERNAL_ERROR = -32602, -32603
 META = "cortex/notes"

@@ -6,6 +6,7 @@ the places that they hand over, whether their tools are served beside these or n
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -15,11 +16,16 @@ from cortex.engine import Engine
 from cortex.engines import Engines
 from cortex.errors import ConfigError, CortexError
 from cortex.everywhere import Place
-from cortex.kinds import Actor
+from cortex.families.team.plugging import Rounds
+from cortex.kinds import Actor, Observation
 from cortex.library import Library
 from cortex.plugins import Plugins
+from cortex.records.ids import fresh_key
 from cortex.records.rights import agent
+from cortex.records.writing import create_observations
 from cortex.settings import Settings, Workspace
+
+log = logging.getLogger(__name__)
 
 Places = Callable[[], AbstractContextManager[Sequence[Place]]]
 
@@ -42,8 +48,14 @@ class Team(Borrowed):
         self.routes: Mapping[str, object] = found[0].settings.families if found else {}
         self.served = tuple(served)
         self.plugins = plugins
+        self._rounds = Rounds(plugins, self._keep)
         self._places = places
         self._code = [engines.borrow(workspace.root, workspace.settings) for workspace in found]
+
+    def start(self) -> None:
+        """Open it in the background, and let the plugins begin."""
+        super().start()
+        self._rounds.start()
 
     @property
     def actor(self) -> Actor:
@@ -86,9 +98,17 @@ class Team(Borrowed):
                     continue
             yield engines
 
+    def _keep(self, brought: Sequence[Observation]) -> None:
+        with self.writing() as library:
+            done = create_observations(library, brought, actor=self.actor, key=fresh_key(), payload=repr(brought))
+        for one in done.outcomes:
+            if one.error is not None:
+                log.warning("an observation of a plugin was not kept: %s", one.error.message)
+
     def close(self) -> None:
         """Give everything back."""
         if not self._closed.is_set():
+            self._rounds.close()
             self.plugins.close()
             for one in self._code:
                 self._engines.give_back(one)

@@ -1,0 +1,49 @@
+"""The team family: what a team keeps, found with everything else there is, and contributed to safely: what agents write waits for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cortex import guide
+from cortex.engines import Engines
+from cortex.families.team.answers import error_text
+from cortex.families.team.context import Team
+from cortex.families.team.plugging import open_plugins
+from cortex.families.team.tools import TOOLS
+from cortex.settings import Settings, Workspace
+from cortex.tools import Family
+
+__all__ = ["TOOLS", "Team", "open_family"]
+
+
+def open_family(
+    settings: Settings,
+    engines: Engines,
+    found: Sequence[Workspace],
+    beside: Sequence[Family] = (),
+    hidden: Sequence[Family] = (),
+    *,
+    read_only: bool = False,
+) -> Family:
+    """The family for somebody who works in these workspaces.
+
+    It searches what the families `beside` it have, and those that are `hidden`: opened for it alone, and closed with it.
+    """
+    places = {one.name: one.places for one in (*beside, *hidden)}
+    plugins = open_plugins(settings, found[0].root if found else None)
+    context = Team(settings, engines, found, places, [one.name for one in beside], plugins)
+    context.start()
+
+    def close() -> None:
+        context.close()
+        for one in hidden:
+            one.close()
+
+    return Family(
+        name="team",
+        instructions=guide.text("team"),
+        context=context,
+        tools=tuple(tool for tool in TOOLS if not (read_only and tool.writes)),
+        render_error=error_text,
+        close=close,
+    )

@@ -1,0 +1,221 @@
+"""`cortex.search`: one question to everything, records, code, documents, memories and chunk files; merged by relevance.
+
+A row says what it is, where it is and why it was found; `next` names the tool that opens each type, once for all rows of it. What the
+client has no tool for opens as a context pack. A filter that only records can pass asks records alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from cortex.errors import InputError
+from cortex.everywhere import Located, Place, search_all
+from cortex.families.team.answers import Row, Slot, age_of, call_text, chosen_budget, cut, slots_text, told
+from cortex.families.team.arguments import Budgeted, Text
+from cortex.families.team.context import Team
+from cortex.kinds import FOUND_KINDS, Comment, Record
+from cortex.library import Library
+from cortex.paging import make_cursor, read_cursor
+from cortex.records import finding
+from cortex.records.warnings import warnings_of
+from cortex.tools import Answer, Arguments, Call, Whole
+from cortex.types import Page, Query
+
+SEARCH_BUDGET, MOST_BUDGET = 4_000, 16_000
+SNIPPETS = (320, 320, 320, 160)  # characters of text: of the first three, and of each other
+TITLE, WHY = 120, 80  # characters
+MOST_NOTES = 3
+MIN_DAY, MAX_DAY = 10, 40  # characters of a moment
+
+RECORDS = {f"{kind}s" if not kind.endswith("x") else f"{kind}es": kind for kind in FOUND_KINDS}
+OTHERS = {
+    "code": "code",
+    "documents": "kb",
+    "memories": "memory",
+    "chunks": "chunks",
+}  # a type, and the family that has it
+TYPE_OF = {family: name for name, family in OTHERS.items()}
+TYPES = (*RECORDS, *OTHERS)
+OPENERS = {
+    "thread": "cortex_get_thread thread_id",
+    "comment": "cortex_get_thread thread_id",
+    "artifact": "cortex_get_artifact artifact_id",
+    "task": "cortex_get_context_pack subject.task_id",
+    "subcortex": "cortex_get_context_pack subject.subcortex_slug",
+    "observation": "cortex_get_context_pack subject.ref",
+}
+
+Type = Literal[
+    "threads", "comments", "artifacts", "observations", "tasks", "subcortexes", "code", "documents", "memories", "chunks"
+]  # fmt: skip
+
+
+class Filters(Arguments):
+    subcortex: Text | None = None
+    since: Annotated[str | None, Field(description="date, or 7d", max_length=MAX_DAY)] = None
+    until: Annotated[str | None, Field(max_length=MAX_DAY)] = None
+    status: Text | None = None
+    sensitivity: Literal["normal", "sensitive"] | None = None
+    tags: tuple[Text, ...] = ()
+
+
+class Search(Budgeted):
+    query: str
+    types: tuple[Type, ...] | None = None
+    filters: Annotated[Filters, Field(description="Of records", default_factory=Filters)]
+    limit: Annotated[Whole, Field(ge=1, le=50)] = 10
+    cursor: Text | None = None
+
+
+def search(context: Team, arguments: Search, call: Call) -> Answer:
+    """Find what there is about something."""
+    budget = chosen_budget(arguments.budget, arguments.max_chars, SEARCH_BUDGET, MOST_BUDGET)
+    key = repr((arguments.query, arguments.types, arguments.filters))
+    offset = read_cursor(key, arguments.cursor)
+    query = Query(arguments.query, limit=arguments.limit, offset=offset, snippets=SNIPPETS)
+    notes: list[str] = []
+    with ExitStack() as used:
+        library = used.enter_context(context.open())
+        places = _places(context, arguments, library, used, notes)
+        located, page = search_all(places, query, call.cancel)
+        notes += page.notes
+        rows = _rows(located, library)
+    return Answer(_answer(context, arguments, rows, located, page, offset, partial(make_cursor, key), notes, budget))
+
+
+def _places(context: Team, arguments: Search, library: Library, used: ExitStack, notes: list[str]) -> list[Place]:
+    wanted = arguments.types or TYPES
+    kinds = tuple(RECORDS[name] for name in wanted if name in RECORDS)
+    families = [OTHERS[name] for name in wanted if name in OTHERS]
+    filters = arguments.filters
+    if filters != Filters() and families:
+        if arguments.types:
+            notes.append("filters are about records: code, documents, memories and chunks are not searched")
+        families = []
+    places: list[Place] = []
+    if kinds:
+        asked = finding.Asked(
+            arguments.query,
+            types=kinds,
+            subcortex=filters.subcortex or "",
+            state=filters.status or "",
+            sensitivity=filters.sensitivity or "",
+            since=moment(filters.since, "since"),
+            until=moment(filters.until, "until"),
+            tags=filters.tags,
+        )
+        places.append(finding.place_of(library, asked))
+    if families:
+        others, failures = used.enter_context(context.others(families))
+        places += others
+        notes += failures
+    return places
+
+
+def moment(text: str | None, name: str) -> int:
+    """Milliseconds since 1970 of a date, a moment, or so many days ago ("7d"); 0 for none. Raises: InputError ARGUMENT_INVALID."""
+    if not text:
+        return 0
+    try:
+        if text.endswith("d") and text[:-1].isdigit():
+            at = datetime.now(UTC) - timedelta(days=int(text[:-1]))
+        else:
+            at = datetime.fromisoformat(text)
+        return max(1, int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000))
+    except (ValueError, OverflowError):
+        raise InputError(
+            "ARGUMENT_INVALID", f"`filters.{name}`: {text!r} is no date; say 2026-01-31, or 7d for the last week"
+        ) from None
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def _rows(located: Sequence[Located], library: Library) -> list[Row]:
+    known = library.store.recorded.get(str(one.cited["id"]) for one in located if one.family == finding.FAMILY)
+    return [_row(one, known, library) for one in located]
+
+
+def _row(one: Located, known: Mapping[str, Record[Any]], library: Library) -> Row:
+    hit = one.hit
+    row: Row = {"id": _id(one), "type": _type(one), "title": cut(_title(one), TITLE)}
+    record = known.get(str(one.cited.get("id", ""))) if one.family == finding.FAMILY else None
+    if record is not None:
+        row |= {
+            "state": record.body.state,
+            "age": age_of(record.updated),
+            "warnings": list(warnings_of(library, record)),
+        }
+        if isinstance(record.body, Comment):
+            row["thread_id"] = record.body.thread
+    elif one.family == "code":
+        row |= {"path": hit.path, "lines": f"{hit.start_line}-{hit.end_line}", "workspace": one.source}
+    row |= {
+        "summary_snippet": hit.text.strip(),
+        "score": round(hit.relevance, 2),
+        "why_this_matched": cut(hit.why, WHY),
+    }
+    return told(row)
+
+
+def _type(one: Located) -> str:
+    return str(one.cited["type"]) if one.family == finding.FAMILY else TYPE_OF[one.family]
+
+
+def _id(one: Located) -> str:
+    named = one.cited.get("id") or one.cited.get("document_id")
+    return str(named) if named else f"{one.hit.path}:{one.hit.start_line}-{one.hit.end_line}"
+
+
+def _title(one: Located) -> str:
+    title = str(one.cited.get("title") or one.hit.qualified or one.hit.name)
+    return title or one.hit.path
+
+
+def _answer(
+    context: Team,
+    arguments: Search,
+    rows: Sequence[Row],
+    located: Sequence[Located],
+    page: Page,
+    offset: int,
+    cursor_at: Any,
+    notes: Sequence[str],
+    budget: int,
+) -> str:
+    more = page.total > offset + len(rows)
+    following = cursor_at(offset + len(rows)) if more else ""
+    head = told(
+        {
+            "next": {_type(one): _opener(one, context) for one in located},
+            "total": page.total,
+            "next_cursor": following,
+            "notes": [cut(note, 200) for note in dict.fromkeys(notes)][:MOST_NOTES],
+        }
+    )
+    advice = "" if rows else call_text("get_bootstrap_pack")
+    narrower = call_text("search", query=cut(arguments.query, 60), cursor=following or None)
+    text = slots_text(head, [Slot("results", rows)], budget, next_call=advice, more_call=narrower)
+    kept = len(json.loads(text)["data"].get("results", ()))
+    if not rows or kept in (0, len(rows)):
+        return text
+    # What didn't fit comes next, so the cursor begins there.
+    return _answer(context, arguments, rows[:kept], located[:kept], page, offset, cursor_at, notes, budget)
+
+
+def _opener(one: Located, context: Team) -> str:
+    """The tool that opens what a row is, and by which argument."""
+    if one.family == finding.FAMILY:
+        return OPENERS[_type(one)]
+    if one.opener and one.family in context.served:
+        return one.opener
+    return "cortex_get_context_pack " + (
+        "subject.code_link" if one.family == "code" else f"subject.ref={_type(one)}:ID"
+    )
