@@ -17,7 +17,7 @@ from cortex.errors import InputError
 from cortex.kinds import Actor, Body, Record, Wanted, refs_of
 from cortex.store.connect import Connections
 from cortex.store.recordjson import to_json
-from cortex.store.recordlookup import RECORDS, get_records, select_records
+from cortex.store.recordlookup import RECORDS, get_records, select_records, starting_with
 from cortex.store.truth import next_seq, put_blob, put_doc, remove_doc
 from cortex.text import hash_bytes
 from cortex.types import Cut, Found
@@ -64,6 +64,10 @@ class Step:
         """The records that are wanted, as they are now."""
         return select_records(self._connection, wanted, limit)
 
+    def starting(self, prefix: str, limit: int = 10) -> list[Record[Any]]:
+        """The records whose id begins like this, as they are now."""
+        return starting_with(self._connection, prefix, limit)
+
     def put(self, record: Record[Any], action: str = "") -> Record[Any]:
         """Write a record: a new one, or the next version of the one that was read; returns it as it is kept.
 
@@ -99,6 +103,11 @@ class Step:
     def make(self, number: str, body: Body, action: str = "") -> Record[Any]:
         """Write a new record."""
         return self.put(Record(number, body), action)
+
+    def reword(self, record: Record[Any]) -> None:
+        """Have a record found by what it says now, where only something that it tells besides was changed."""
+        source = self._put_doc(record, self._source_of(record.id))
+        self._connection.execute("UPDATE records SET source = ? WHERE id = ?", (source, record.id))
 
     def _write(self, kept: Record[Any], new: bool) -> None:
         body = kept.body

@@ -1,0 +1,353 @@
+"""Changing records: each change is read and written in one step, follows the states of its kind, and loses nobody else's.
+
+A change is a function from what a record says now to what it shall say; what follows from it (summary, notifications, what belongs
+to it and becomes sensitive with it) is written in the same step. Nothing is ever removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from cortex.errors import InputError
+from cortex.kinds import SENSITIVE, Actor, Artifact, Comment, Link, Record, Subcortex, Task, Thread, Wanted
+from cortex.library import Library
+from cortex.records.checks import check_move, checked, refusal
+from cortex.records.discussing import MOST_COMMENTS, renew_summary
+from cortex.records.ids import fresh_key
+from cortex.records.noticing import notice_accepted, notice_task, who
+from cortex.records.rights import TIERS, need
+from cortex.records.steps import perform
+from cortex.records.targets import resolve_ref, resolved
+from cortex.records.writing import check_supersedes, need_sensitive, write_superseded
+from cortex.settings import Settings
+from cortex.store import Step
+
+__all__ = [
+    "PATCH_FIELDS",
+    "accept_artifact",
+    "apply_task_patch",
+    "archive",
+    "deprecate_artifact",
+    "judge_link",
+    "pin",
+    "reopen_thread",
+    "resolve_ref",
+    "resolve_thread",
+    "revise",
+    "revise_in",
+    "supersede_artifact",
+    "unpin",
+    "update_task",
+]
+
+Change = Callable[[Any], Any]
+
+PATCH_FIELDS = ("state", "priority", "blocked_reason", "notes", "assignees")  # "status" is "state"
+_PINS = {"thread": "pinned_threads", "artifact": "pinned_artifacts", "task": "pinned_tasks"}
+_BATCH = 1_000  # records that become sensitive with what they belong to, at once
+
+
+def revise(
+    library: Library,
+    record_id: str,
+    change: Change,
+    *,
+    actor: Actor,
+    action: str,
+    key: str = "",
+    version: int | None = None,
+    payload: str = "",
+) -> Record[Any]:
+    """Change a record; `version` is the one that the change was made for, None: whichever there is.
+
+    `action` says what is done, and so who may do it; one that has no right of its own is an edit. With a key of the caller's,
+    `payload` says what the change is. Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED, RECORD_INVALID, SENSITIVE_BLOCKED,
+    RIGHTS_MISSING, TARGET_NOT_FOUND, SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY.
+    """
+    asked = payload or repr((record_id, version))
+
+    def work(step: Step) -> str:
+        return revise_in(step, record_id, change, action, version=version, settings=library.settings).id
+
+    return _perform(library, work, actor, key, action, asked)
+
+
+def revise_in(
+    step: Step,
+    record_id: str,
+    change: Change,
+    action: str,
+    *,
+    version: int | None = None,
+    settings: Settings | None = None,
+    kind: str = "",
+) -> Record[Any]:
+    """Change a record inside a step; one that says the same as before stays as it is."""
+    record = resolve_ref(step, record_id, kind)
+    before = record.body
+    edit = "edit_subcortex" if isinstance(before, Subcortex) else "edit"
+    need(step.actor, action if action in TIERS else edit)
+    if version is not None and version != record.version:
+        raise InputError(
+            "RECORD_CHANGED",
+            f"{record.id} was changed meanwhile: it has version {record.version} now, not {version}",
+            context={"id": record.id, "version": record.version},
+        )
+    after = change(before)
+    if type(after) is not type(before):
+        raise TypeError(f"a {type(before).__name__} stays one")
+    after = resolved(step, checked(after), before)
+    if after == before:
+        return record
+    check_move(before, after)
+    _check_kept(before, after)
+    need_sensitive(step, after)
+    written = step.put(replace(record, body=after))
+    _follow(step, before, written)
+    return written
+
+
+def _check_kept(before: Any, after: Any) -> None:
+    """What a change may not touch. Raises: InputError RECORD_INVALID."""
+    match after:
+        case Subcortex() if after.slug != before.slug:
+            raise refusal("slug", "the slug of a subcortex stays: others name it by that")
+        case Comment() if after.thread != before.thread or after.parent != before.parent:
+            raise refusal("thread", "a comment stays in its thread")
+        case Link() if (after.source, after.relation, after.target) != (before.source, before.relation, before.target):
+            raise refusal("target", "a link stays between what it links; dismiss it, and make another one")
+        case Artifact() if after.state == "superseded" and not after.superseded_by:
+            raise refusal("state", "an artifact is superseded by another one: say which")
+
+
+def _follow(step: Step, before: Any, record: Record[Any]) -> None:
+    """What follows from a change, in the same step."""
+    after = record.body
+    if after.sensitivity == SENSITIVE and before.sensitivity != SENSITIVE:
+        _make_sensitive(step, record)
+    match after:
+        case Comment() if after.body != before.body or after.sensitivity != before.sensitivity:
+            thread = step.get(after.thread)
+            if thread is not None:
+                renew_summary(step, thread, record)
+        case Thread() if after.title != before.title:
+            for comment in step.select(Wanted(kinds=("comment",), refs=(("thread", record.id),)), MOST_COMMENTS):
+                step.reword(comment)
+        case Task():
+            notice_task(step, record, before, _what_changed(before, after))
+        case Artifact() if after.state == "accepted" and before.state != "accepted":
+            notice_accepted(step, record)
+
+
+def _make_sensitive(step: Step, record: Record[Any]) -> None:
+    """What belongs to a record becomes sensitive with it: comments with their thread, everything with its subcortex."""
+    if not isinstance(record.body, Thread | Subcortex):
+        return
+    role = record.kind
+    while some := step.select(Wanted(refs=((role, record.id),), sensitivity="normal"), _BATCH):
+        for one in some:
+            step.put(replace(one, body=replace(one.body, sensitivity=SENSITIVE)), "make_sensitive")
+
+
+def _what_changed(before: Task, after: Task) -> str:
+    parts = [f"it is {after.state.replace('_', ' ')} now"] if after.state != before.state else []
+    parts += [f"priority {after.priority}"] if after.priority != before.priority else []
+    if after.blocked_reason and after.blocked_reason != before.blocked_reason:
+        parts.append(f"blocked: {after.blocked_reason}")
+    parts += ["new notes"] if after.notes != before.notes else []
+    if not parts and after != before:
+        parts.append("it says something else now")
+    return "; ".join(parts)
+
+
+# -- artifacts ---------------------------------------------------------------------------------------------------------
+
+
+def accept_artifact(
+    library: Library, artifact: str, *, actor: Actor, key: str = "", version: int | None = None
+) -> Record[Artifact]:
+    """Accept an artifact, which needs evidence; what it says that it supersedes is superseded with that."""
+
+    def accept(step: Step) -> str:
+        def change(body: Artifact) -> Artifact:
+            return replace(body, state="accepted", last_reviewed=step.now)
+
+        before = resolve_ref(step, artifact, "artifact")
+        if before.body.state == "accepted":
+            return before.id
+        old = step.get(before.body.supersedes) if before.body.supersedes else None
+        if old is not None and old.body.superseded_by != before.id:
+            check_supersedes(step, old, before)
+        record = revise_in(step, before.id, change, "accept_artifact", version=version, settings=library.settings)
+        if old is not None and old.body.superseded_by != record.id:
+            write_superseded(step, old, record)
+        return record.id
+
+    return _perform(library, accept, actor, key, "accept_artifact", repr((artifact, version)))
+
+
+def supersede_artifact(
+    library: Library, old: str, new: str, *, actor: Actor, key: str = "", note: str = ""
+) -> Record[Artifact]:
+    """Have one artifact take the place of another, told in both, and as a link; gives the old one.
+
+    Raises: InputError RECORD_INVALID, where they would go round in a circle, or the old one is superseded already.
+    """
+
+    def supersede(step: Step) -> str:
+        before = resolve_ref(step, old, "artifact")
+        after = resolve_ref(step, new, "artifact")
+        check_supersedes(step, before, after)
+        if after.body.supersedes != before.id:
+            after = step.put(replace(after, body=replace(after.body, supersedes=before.id)))
+        write_superseded(step, before, after, note)
+        return before.id
+
+    return _perform(library, supersede, actor, key, "supersede_artifact", repr((old, new, note)))
+
+
+def deprecate_artifact(library: Library, artifact: str, *, actor: Actor, key: str = "") -> Record[Artifact]:
+    """Say that an artifact doesn't hold any more."""
+    return _set_state(library, artifact, "artifact", "deprecated", actor, key, "accept_artifact")
+
+
+# -- threads and subcortexes -------------------------------------------------------------------------------------------
+
+
+def resolve_thread(
+    library: Library, thread: str, resolution: str = "", *, actor: Actor, key: str = ""
+) -> Record[Thread]:
+    """Close a thread, with what came of it."""
+
+    def change(body: Thread) -> Thread:
+        return replace(body, state="resolved", resolution=resolution or body.resolution)
+
+    def work(step: Step) -> str:
+        return revise_in(step, thread, change, "resolve_thread", settings=library.settings, kind="thread").id
+
+    return _perform(library, work, actor, key, "resolve_thread", repr((thread, resolution)))
+
+
+def reopen_thread(library: Library, thread: str, *, actor: Actor, key: str = "") -> Record[Thread]:
+    """Open a thread again."""
+    return _set_state(library, thread, "thread", "open", actor, key, "resolve_thread")
+
+
+def archive(library: Library, ref: str, *, actor: Actor, key: str = "", kind: str = "") -> Record[Any]:
+    """Put a thread or a subcortex away: it stays, and nothing is added to it."""
+    return _set_state(library, ref, kind, "archived", actor, key, "archive")
+
+
+def pin(library: Library, subcortex: str, ref: str, *, actor: Actor, key: str = "") -> Record[Subcortex]:
+    """Have a thread, an artifact or a task stand at the top of a subcortex."""
+    return _pin(library, subcortex, ref, True, actor, key)
+
+
+def unpin(library: Library, subcortex: str, ref: str, *, actor: Actor, key: str = "") -> Record[Subcortex]:
+    """Take something from the top of a subcortex."""
+    return _pin(library, subcortex, ref, False, actor, key)
+
+
+def _pin(library: Library, subcortex: str, ref: str, there: bool, actor: Actor, key: str) -> Record[Subcortex]:
+    def work(step: Step) -> str:
+        chosen = resolve_ref(step, ref)
+        field = _PINS.get(chosen.kind)
+        if field is None:
+            raise refusal("ref", f"{chosen.id} can't be pinned: threads, artifacts and tasks can", tuple(_PINS))
+
+        def change(body: Subcortex) -> Subcortex:
+            others = tuple(one for one in getattr(body, field) if one != chosen.id)
+            return replace(body, **{field: (*others, chosen.id) if there else others})
+
+        return revise_in(step, subcortex, change, "edit_subcortex", kind="subcortex").id
+
+    return _perform(library, work, actor, key, "pin" if there else "unpin", repr((subcortex, ref)))
+
+
+# -- tasks and links ---------------------------------------------------------------------------------------------------
+
+
+def update_task(
+    library: Library,
+    task: str,
+    patch: Mapping[str, str],
+    *,
+    actor: Actor,
+    key: str = "",
+    payload: str = "",
+    version: int | None = None,
+) -> Record[Task]:
+    """Change the fields of a task that PATCH_FIELDS names. Raises: InputError RECORD_UNKNOWN, RECORD_INVALID, RECORD_CHANGED."""
+
+    def work(step: Step) -> str:
+        return apply_task_patch(step, task, patch, library.settings, version=version).id
+
+    asked = payload or repr((task, sorted(patch.items()), version))
+    return _perform(library, work, actor, key, "update_task", asked)
+
+
+def apply_task_patch(
+    step: Step, task: str, patch: Mapping[str, str], settings: Settings | None = None, *, version: int | None = None
+) -> Record[Task]:
+    """Change fields of a task inside a step; assignees are names with commas between."""
+    fields = checked_patch(patch)
+
+    def change(body: Task) -> Task:
+        after = body
+        for name, value in fields.items():
+            if name == "assignees":
+                names = (who(one, settings, me=step.author) for one in value.split(",") if one.strip())
+                after = replace(after, assignees=tuple(dict.fromkeys(names)))
+            else:
+                after = replace(after, **{name: value})
+        if after.state != "blocked" and body.state == "blocked" and "blocked_reason" not in fields:
+            after = replace(after, blocked_reason="")
+        if after.assignees and after.state == "inbox" and "state" not in fields:
+            after = replace(after, state="assigned")
+        return after
+
+    return revise_in(step, task, change, "update_task", version=version, settings=settings, kind="task")
+
+
+def checked_patch(patch: Mapping[str, str]) -> dict[str, str]:
+    """The fields of a task that a patch changes. Raises: InputError RECORD_INVALID."""
+    fields = {"state" if name == "status" else name: value for name, value in patch.items()}
+    if unknown := [name for name in fields if name not in PATCH_FIELDS]:
+        raise refusal(
+            f"patch.{unknown[0]}",
+            f"a task has no {unknown[0]!r} to change; allowed: {', '.join(PATCH_FIELDS)}",
+            PATCH_FIELDS,
+        )
+    if not fields:
+        raise refusal("patch", f"the patch changes nothing; allowed: {', '.join(PATCH_FIELDS)}", PATCH_FIELDS)
+    return fields
+
+
+def judge_link(library: Library, link: str, confirmed: bool, *, actor: Actor, key: str = "") -> Record[Link]:
+    """Say that a link holds, or that it doesn't."""
+    state = "confirmed" if confirmed else "dismissed"
+    return _set_state(library, link, "link", state, actor, key, "judge_link")
+
+
+# -- in common ---------------------------------------------------------------------------------------------------------
+
+
+def _set_state(library: Library, ref: str, kind: str, state: str, actor: Actor, key: str, action: str) -> Record[Any]:
+    def work(step: Step) -> str:
+        record = resolve_ref(step, ref, kind)
+        if not hasattr(type(record.body), "__dataclass_fields__") or "state" not in record.body.__dataclass_fields__:
+            raise refusal("state", f"the state of {record.id} can't be changed")
+        return revise_in(step, record.id, lambda body: replace(body, state=state), action, settings=library.settings).id
+
+    return _perform(library, work, actor, key, action, repr((ref, state)))
+
+
+def _perform(
+    library: Library, work: Callable[[Step], str], actor: Actor, key: str, action: str, payload: str
+) -> Record[Any]:
+    done = perform(library, work, actor=actor, key=key or fresh_key(), action=action, payload=payload)
+    record = library.store.recorded.one(done.result)
+    assert record is not None  # nothing is ever removed
+    return record

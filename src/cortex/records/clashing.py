@@ -1,0 +1,129 @@
+"""What a new record may contradict: candidates for a person to judge, found before it is written, linked in its own step.
+
+Candidates are what is near by words or speaks of the same code; whether two differ is said by `contradicting`. Bounded: the best
+few by words, the newest few by code.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cortex.errors import CortexError, InputError
+from cortex.kinds import SENSITIVE, Artifact, Body, Link, Observation, Record, Thread
+from cortex.library import Library
+from cortex.records.checks import checked
+from cortex.records.contradicting import differences, same_subject
+from cortex.records.ids import new_id
+from cortex.records.noticing import notice_review
+from cortex.store import Step
+from cortex.text import one_line
+from cortex.types import Mode, Query
+
+BY_WORDS, BY_CODE = 8, 20  # records that are looked at
+MOST = 3  # links of one record
+CHARACTERS = 300  # of the note of a link
+KINDS = ("artifact", "observation", "thread")
+_OVER = ("superseded", "deprecated", "archived")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """A record that says otherwise, and how."""
+
+    id: str
+    title: str
+    note: str
+    sensitivity: str
+
+
+def clashes_of(library: Library, body: Body) -> tuple[Clash, ...]:
+    """What a body that isn't written yet may contradict; of what can't be searched now nothing is told."""
+    if not _counts(body):
+        return ()
+    try:
+        return tuple(_clashes(library, checked(body)))
+    except InputError:  # whoever writes it says why it can't be
+        return ()
+    except CortexError as error:
+        log.warning("contradictions were not looked for: %s", error.message)
+        return ()
+
+
+def _clashes(library: Library, body: Any) -> list[Clash]:
+    text = _text_of(body)
+    found: list[Clash] = []
+    for other, shares_code in _near(library, body):
+        if not _counts(other.body) or other.id == getattr(body, "supersedes", ""):
+            continue
+        if not shares_code and not same_subject(body.title, other.body.title):
+            continue
+        if differing := differences(text, _text_of(other.body)):
+            told = (f"{one.subject}: {one.left} here, {one.right} there" for one in differing)
+            note = one_line("; ".join(told), CHARACTERS)
+            found.append(Clash(other.id, other.body.title, note, other.body.sensitivity))
+            if len(found) == MOST:
+                break
+    return found
+
+
+def write_clashes(step: Step, record: Record[Any], clashes: Sequence[Clash]) -> list[str]:
+    """Keep what a new record may contradict for a person to judge; gives a warning for each."""
+    warnings: list[str] = []
+    for clash in clashes:
+        private = SENSITIVE in (clash.sensitivity, record.body.sensitivity)
+        body = Link(record.id, "contradicts", clash.id, clash.note, "candidate")
+        if private:
+            body = Link(record.id, "contradicts", clash.id, clash.note, "candidate", SENSITIVE)
+        link = step.make(new_id(Link), body, "propose_link")
+        notice_review(
+            step,
+            link,
+            f"{record.body.title} may contradict {clash.title}",
+            f"a possible contradiction waits for your judgement: {clash.note}",
+        )
+        warnings.append(f"may contradict {clash.id}: {clash.note}")
+    return warnings
+
+
+def _counts(body: Body) -> bool:
+    """Whether a record says what is so: artifacts, observations and decisions that are not over."""
+    says = isinstance(body, Artifact | Observation) or (isinstance(body, Thread) and body.type == "decision")
+    return says and body.state not in _OVER
+
+
+def _near(library: Library, body: Any) -> list[tuple[Record[Any], bool]]:
+    """The records that are near by words, and those that speak of the same code, each once; whether it was the code."""
+    lookup = library.store.recorded
+    found: dict[str, tuple[Record[Any], bool]] = {}
+    if paths := [link.path for link in body.code_links]:
+        for one in lookup.pointing(paths, ("path",), BY_CODE):
+            if _same_code(body, one.body):
+                found[one.id] = (one, True)
+    if sources := lookup.sources(KINDS):
+        asked = Query(body.title, mode=Mode.WORDS, limit=BY_WORDS, snippets=(0,))
+        docs = list(dict.fromkeys(hit.doc for hit in library.search(asked, sources=sources).hits))
+        by_doc = lookup.by_docs(docs)
+        for doc in docs:
+            if doc in by_doc:
+                found.setdefault(by_doc[doc].id, (by_doc[doc], False))
+    return list(found.values())
+
+
+def _same_code(body: Any, other: Any) -> bool:
+    """Whether two speak of one symbol, or of one file as a whole."""
+    mine = {(link.path, link.symbol.casefold()) for link in body.code_links}
+    return any((link.path, link.symbol.casefold()) in mine for link in getattr(other, "code_links", ()))
+
+
+def _text_of(body: Any) -> str:
+    parts = (
+        body.title,
+        getattr(body, "summary", "") if not isinstance(body, Thread) else "",
+        getattr(body, "body", ""),
+    )
+    return "\n".join(part for part in (*parts, getattr(body, "resolution", "")) if part)

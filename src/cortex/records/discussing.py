@@ -1,0 +1,67 @@
+"""A thread and its comments: the rolling summary, renewed in the step of each comment.
+
+A summary that somebody supplied stays, and what was said since stands below it. Sentences of sensitive comments stay out of the
+summary of a thread that isn't sensitive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from cortex.kinds import SENSITIVE, Comment, Record, Thread, Wanted
+from cortex.records.checks import SUMMARY, checked
+from cortex.records.summary import Said, summarize
+from cortex.store import Step
+
+MOST_COMMENTS = 500  # of a thread that are read for its summary, the newest
+SINCE = "\n\nSince then:\n"  # between a supplied summary and the sentences of what was said later
+
+
+def supply_summary(thread: Record[Thread], summary: str, by: str) -> Thread:
+    """The thread with a summary that somebody wrote. Raises: InputError RECORD_INVALID, SENSITIVE_BLOCKED."""
+    return checked(replace(thread.body, summary=summary, summary_by=by))
+
+
+def comments_of(step: Step, thread: str) -> list[Record[Comment]]:
+    """The newest comments of a thread, in their order."""
+    return step.select(Wanted(kinds=("comment",), refs=(("thread", thread),)), MOST_COMMENTS)[::-1]
+
+
+def renew_summary(
+    step: Step, thread: Record[Thread], comment: Record[Comment], supplied: Thread | None = None
+) -> list[str]:
+    """Have the summary of a thread follow a comment; gives who has spoken there."""
+    comments = comments_of(step, thread.id)
+    after = replace(supplied, summary_sources=(comment.id,)) if supplied else _summarized(thread, comments)
+    if after != thread.body:
+        step.put(replace(thread, body=after), "summarize")
+    return list(dict.fromkeys(one.author for one in comments))
+
+
+def _summarized(thread: Record[Thread], comments: list[Record[Comment]]) -> Thread:
+    body = thread.body
+    private = body.sensitivity == SENSITIVE
+    heard = [one for one in comments if private or one.body.sensitivity != SENSITIVE]
+    if body.summary_by and body.summary_sources:
+        return _carried_on(body, heard)
+    said = [_said(thread, body.body)] if body.body else []
+    summary = summarize(body.title, [*said, *(_said(one, one.body.body) for one in heard)])
+    return replace(body, summary=summary.text, summary_sources=summary.sources, summary_by="")
+
+
+def _carried_on(body: Thread, comments: list[Record[Comment]]) -> Thread:
+    """A supplied summary, and what was said since in as much room as it leaves."""
+    base, first = body.summary.partition(SINCE)[0], body.summary_sources[0]
+    since = [_said(one, one.body.body) for one in comments if one.id[-26:] > first[-26:]]
+    summary = summarize(body.title, since)
+    lines = summary.text.splitlines()
+    while lines and len(base) + len(SINCE) + len("\n".join(lines)) > SUMMARY:
+        lines.pop(0)
+    kept = [number for number in summary.sources if any(f"[{number}]" in line for line in lines)]
+    text = base + SINCE + "\n".join(lines) if lines else base
+    return replace(body, summary=text, summary_sources=(first, *kept))
+
+
+def _said(record: Record[Any], text: str) -> Said:
+    return Said(record.id, record.author, record.created, text)

@@ -1,0 +1,151 @@
+"""What somebody names -> the record that is meant: an id, the beginning of one, or the slug of a subcortex.
+
+What a body points to is looked up here before it is written: nothing points nowhere. Reads only, in a step or outside.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from cortex.errors import InputError
+from cortex.kinds import KINDS, PREFIXES, SENSITIVE, Artifact, Body, Comment, Record, Subcortex, Wanted
+from cortex.store import RecordLookup, Step, kind_of_id
+
+B = TypeVar("B", bound=Body)
+
+LEAST_OF_ID = 8  # characters of a ULID that may stand for all of it
+MOST_NEAR = 5
+MOST_SCOPES = 2_000  # slugs that are looked at for near ones
+
+_ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{1,26}")
+_POINTS = (("thread", "thread"), ("task", "task"), ("parent", "comment"), ("supersedes", "artifact"))  # field, kind
+_PINS = (("pinned_threads", "thread"), ("pinned_artifacts", "artifact"), ("pinned_tasks", "task"))
+
+
+def resolve_ref(place: RecordLookup | Step, ref: str, kind: str = "") -> Record[Any]:
+    """The record that is meant: by its id, by at least 8 characters of its ULID, or a subcortex by its slug.
+
+    Raises: InputError RECORD_UNKNOWN with near ones.
+    """
+    ref = ref.strip()
+    if (found := _one(place, ref)) is not None and kind in ("", found.kind):
+        return found
+    if kind in ("", "subcortex") and (found := by_slug(place, ref)) is not None:
+        return found
+    begun = _beginning_with(place, ref, kind)
+    if len(begun) == 1:
+        return begun[0]
+    what = kind or "record"
+    near = [f"{one.id} ({one.body.title[:60]})" for one in begun] or _near(place, ref, kind)
+    why = f"{len(begun)} begin like that" if begun else f"there is no {what} {ref[:80]!r}"
+    raise InputError(
+        "RECORD_UNKNOWN",
+        f"{why}{'; near: ' + ', '.join(near) if near else ''}",
+        context={"id": ref[:80], "type": what, "near": near},
+    )
+
+
+def by_slug(place: RecordLookup | Step, slug: str) -> Record[Subcortex] | None:
+    """The subcortex with this slug."""
+    found = place.select(Wanted(kinds=("subcortex",), refs=(("slug", slug.casefold()),)), 1)
+    return found[0] if found else None
+
+
+def scope_of(place: RecordLookup | Step, ref: str) -> Record[Subcortex]:
+    """The subcortex of this slug or id. Raises: InputError SCOPE_NOT_FOUND."""
+    found = _one(place, ref)
+    if found is None or not isinstance(found.body, Subcortex):
+        found = by_slug(place, ref)
+    if found is not None:
+        return found
+    near = _near(place, ref, "subcortex")
+    told = f"; near: {', '.join(near)}" if near else ""
+    raise InputError(
+        "SCOPE_NOT_FOUND", f"there is no subcortex {ref[:80]!r}{told}", context={"subcortex": ref[:80], "near": near}
+    )
+
+
+def target_of(place: RecordLookup | Step, ref: str, kinds: tuple[str, ...], field: str) -> Record[Any]:
+    """The record that a field points to. Raises: InputError TARGET_NOT_FOUND."""
+    found = _one(place, ref)
+    if found is None or found.kind not in kinds:
+        what = " or ".join(kinds) if len(kinds) < 4 else "record"
+        raise InputError(
+            "TARGET_NOT_FOUND", f"there is no {what} {ref[:80]!r}", context={"field": field, "id": ref[:80]}
+        )
+    return found
+
+
+def resolved(step: Step, body: B, before: Body | None = None) -> B:
+    """The body with its subcortex by id, and sensitive where what it belongs to is; all that it points to is there.
+
+    What stood there `before` isn't asked again. Raises: InputError TARGET_NOT_FOUND, SCOPE_NOT_FOUND, RECORD_INVALID.
+    """
+    changes: dict[str, Any] = {}
+    above: list[Record[Any]] = []
+    scope = getattr(body, "subcortex", "")
+    if scope and scope != getattr(before, "subcortex", ""):
+        found = scope_of(step, scope)
+        if found.body.state == "archived":
+            raise InputError(
+                "RECORD_INVALID",
+                f"the subcortex {found.body.slug} is archived: nothing is added to it",
+                context={"field": "subcortex"},
+            )
+        changes["subcortex"] = found.id
+        above.append(found)
+    for field, kind in _POINTS:
+        ref = getattr(body, field, "")
+        if ref and ref != getattr(before, field, ""):
+            one = target_of(step, ref, (kind,), field)
+            above += [one] if field != "supersedes" else []
+    _check_several(step, body, before)
+    if any(one.body.sensitivity == SENSITIVE for one in above):
+        changes["sensitivity"] = SENSITIVE
+    return replace(body, **changes) if changes else body
+
+
+def _check_several(step: Step, body: Body, before: Body | None) -> None:
+    if isinstance(body, Subcortex):
+        for field, kind in _PINS:
+            for ref in set(getattr(body, field)).difference(getattr(before, field, ())):
+                target_of(step, ref, (kind,), field)
+    if isinstance(body, Artifact):
+        known = before.evidence if isinstance(before, Artifact) else ()
+        for number, one in enumerate(body.evidence):
+            if one.kind != "url" and one not in known:
+                target_of(step, one.ref, (one.kind,), f"evidence[{number}].ref")
+    if isinstance(body, Comment) and body.parent and before is None:
+        parent = target_of(step, body.parent, ("comment",), "parent")
+        if parent.body.thread != body.thread:
+            raise InputError(
+                "TARGET_NOT_FOUND",
+                f"{body.parent} is a comment of another thread: {parent.body.thread}",
+                context={"field": "parent", "id": body.parent},
+            )
+
+
+def _one(place: RecordLookup | Step, ref: str) -> Record[Any] | None:
+    return place.get(ref) if isinstance(place, Step) else place.one(ref)
+
+
+def _beginning_with(place: RecordLookup | Step, ref: str, kind: str) -> list[Record[Any]]:
+    """The records whose id begins like this, with the prefix of its kind or without."""
+    prefix, _, rest = ref.rpartition("_")
+    told = kind_of_id(f"{prefix}_x") if prefix else kind
+    rest = rest.upper()
+    if not told or (kind and told != kind) or len(rest) < LEAST_OF_ID or not _ULID.fullmatch(rest):
+        return []
+    return place.starting(PREFIXES[KINDS[told]] + rest, MOST_NEAR)
+
+
+def _near(place: RecordLookup | Step, ref: str, kind: str) -> list[str]:
+    """What somebody may have meant: slugs that are spelled alike, or the newest of the kind."""
+    if kind == "subcortex":
+        slugs = [one.body.slug for one in place.select(Wanted(kinds=("subcortex",)), MOST_SCOPES)]
+        return difflib.get_close_matches(ref.casefold(), slugs, MOST_NEAR, 0.5) or slugs[:MOST_NEAR]
+    newest = place.select(Wanted(kinds=(kind,)), 3) if kind else []
+    return [f"{one.id} ({one.body.title[:60]})" for one in newest]
