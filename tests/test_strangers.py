@@ -50,7 +50,8 @@ def test_a_link_in_the_place_of_our_files_is_never_followed(root: Path, name: st
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names there")
 @pytest.mark.parametrize("name", ["lease", "cortex.db", ".gitignore"])
-def test_a_pipe_in_the_place_of_our_files_is_never_opened(root: Path, name: str):
+def test_a_pipe_in_the_place_of_our_files_is_never_opened(root: Path, name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("cortex.sources.git.TIMEOUT_SECONDS", 1.0)  # git does open it, and waits until it is killed
     os.mkfifo(root / ".cortex" / name)
     with open_engine(root) as engine:
         assert engine.index().added == 1

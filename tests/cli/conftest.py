@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cortex.cli import run as run_command
+from cortex.daemon import control
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -78,6 +79,13 @@ def cortex(capsys):
         return code, seen.out, seen.err
 
     return call
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Whoever asks a cortexd that doesn't answer waits for a second, not for five, nor for three until it is killed."""
+    monkeypatch.setattr(control.look, "__defaults__", (1.0,))
+    monkeypatch.setattr(control, "KILL_SECONDS", 1.0)
 
 
 @pytest.fixture

@@ -18,12 +18,26 @@ NOT_LOADED = {"asyncio", "pathlib", "pydantic", "typer", "typing", "logging"}
 
 
 class Commands:
-    """Runs `cortex ...` in a project, with a home of its own."""
+    """Runs `cortex ...` in a project, with a home of its own; in this process, as far as that can be."""
 
-    def __init__(self, root, home, environment):
-        self.root, self.home, self.environment = root, home, environment
+    def __init__(self, root, home, environment, run):
+        self.root, self.home, self.environment, self.run = root, home, environment, run
 
     def __call__(self, *arguments, **more):
+        """Exit code, stdout and stderr."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.root)
+            for name, value in more.items():
+                patch.setenv(name, value)
+            return self.run(*arguments)
+
+    def read(self, *arguments, code=0, **more):
+        done = self(*arguments, "--json", **more)
+        assert done[0] == code, done
+        return json.loads(done[1])
+
+    def alone(self, *arguments, **more):
+        """The same in a process of its own."""
         return subprocess.run(
             [*CORTEX, *map(str, arguments)],
             cwd=self.root,
@@ -34,26 +48,20 @@ class Commands:
             stdin=subprocess.DEVNULL,
         )
 
-    def read(self, *arguments, code=0, **more):
-        done = self(*arguments, "--json", **more)
-        assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
-        return json.loads(done.stdout)
-
     def state(self, profile=""):
         return control.look(meet_at(str(self.home / "profiles" / profile) if profile else str(self.home)))
 
 
-@pytest.fixture
-def cortex(isolated, tmp_path):
-    environment = isolated.environment()
-    del environment["CORTEX_NO_SIDECAR"]
-    commands = Commands(make_repository(tmp_path / "shop", {"a.py": "x = 1\n"}), isolated.cortex, environment)
-    yield commands
+@pytest.fixture(name="cortex")
+def cortex_with_daemon(isolated, tmp_path, cortex, monkeypatch):
+    monkeypatch.delenv("CORTEX_NO_SIDECAR")
+    root = make_repository(tmp_path / "shop", {"a.py": "x = 1\n"})
+    yield Commands(root, isolated.cortex, dict(os.environ), cortex)
     control.stop_all(str(isolated.cortex))
 
 
 def test_start_starts_cortexd_and_connects_the_project(cortex):
-    body = cortex.read("start")
+    body = json.loads(cortex.alone("start", "--json").stdout)
     assert body["started"] and body["pid"] == cortex.state().pid
     assert [os.path.basename(one) for one in body["written"]] == [".mcp.json", ".gitignore"]
     entry = json.loads((cortex.root / ".mcp.json").read_text(encoding="utf-8"))
@@ -65,7 +73,7 @@ def test_a_second_start_names_the_one_that_runs_and_ends_with_2(cortex):
     pid = cortex.read("start")["pid"]
     again = cortex.read("start", code=2)
     assert (again["started"], again["pid"], again["written"]) == (False, pid, [])
-    assert f"running already: process {pid}" in cortex("start").stdout
+    assert f"running already: process {pid}" in cortex("start")[1]
 
 
 def test_of_many_starts_at_once_one_has_started_it(cortex):
@@ -108,11 +116,11 @@ def test_stop_ends_it_and_is_content_where_none_runs(cortex):
     assert cortex.read("stop") == {"stopped": True, "pid": pid, "home": str(cortex.home), "clients": 0}
     assert not cortex.state().running
     assert cortex.read("stop")["stopped"] is False
-    assert "not running" in cortex("stop").stdout
+    assert "not running" in cortex("stop")[1]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no such signal")
-def test_stop_kills_one_that_does_not_answer_and_status_says_that_it_does_not(cortex):
+def test_stop_kills_one_that_does_not_answer_and_status_says_that_it_does_not(cortex, impatient):
     pid = cortex.read("start")["pid"]
     os.kill(pid, signal.SIGSTOP)
     silent = cortex.read("status", code=1)
@@ -133,10 +141,10 @@ def test_restart_replaces_the_process(cortex):
 def test_status_works_without_cortexd(cortex):
     body = cortex.read("status")
     assert (body["running"], body["pid"], body["clients"], body["projects"]) == (False, None, [], [])
-    text = cortex("status")
-    assert text.returncode == 0
-    assert "not running" in text.stdout
-    assert "no team server configured" in text.stdout
+    code, text, _ = cortex("status")
+    assert code == 0
+    assert "not running" in text
+    assert "no team server configured" in text
 
 
 def test_status_shows_clients_and_projects_and_stop_says_that_they_are_there(cortex, until):
@@ -155,8 +163,8 @@ def test_status_shows_clients_and_projects_and_stop_says_that_they_are_there(cor
         assert body["projects"][0]["diskBytes"] > 0
         assert body["cacheBytes"] >= body["projects"][0]["diskBytes"]
         assert body["startedBy"] == "cortex mcp" and body["endsIn"] is None
-        assert "after the last client" in cortex("status").stdout
-        assert "turn it off" in cortex("mcp", "status").stdout
+        assert "after the last client" in cortex("status")[1]
+        assert "turn it off" in cortex("mcp", "status")[1]
         assert "projects" not in cortex.read("mcp", "status")
         assert cortex.read("stop")["clients"] == 1
     finally:
@@ -173,8 +181,8 @@ def test_a_profile_has_a_home_and_a_process_of_its_own(cortex):
     assert cortex.read("status", CORTEX_PROFILE="work")["pid"] == other["pid"]
     assert cortex.read("stop", "--profile", "work")["pid"] == other["pid"]
     assert cortex.state().pid == own["pid"]
-    refused = cortex("status", "--profile", "../up")
-    assert refused.returncode == 1 and "CORTEX_PROFILE" in refused.stderr
+    code, _, refused = cortex("status", "--profile", "../up")
+    assert code == 1 and "CORTEX_PROFILE" in refused
 
 
 @pytest.mark.parametrize("spelled", [["--profile", "work"], ["--profile=work"]])
@@ -198,16 +206,16 @@ def test_a_client_with_a_profile_is_served_in_that_home(cortex, spelled, alone):
 
 
 def test_the_end_of_the_log_is_shown(cortex):
-    assert "nothing was logged" in cortex("mcp", "logs").stderr
+    assert "nothing was logged" in cortex("mcp", "logs")[2]
     cortex.read("start")
     cortex.read("stop")
-    assert cortex("mcp", "logs", "--tail", "1").stdout.rstrip().endswith("cortexd ends")
-    assert "cortexd" in cortex("mcp", "logs").stdout.splitlines()[0]
+    assert cortex("mcp", "logs", "--tail", "1")[1].rstrip().endswith("cortexd ends")
+    assert "cortexd" in cortex("mcp", "logs")[1].splitlines()[0]
 
 
 def test_a_start_that_fails_says_what_the_log_says(cortex):
     cortex.home.mkdir(parents=True)
-    done = cortex("start", "--json", PYTHONPATH=str(broken_package(cortex.root)))
+    done = cortex.alone("start", "--json", PYTHONPATH=str(broken_package(cortex.root)))
     assert done.returncode == 1
     assert json.loads(done.stdout)["error"]["code"] == "CORTEXD_UNAVAILABLE"
 
@@ -221,7 +229,7 @@ def broken_package(folder):
 
 
 def test_a_client_with_a_wrong_command_line_is_told_so_and_ends_with_2(cortex):
-    done = cortex("mcp", "--nonsense")
+    done = cortex.alone("mcp", "--nonsense")
     assert done.returncode == 2
     assert "--nonsense" in done.stderr
 

@@ -43,18 +43,24 @@ def doctor(capsys, root):
     return call
 
 
-def start(isolated):
-    done = subprocess.run(
-        [*CORTEX, "start", "--json"], cwd=isolated.user, env=isolated.environment(), capture_output=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)["pid"]
+@pytest.fixture
+def start(capsys, root, isolated, monkeypatch):
+    """Has a cortexd; gives its process id."""
+
+    def call():
+        capsys.readouterr()
+        with monkeypatch.context() as patch:
+            patch.chdir(isolated.user)
+            assert run(["start", "--json"]) == 0
+        return json.loads(capsys.readouterr().out)["pid"]
+
+    return call
 
 
-def test_a_healthy_machine_has_no_problems(doctor, isolated):
+def test_a_healthy_machine_has_no_problems(doctor, start):
     code, found, body = doctor()
     assert (code, found, body["problems"]) == (0, {}, [])
-    start(isolated)
+    start()
     code, found, body = doctor()
     assert (code, found) == (0, {})
     (cortexd,) = [one for one in body["findings"] if one["check"] == "cortexd"]
@@ -71,8 +77,8 @@ def test_outside_of_a_project_the_machine_is_looked_at(capsys, root, isolated, m
 
 
 @posix
-def test_what_a_killed_cortexd_left_is_found_and_removed(doctor, isolated, until):
-    pid = start(isolated)
+def test_what_a_killed_cortexd_left_is_found_and_removed(doctor, start, isolated, until):
+    pid = start()
     meeting = meet_at(str(isolated.cortex))
     os.kill(pid, signal.SIGKILL)
     until(lambda: not control.is_held(meeting.lock))
@@ -85,8 +91,8 @@ def test_what_a_killed_cortexd_left_is_found_and_removed(doctor, isolated, until
 
 
 @posix
-def test_a_cortexd_that_does_not_answer_is_ended(doctor, isolated):
-    os.kill(start(isolated), signal.SIGSTOP)
+def test_a_cortexd_that_does_not_answer_is_ended(doctor, start, isolated, impatient):
+    os.kill(start(), signal.SIGSTOP)
     code, found, _ = doctor("--fix")
     assert code == 0
     assert "doesn't answer" in found["cortexd"]["text"] and "was ended" in found["cortexd"]["done"]
@@ -102,8 +108,10 @@ def test_a_cortexd_that_does_not_answer_is_ended(doctor, isolated):
     ],
 )
 @posix
-def test_a_cortexd_of_another_python_is_found_and_ended_where_that_is_gone(doctor, isolated, said, check, level, ended):
-    start(isolated)
+def test_a_cortexd_of_another_python_is_found_and_ended_where_that_is_gone(
+    doctor, start, isolated, said, check, level, ended
+):
+    start()
     meeting = meet_at(str(isolated.cortex))
     note = meeting.read_note() | said
     Path(meeting.note).write_text(json.dumps(note), encoding="utf-8")
@@ -113,8 +121,8 @@ def test_a_cortexd_of_another_python_is_found_and_ended_where_that_is_gone(docto
     assert control.look(meeting).running is not ended
 
 
-def test_a_cortexd_of_an_older_version_is_ended_and_one_of_a_newer_is_not(doctor, isolated, monkeypatch):
-    start(isolated)
+def test_a_cortexd_of_an_older_version_is_ended_and_one_of_a_newer_is_not(doctor, start, isolated, monkeypatch):
+    start()
     meeting = meet_at(str(isolated.cortex))
     monkeypatch.setattr("cortex.cli.checks.cortexd.VERSION", "0.0.9")
     code, found, _ = doctor("--fix")
@@ -126,8 +134,8 @@ def test_a_cortexd_of_an_older_version_is_ended_and_one_of_a_newer_is_not(doctor
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found where Linux shows them")
-def test_a_second_cortexd_for_the_same_home_is_found_and_ended(doctor, isolated, tmp_path_factory, until):
-    start(isolated)
+def test_a_second_cortexd_for_the_same_home_is_found_and_ended(doctor, start, isolated, tmp_path_factory, until):
+    start()
     elsewhere = tmp_path_factory.mktemp("run")
     second = subprocess.Popen(
         [sys.executable, "-m", "cortex.cortexd"], env=isolated.environment(XDG_RUNTIME_DIR=str(elsewhere))
