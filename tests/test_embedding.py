@@ -372,7 +372,9 @@ def test_nothing_is_said_of_an_embedder_that_was_closed_on_purpose(open_engine, 
     first.close()
     assert second.waiting.wait(DEADLINE)
     keeper.close()
+    engine._lent_embedders = False  # it closes the one that it has
     engine.close()
+    assert second.closed.is_set()
     assert "embedding stopped" not in caplog.text
 
 

@@ -97,12 +97,15 @@ def test_a_first_question_waits_for_the_first_index(root, open_engine):
 
 
 def test_a_keeper_goes_on_after_a_run_that_failed(kept, root, until, monkeypatch):
-    from cortex import indexing
+    from cortex import indexing, keeper
+
+    whole = indexing.scan_paths
 
     def fail(*_: object) -> None:
-        monkeypatch.undo()
+        monkeypatch.setattr(indexing, "scan_paths", whole)
         raise OSError("the disk hiccuped")
 
+    monkeypatch.setattr(keeper, "RETRY_SECONDS", 0.5)
     monkeypatch.setattr(indexing, "scan_paths", fail)
     (root / "lamp.py").write_text("lamp = 'bright'\n", encoding="utf-8")
     until(lambda: found(kept, "bright") == ["lamp.py"], 2 * SECONDS)
