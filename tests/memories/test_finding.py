@@ -11,7 +11,7 @@ import pytest
 
 from cortex.errors import InputError
 from cortex.library import Library
-from cortex.memories import mirror
+from cortex.memories import finding, mirror
 from cortex.memories.curating import judge, supersede
 from cortex.memories.importing import Brought
 from cortex.memories.writing import add, add_all
@@ -169,6 +169,7 @@ def large(library, isolated, monkeypatch) -> Library:
         made.session("last", "shop"), "Zebras count coins", "shop", concepts=["zebra", "coin"], created_at_epoch=NOW
     )
     made.close()
+    monkeypatch.setattr(finding, "GLANCE_SECONDS", 10.0)  # a busy machine reads fewer rows in less
     with open_library(library.settings) as other:
         hold(other)
         yield library
