@@ -1,4 +1,4 @@
-"""What git says about files: its list of a repository, which ones changed lately, and whether it ignores a folder.
+"""What git says about files: its list of a repository, which ones changed lately and by whom, and whether it ignores a folder.
 
 The repository may be a stranger's: git runs with no locks, no prompts, no network and without the monitor program that its
 configuration could name. Every answer may be None: no git, not a repository, another owner's, too slow; the caller walks instead.
@@ -15,6 +15,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,16 +25,30 @@ TIMEOUT_SECONDS = 20  # a listing of 100,000 files takes about one
 ANSWER_SECONDS = 2  # for what is asked while somebody waits for an answer
 RECENT_COMMITS = 1_000  # a quarter of a second; what no later one touched is old
 RECENT_BYTES = 4_000_000  # of the names in them
+HISTORY_BYTES = 1_000_000  # of commits with their subjects; -L of an old git shows the lines too
 RETRY_SECONDS = 3600  # before what took too long is asked again
 MAX_ARGUMENT_CHARACTERS = 20_000  # Windows allows 32,767 for a whole command line
 
 _OPTIONS = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.quotepath=off")
 _NO_WINDOW = getattr(subprocess, "CREATE_NO_WINDOW", 0)
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_COMMIT_FORMAT = "%x00%h%x00%cs%x00%ct%x00%aN%x00%s%x00%p%x00"  # no field of a commit can hold a NUL
 _ADVICE = re.compile(r"git config --global --add safe\.directory .+")
 _not_before: dict[tuple[str, tuple[str, ...]], float] = {}  # questions that took too long
 _said: set[str] = set()  # warnings that one time is enough for
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit as a line tells of it."""
+
+    id: str  # short
+    day: str
+    moment: int  # seconds since the epoch
+    author: str
+    subject: str
+    parents: bool  # whether there is something before it here
 
 
 def list_files(repository: Path, only: Iterable[str] = ()) -> list[str] | None:
@@ -61,31 +76,35 @@ def remote(folder: Path) -> str:
 
 def recent_files(folder: Path) -> list[str]:
     """The paths below `folder` that the last commits changed, those of the newest commit first; of a very long list the beginning."""
-    program = _program()
-    if program is None or not _is_its_worktree(folder):
+    if not _is_its_worktree(folder):
         return []
-    asked = ("log", f"--max-count={RECENT_COMMITS}", "--format=", "--name-only", "-z", "--relative")
-    command = _command(program, folder, *asked, "--no-renames", "--no-show-signature", "--no-ext-diff")
-    try:
-        with subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=_environment(),
-            creationflags=_NO_WINDOW,
-        ) as process:
-            late = threading.Timer(TIMEOUT_SECONDS, process.kill)
-            late.start()
-            try:
-                said = process.stdout.read(RECENT_BYTES) if process.stdout else b""
-            finally:
-                late.cancel()
-                process.kill()  # a thousand commits of a hundred thousand files each would fill the memory
-    except OSError:
-        return []
+    asked = ("log", f"--max-count={RECENT_COMMITS}", "--format=", "--name-only", "-z", "--relative", "--no-renames")
+    said = _first_words(folder, *asked, "--no-show-signature", "--no-ext-diff", most=RECENT_BYTES)
     names = dict.fromkeys(os.fsdecode(name) for name in said.split(b"\0")[:-1] if name)  # the last may be cut off
     return [name for name in names if is_text(name)]
+
+
+def commits(folder: Path, path: str, most: int, seconds: float = ANSWER_SECONDS) -> list[Commit]:
+    """The last commits that touched `path`, newest first; those that are found within the time."""
+    return _commits(_first_words(folder, *_history(most), paths=[path], most=HISTORY_BYTES, seconds=seconds))
+
+
+def commits_of_lines(folder: Path, path: str, place: str, most: int, seconds: float = ANSWER_SECONDS) -> list[Commit]:
+    """The last commits that touched a part of `path`, newest first: "3,9" of what is committed, or ":name" of a function."""
+    return _commits(_first_words(folder, *_history(most), f"-L{place}:{path}", most=HISTORY_BYTES, seconds=seconds))
+
+
+def committed(folder: Path, path: str) -> str | None:
+    """The text of `path` as it was last committed, None where it wasn't or is too long."""
+    spelled = f"HEAD:./{Path(path).as_posix()}"
+    answer = _first_words(folder, "cat-file", "blob", spelled, most=HISTORY_BYTES, seconds=ANSWER_SECONDS)
+    return answer.decode("utf-8", "replace") if answer and len(answer) < HISTORY_BYTES else None
+
+
+def is_shallow(folder: Path) -> bool:
+    """Whether the repository around `folder` has only the end of its history."""
+    answer = _run(folder, "rev-parse", "--is-shallow-repository", seconds=ANSWER_SECONDS)
+    return answer is not None and answer.stdout.strip() == b"true"
 
 
 def last_commit(folder: Path, path: str, after: str = "") -> tuple[str, str] | None:
@@ -151,6 +170,50 @@ def _is_its_worktree(folder: Path) -> bool:
     top = os.path.normcase(os.path.realpath(os.fsdecode(answer.stdout).removesuffix("\n")))
     here = os.path.normcase(os.path.realpath(folder))
     return here == top or here.startswith(os.path.join(top, ""))
+
+
+def _history(most: int) -> tuple[str, ...]:
+    """The words of a log whose commits `_commits` reads; nothing that the configuration names is run."""
+    quiet = ("--no-patch", "--no-show-signature", "--no-ext-diff", "--no-textconv", "--no-notes", "--encoding=UTF-8")
+    return ("--literal-pathspecs", "log", f"--max-count={most}", f"--format={_COMMIT_FORMAT}", *quiet)
+
+
+def _commits(said: bytes) -> list[Commit]:
+    """The commits in an answer; a last one that was cut off is left out."""
+    fields = [field.decode("utf-8", "replace") for field in said.split(b"\0")]
+    rows = (fields[at + 1 : at + 7] for at in range(0, len(fields) - 7, 7))
+    return [
+        Commit(id, day, int(moment), author, subject, bool(parents))
+        for id, day, moment, author, subject, parents in rows
+        if moment.isdigit()
+    ]
+
+
+def _first_words(
+    folder: Path, *arguments: str, most: int, paths: Iterable[str] = (), seconds: float = TIMEOUT_SECONDS
+) -> bytes:
+    """What git says first: at most so much of it, and what it says in time."""
+    program = _program()
+    if program is None:
+        return b""
+    try:
+        with subprocess.Popen(
+            [*_command(program, folder, *arguments), *(["--", *paths] if paths else [])],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_environment(),
+            creationflags=_NO_WINDOW,
+        ) as process:
+            late = threading.Timer(seconds, process.kill)
+            late.start()
+            try:
+                return process.stdout.read(most) if process.stdout else b""
+            finally:
+                late.cancel()
+                process.kill()  # a thousand commits of a hundred thousand files each would fill the memory
+    except (OSError, ValueError):  # no such program, or a name that can't be one
+        return b""
 
 
 def _run(

@@ -1,0 +1,48 @@
+"""Plugins: other people's code that adds to context packs, brings observations and judges what is written.
+
+`interface` is what an author sees, `running` what Cortex calls, `hosts` and `child` the process between them, `githistory` the plugin
+that comes with Cortex.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cortex.plugins.interface import (
+    Context,
+    Line,
+    Observation,
+    Plugin,
+    Redaction,
+    Section,
+    Subject,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from cortex.plugins.running import Limits, Plugins, Screening, Standing, enabled_by
+
+__all__ = [
+    "Context",
+    "Limits",
+    "Line",
+    "Observation",
+    "Plugin",
+    "Plugins",
+    "Redaction",
+    "Screening",
+    "Section",
+    "Standing",
+    "Subject",
+    "Verdict",
+    "enabled_by",
+]
+
+
+def __getattr__(name: str) -> object:
+    # A plugin's process imports this package too and needs none of the other side.
+    if name in __all__:
+        from cortex.plugins import running
+
+        return getattr(running, name)
+    raise AttributeError(name)

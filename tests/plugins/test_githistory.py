@@ -1,0 +1,233 @@
+"""What git knows of a file: on real repositories, and where there is none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cortex.plugins import Plugins, Section, Subject
+from cortex.sources import git as git_calls
+
+DAY = 24 * 3600
+LAMP = """\
+import os
+
+
+def on():
+    return {on}
+
+
+class Lamp:
+    def off(self):
+        return {off}
+
+    def colour(self):
+        return {colour}
+"""
+Commit = Callable[..., None]
+
+
+def git(folder: Path, *arguments: str, **more: str) -> str:
+    return subprocess.run(
+        ["git", "-C", str(folder), *arguments],
+        check=True,
+        capture_output=True,
+        encoding="utf-8",
+        env={**os.environ, **more},
+        timeout=30,
+    ).stdout
+
+
+def commit(folder: Path, subject: str, author: str = "Ada", days_ago: int = 1) -> None:
+    moment = f"{int(time.time()) - days_ago * DAY} +0000"
+    who = {"GIT_AUTHOR_NAME": author, "GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment}
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", subject, **who)
+
+
+def write(folder: Path, on: int = 1, off: int = 1, colour: int = 1, before: str = "") -> None:
+    (folder / "lamp.py").write_text(before + LAMP.format(on=on, off=off, colour=colour), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory, strangers_environment: object) -> Path:
+    """A repository in which each function of a lamp was changed by somebody else, and nothing else in between."""
+    folder = tmp_path_factory.mktemp("shop")
+    git(folder, "init", "-q")
+    write(folder)
+    commit(folder, "lamp: light", "Old Hand", 700)
+    write(folder, on=2)
+    commit(folder, "lamp: turn it on twice", "Ada", 30)
+    (folder / "other.txt").write_text("x", encoding="utf-8")
+    commit(folder, "something else", "Zoe", 20)
+    write(folder, on=2, off=2)
+    commit(folder, "lamp: turn it off \x1b[31mtwice\x1b[0m", "Bob", 10)
+    write(folder, on=2, off=2, colour=2)
+    commit(folder, "lamp: a colour", "Ada", 5)
+    return folder
+
+
+def history(root: Path | None, subject: Subject, **config: object) -> list[Section]:
+    with Plugins({"git": config}, root) as plugins:
+        sections, warnings = plugins.enrich(subject)
+    assert warnings == []
+    return sections
+
+
+def told(root: Path, path: str = "lamp.py", symbol: str = "", lines: tuple[int, int] | None = None) -> list[str]:
+    """The lines of the only section, without what changes from run to run."""
+    (section,) = history(None, Subject("code", path=path, symbol=symbol, repo_root=str(root), lines=lines))
+    return [section.title, *(line.text.split(" ", 2)[2] if line.id else line.text for line in section.lines)]
+
+
+def test_a_file_comes_with_its_last_commits_and_who_knows_it(shop: Path) -> None:
+    assert told(shop) == [
+        "Commits that touched lamp.py",
+        "Ada: lamp: a colour",
+        r"Bob: lamp: turn it off \x1b[31mtwice\x1b[0m",
+        "Ada: lamp: turn it on twice",
+        "Old Hand: lamp: light",
+        "who knows it: Ada (2), Bob (1)",
+    ]
+
+
+def test_a_commit_is_named_by_its_short_hash_and_date(shop: Path) -> None:
+    ((section),) = history(shop, Subject("code", path="lamp.py"), commits=1)
+    line = section.lines[0]
+    short, day = git(shop, "log", "-1", "--format=%h %cs").split()
+    assert (line.id, line.text, len(section.lines)) == (short, f"{short} {day} Ada: lamp: a colour", 2)
+    assert section.plugin == "git"
+
+
+def test_a_function_comes_with_the_commits_that_touched_its_lines(shop: Path) -> None:
+    assert told(shop, symbol="on")[:3] == [
+        "Commits that touched on",
+        "Ada: lamp: turn it on twice",
+        "Old Hand: lamp: light",
+    ]
+    assert told(shop, symbol="Lamp.off", lines=(9, 10))[1:3] == [
+        r"Bob: lamp: turn it off \x1b[31mtwice\x1b[0m",
+        "Old Hand: lamp: light",
+    ]
+
+
+def test_a_function_is_found_in_the_last_commit_although_lines_before_it_are_new(shop: Path) -> None:
+    write(shop, on=2, off=2, colour=2, before="# one\n# two\n# three\n")
+    try:
+        assert told(shop, symbol="Lamp.off", lines=(12, 13))[1:3] == [
+            r"Bob: lamp: turn it off \x1b[31mtwice\x1b[0m",
+            "Old Hand: lamp: light",
+        ]
+    finally:
+        git(shop, "checkout", "-q", "--", "lamp.py")
+
+
+@pytest.mark.parametrize(
+    ("symbol", "lines"),
+    [("missing", None), ("off", (900, 901)), ("off", (0, 0)), ("off", (5, 2)), ("operator()", None), ("a|b)*", None)],
+)
+def test_a_function_that_git_does_not_find_comes_with_the_commits_of_its_file(
+    shop: Path, symbol: str, lines: tuple[int, int] | None
+) -> None:
+    assert told(shop, symbol=symbol, lines=lines) == told(shop)
+
+
+def test_a_folder_within_a_repository_has_its_own_paths(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    (tmp_path / "inner").mkdir()
+    write(tmp_path / "inner")
+    commit(tmp_path, "first")
+    assert told(tmp_path / "inner", symbol="Lamp.off", lines=(9, 10))[:2] == [
+        "Commits that touched Lamp.off",
+        "Ada: first",
+    ]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="such names can't be there")
+@pytest.mark.parametrize("name", ["-rf", ":(glob)*", "a:b.py", "ü ñ.py", "new\nline.py", "[x]*.py", '"q".py'])
+def test_strange_names_are_names(tmp_path: Path, name: str) -> None:
+    git(tmp_path, "init", "-q")
+    (tmp_path / "plain.py").write_text("x", encoding="utf-8")
+    commit(tmp_path, "other")
+    (tmp_path / name).write_text("def on():\n    return 1\n", encoding="utf-8")
+    commit(tmp_path, "strange", "Bob")
+    assert told(tmp_path, name)[1:] == ["Bob: strange", "who knows it: Bob (1)"]
+    assert told(tmp_path, name, "on", (1, 2))[:2] == ["Commits that touched on", "Bob: strange"]
+
+
+def test_a_shallow_clone_says_so_and_does_not_blame_its_oldest_commit(shop: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--depth=2", shop.as_uri(), "copy")
+    assert told(tmp_path / "copy") == [
+        "Commits that touched lamp.py",
+        "Ada: lamp: a colour",
+        "who knows it: Ada (1)",
+        "older commits aren't in this clone (it is shallow)",
+    ]
+
+
+@pytest.mark.parametrize("path", ["", "new.py", "../outside.py", "/etc/hosts", "a\0b", "missing/x.py"])
+def test_what_has_no_history_comes_with_nothing(shop: Path, path: str) -> None:
+    (shop / "new.py").write_text("x", encoding="utf-8")
+    try:
+        assert history(shop, Subject("code", path=path, symbol="on", lines=(1, 1))) == []
+    finally:
+        (shop / "new.py").unlink()
+
+
+def test_no_repository_no_commit_and_no_git_are_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path)
+    subject = Subject("code", path="lamp.py", symbol="on")
+    assert history(tmp_path, subject) == history(None, subject) == history(tmp_path / "missing", subject) == []
+    git(tmp_path, "init", "-q")
+    assert history(tmp_path, subject) == []
+    commit(tmp_path, "first")
+    assert len(history(tmp_path, subject)) == 1
+    monkeypatch.setattr(git_calls, "_program", lambda: None)
+    assert history(tmp_path, subject) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the traps are shell scripts")
+def test_nothing_that_a_repository_names_is_run(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    write(tmp_path)
+    commit(tmp_path, "first")
+    write(tmp_path, on=2)
+    commit(tmp_path, "second")
+    trap, caught = tmp_path / "trap.sh", tmp_path / "caught"
+    trap.write_text(f"#!/bin/sh\necho $0 $@ >> '{caught}'\ncat\n", encoding="utf-8")
+    trap.chmod(0o755)
+    (tmp_path / ".gitattributes").write_text("*.py diff=trap filter=trap\n", encoding="utf-8")
+    keys = "diff.external diff.trap.command diff.trap.textconv filter.trap.clean filter.trap.smudge core.fsmonitor core.pager gpg.program"
+    for key in keys.split():
+        git(tmp_path, "config", key, str(trap))
+    git(tmp_path, "config", "log.showSignature", "true")
+    write(tmp_path, on=3)
+    assert told(tmp_path, symbol="on", lines=(4, 5))[1:3] == ["Ada: second", "Ada: first"]
+    assert not caught.exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the slow git is a shell script")
+def test_what_a_slow_git_says_in_time_is_told(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = tmp_path / "git"
+    slow.write_text(
+        "#!/bin/sh\nprintf '\\0abc1234\\0002026-01-02\\0001\\0Ada\\0slowly\\000def\\0\\n\\0half'\nexec sleep 60\n",
+        encoding="utf-8",
+    )
+    slow.chmod(0o755)
+    monkeypatch.setattr(git_calls, "_program", lambda: str(slow))
+    started = time.monotonic()
+    (commit_found,) = git_calls.commits(shop, "lamp.py", 5, seconds=1)
+    assert (commit_found.id, commit_found.subject) == ("abc1234", "slowly")
+    assert time.monotonic() - started < 20
+
+
+def test_settings_that_do_not_fit_are_a_warning(shop: Path) -> None:
+    with Plugins({"git": {"commits": "many"}}, shop) as plugins:
+        why = "plugin git: its settings don't fit: commits: 'many' is no integer"
+        assert plugins.enrich(Subject("code", path="lamp.py")) == ([], [why])
+        assert plugins.preflight("x").allowed
