@@ -1,0 +1,27 @@
+"""A person with a home and a library, for tests of what a team keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cortex.guarded import Embedders
+from cortex.library import Library
+from cortex.settings import Settings, load
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """The settings of a person whose library is in this test's own folder."""
+    environment = {"CORTEX_HOME": str(tmp_path / "home")}
+    flags = {"indexing.workers": 1, "team.name": "Ada"}
+    return load(None, environment=environment, flags=flags, user_home=tmp_path)
+
+
+@pytest.fixture
+def library(settings: Settings) -> Iterator[Library]:
+    """A library that finds by words alone, so that no model is loaded."""
+    with Library(settings, embedders=Embedders(None)) as library:
+        yield library
