@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import subprocess
 import sys
 import sysconfig
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import typer
 
 from cortex.chunkers.grammars import RULES
 from cortex.cli import app
+from cortex.cli import run as run_command
 from cortex.engines import Engines
 from cortex.errors import CODES, ConfigError
 from cortex.families.code import open_family
@@ -33,6 +33,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("bench/*.md")])
 CORTEX = str(Path(sysconfig.get_path("scripts"), "cortex"))
 SECONDS = 60
+Answered = Callable[..., Any]
 LOGIN = '''\
 """Who may come in."""
 
@@ -152,9 +153,15 @@ def command_lines() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.fixture(scope="module")
+def commands() -> Any:
+    """All commands with their options."""
+    return typer.main.get_command(app)
+
+
 @pytest.mark.parametrize(("page", "line"), command_lines())
-def test_every_command_line_names_a_command_and_options_that_exist(page: str, line: str) -> None:
-    command: Any = typer.main.get_command(app)
+def test_every_command_line_names_a_command_and_options_that_exist(commands: Any, page: str, line: str) -> None:
+    command = commands
     words = shlex.split(
         re.sub(r"[\[\]]|\s#.*", "", line).replace("show|get|set", "show").replace("start|stop|restart|status", "start")
     )[1:]
@@ -347,40 +354,45 @@ def test_the_examples_of_resources_have_the_shape_of_real_ones(
     assert found - optional == documented(name) - optional
 
 
+@pytest.fixture
+def answered(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Answered:
+    """What a command answers to a program that runs it in a folder."""
+
+    def ask(*arguments: str, cwd: Path, home: Path) -> Any:
+        capsys.readouterr()
+        with monkeypatch.context() as patch:
+            patch.chdir(cwd)
+            patch.setenv("CORTEX_HOME", str(home))
+            run_command([*arguments, "--json"])
+        return json.loads(capsys.readouterr().out)
+
+    return ask
+
+
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("cortex index", ["index", "--json"]),
-        ("cortex search", ["search", "check_password", "--json"]),
-        ("cortex chunks export", ["chunks", "export", "--json"]),
-        ("cortex doctor", ["doctor", "--json"]),
-        ("cortex doctor FILE", ["doctor", ".env", "--json"]),
-        ("cortex stop", ["stop", "--json"]),
-        ("cortex config get", ["config", "get", "workspace.maxFiles", "--json"]),
-        ("cortex config set", ["config", "set", "workspace.maxFiles", "30000", "--json"]),
+        ("cortex index", ["index"]),
+        ("cortex search", ["search", "check_password"]),
+        ("cortex chunks export", ["chunks", "export"]),
+        ("cortex doctor", ["doctor"]),
+        ("cortex doctor FILE", ["doctor", ".env"]),
+        ("cortex stop", ["stop"]),
+        ("cortex config get", ["config", "get", "workspace.maxFiles"]),
+        ("cortex config set", ["config", "set", "workspace.maxFiles", "30000"]),
     ],
 )
 def test_the_examples_of_commands_have_the_shape_of_real_answers(
-    project: Path, tmp_path: Path, name: str, arguments: list[str]
+    project: Path, tmp_path: Path, answered: Answered, name: str, arguments: list[str]
 ) -> None:
-    done = subprocess.run(
-        [CORTEX, *arguments],
-        cwd=project,
-        env={**os.environ, "CORTEX_HOME": str(tmp_path / "home")},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=SECONDS,
-        check=False,
-    )
+    body = answered(*arguments, cwd=project, home=tmp_path / "home")
     optional = {".results[].context.class", ".results[].context.function"}
     operations = {key for key in documented(name) if key.startswith(".operations[].")}
-    found = {
-        key for key in shape(json.loads(done.stdout)) if key not in optional and not key.startswith(".operations[].")
-    }
+    found = {key for key in shape(body) if key not in optional and not key.startswith(".operations[].")}
     assert found == documented(name) - optional - operations
 
 
-def test_the_examples_of_document_commands_have_the_shape_of_real_answers(tmp_path: Path) -> None:
+def test_the_examples_of_document_commands_have_the_shape_of_real_answers(tmp_path: Path, answered: Answered) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
     (notes / "tokens.md").write_text("# Auth\n\nTokens expire.\n", encoding="utf-8")
@@ -388,22 +400,16 @@ def test_the_examples_of_document_commands_have_the_shape_of_real_answers(tmp_pa
         (notes / name).write_bytes(b"old")
 
     def answer(*arguments: str) -> set[str]:
-        done = subprocess.run(
-            [CORTEX, "kb", *arguments, "--json"],
-            env={**os.environ, "CORTEX_HOME": str(tmp_path / "home")},
-            capture_output=True,
-            encoding="utf-8",
-            timeout=SECONDS,
-            check=False,
-        )
-        return shape(json.loads(done.stdout))
+        return shape(answered("kb", *arguments, cwd=tmp_path, home=tmp_path / "home"))
 
     answer("add", str(notes))
     for name, *more in (["list"], ["sync"], ["search", "tokens"], ["stats"]):
         assert answer(name, *more) == documented(f"cortex kb {name}"), name
 
 
-def test_the_examples_of_memory_commands_have_the_shape_of_real_answers(tmp_path: Path) -> None:
+def test_the_examples_of_memory_commands_have_the_shape_of_real_answers(
+    tmp_path: Path, answered: Answered, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shop, home = tmp_path / "shop", tmp_path / "home"
     (shop / ".git").mkdir(parents=True)
     (shop / "login.py").write_text("def check(user):\n    return user\n", encoding="utf-8")
@@ -412,17 +418,10 @@ def test_the_examples_of_memory_commands_have_the_shape_of_real_answers(tmp_path
         made.observation(made.session("s1", title="Deploying"), "Railway env vars need a prefix", facts=["NIXPACKS_"])
         made.summary("own-s1", "Deploy it", learned="Prefixes")
 
+    monkeypatch.setenv("ACK_MEM_DB", str(home / "claude-mem.db"))
+
     def ask(*arguments: str) -> Any:
-        done = subprocess.run(
-            [CORTEX, "memory", *arguments, "--json"],
-            cwd=shop,
-            env={**os.environ, "CORTEX_HOME": str(home / "cortex"), "ACK_MEM_DB": str(home / "claude-mem.db")},
-            capture_output=True,
-            encoding="utf-8",
-            timeout=SECONDS,
-            check=False,
-        )
-        return json.loads(done.stdout)
+        return answered("memory", *arguments, cwd=shop, home=home / "cortex")
 
     def check(name: str, *arguments: str) -> Any:
         body = ask(name, *arguments)
