@@ -6,22 +6,20 @@ holds a secret. What went wrong with a plugin is in the log; nobody waits for it
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cortex.errors import CortexError
 from cortex.kinds import Observation
 from cortex.plugins import Observation as Brought
-from cortex.plugins import Plugins
-from cortex.plugins.running import BUILT_IN, SWITCH
+from cortex.plugins import Plugins, enabled_by
+from cortex.plugins.running import BUILT_IN
 from cortex.settings import Settings
 
 PERIOD_SECONDS = 900.0
 END_SECONDS = 10.0  # for a plugin that is at work when the client goes
-MAX_CONFIG_BYTES = 100_000
 
 log = logging.getLogger(__name__)
 
@@ -29,23 +27,8 @@ Keep = Callable[[Sequence[Observation]], None]
 
 
 def open_plugins(settings: Settings, root: Path | None) -> Plugins:
-    """The plugins that the person's settings name; each has its own settings in `plugins/NAME.json` of Cortex's home."""
-    named = settings.team.plugins
-    off: dict[str, Mapping[str, object]] = {one.name: {SWITCH: False} for one in BUILT_IN if one.name not in named}
-    return Plugins({**{name: _config(settings.home, name) for name in named}, **off}, root)
-
-
-def _config(home: Path, name: str) -> Mapping[str, object]:
-    path = home / "plugins" / f"{name}.json"
-    if path.parent != home / "plugins" or not path.is_file():
-        return {}
-    try:
-        with open(path, "rb") as file:
-            told = json.loads(file.read(MAX_CONFIG_BYTES))
-    except (OSError, ValueError) as error:
-        log.warning("%s can't be read and doesn't count: %s", path, error)
-        return {}
-    return told if isinstance(told, dict) else {}
+    """The plugins that the person's settings name, each with its own part of them."""
+    return Plugins(enabled_by(settings.team.plugins, settings.families.get("plugins")), root)
 
 
 class Rounds:
