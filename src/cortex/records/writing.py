@@ -283,21 +283,31 @@ def create_once(
 
 
 def create_observations(
-    library: Library, observations: Sequence[Observation], *, actor: Actor, key: str, payload: str = ""
+    library: Library,
+    observations: Sequence[Observation],
+    *,
+    actor: Actor,
+    key: str,
+    payload: str = "",
+    refused: Mapping[int, CortexError] | None = None,
 ) -> Batch:
     """Write several observations in one step; what can't be written is told, each by itself, and the others are.
 
-    The same key gives the same outcomes again; where none could be written the key stays free. Raises: InputError RIGHTS_MISSING,
-    RECORD_INVALID for too many or none, IDEMPOTENCY_REPLAY.
+    `refused` are those that somebody else decided against, by their place. The same key gives the same outcomes again; where none could
+    be written the key stays free. Raises: InputError RIGHTS_MISSING, RECORD_INVALID for too many or none, IDEMPOTENCY_REPLAY.
     """
     need(actor, "observe")
     if not 0 < len(observations) <= MOST_AT_ONCE:
         raise refusal("observations", f"1 to {MOST_AT_ONCE} observations at once, these are {len(observations)}")
     compared = len(observations) <= CLASHES_UP_TO
     clashes = [clashes_of(library, body) if compared else () for body in observations]
+    no = refused or {}
 
     def work(step: Step) -> str:
-        outcomes = [_add_one(step, index, body, clashes[index]) for index, body in enumerate(observations)]
+        outcomes = [
+            Outcome(index, "", no[index]) if index in no else _add_one(step, index, body, clashes[index])
+            for index, body in enumerate(observations)
+        ]
         if not any(one.id for one in outcomes):
             raise _NothingWritten(outcomes)
         return json.dumps([_told(one) for one in outcomes], ensure_ascii=False)
