@@ -1,0 +1,576 @@
+"""Records in the store: a step is whole or not at all and once for its key, no update is lost, and every version stays.
+
+What holds for every database stands first, over the fixture `kept`; another one joins by a parameter there.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cortex import chunkers
+from cortex.embedders.hashing import HashingEmbedder
+from cortex.errors import CortexError
+from cortex.kinds import (
+    SENSITIVE,
+    Actor,
+    Artifact,
+    Body,
+    CodeLink,
+    Comment,
+    Draft,
+    Evidence,
+    Link,
+    Notification,
+    Observation,
+    Record,
+    Subcortex,
+    Task,
+    Term,
+    Thread,
+    Wanted,
+    kind_of,
+    refs_of,
+)
+from cortex.records.ids import new_id
+from cortex.store import Done, Making, RecordLookup, Records, Step, Store, Worded, schema
+from cortex.store.recordjson import from_json, to_json
+from cortex.text import hash_bytes
+
+PERSON, AGENT = Actor("person", 4), Actor("agent", 1)
+RETRIES, PROCESSES = 32, 4
+DEADLINE = 60.0
+
+BODIES: tuple[Body, ...] = (
+    Subcortex("billing", "Billing", glossary=(Term("dunning", "asking to be paid"),), pinned_tasks=("task_1",)),
+    Thread("How do we round?", "half to even", tags=("Money", "tax"), code_links=(CodeLink("src/a.py", symbol="Round"),)),
+    Comment("thread_1", "like banks do", citations=("https://example.com",)),
+    Observation("It rounds down", "seen on Friday", thread="thread_1"),
+    Artifact("Rounding", "half to even", state="accepted", evidence=(Evidence("thread", "thread_1"),), review_by="2027-01-31"),
+    Task("Fix it", assignees=("lena",), watchers=("omar",)),
+    Draft("task_update", "Fix it", "", patch=(("state", "done"),)),
+    Notification("mention", "lena", "thread_1", "How do we round?", "you were mentioned"),
+    Link("artifact_1", "contradicts", "artifact_2", "30 here, 60 there", "candidate"),
+)  # fmt: skip
+
+
+def word(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> Worded | None:
+    """Titles are found; drafts, notifications and links are not."""
+    if isinstance(record.body, Draft | Notification | Link):
+        return None
+    text = f"{record.body.title}\n"
+    private = record.body.sensitivity == SENSITIVE
+    return Worded(
+        hash_bytes(text.encode(), str(private).encode()), chunkers.cut(text, "a.md", "markdown"), meaning=not private
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Records as two see them: whoever writes, and another one that has them open as well."""
+
+    records: Records
+    recorded: RecordLookup
+    others: Records
+    place: str  # for another process
+    keys: Iterator[int]
+
+    def do(self, work: Callable[[Step], object], key: str = "", payload: str = "", actor: Actor = PERSON) -> Done:
+        """Do something as a step, under a fresh key where none is told."""
+        return self._on(self.records, work, key, payload, actor)
+
+    def do_elsewhere(self, work: Callable[[Step], object], key: str = "") -> Done:
+        return self._on(self.others, work, key, "", PERSON)
+
+    def _on(self, records: Records, work: Callable[[Step], object], key: str, payload: str, actor: Actor) -> Done:
+        key = key or f"k{next(self.keys)}"
+        return records.perform(
+            lambda step: str(work(step) or ""), actor=actor, key=key, action="write", payload=payload, wording=word
+        )
+
+    def make(self, body: Body, actor: Actor = PERSON) -> Record[Any]:
+        number = new_id(type(body))
+        self.do(lambda step: step.make(number, body), actor=actor)
+        return self.one(number)
+
+    def change(self, number: str, **fields: object) -> Record[Any]:
+        def work(step: Step) -> None:
+            record = step.get(number)
+            assert record is not None
+            step.put(replace(record, body=replace(record.body, **fields)))
+
+        self.do(work)
+        return self.one(number)
+
+    def one(self, number: str) -> Record[Any]:
+        found = self.recorded.one(number)
+        assert found is not None
+        return found
+
+    def titles(self, **wanted: Any) -> list[str]:
+        return [one.body.title for one in self.recorded.select(Wanted(**wanted))]
+
+
+@pytest.fixture(params=["sqlite"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
+    with ExitStack() as opened:
+        store, other = (opened.enter_context(closing(Store(tmp_path))) for _ in range(2))
+        yield Kept(store.records, store.recorded, other.records, str(tmp_path), count())
+
+
+def refused(work: Callable[[], object]) -> CortexError:
+    with pytest.raises(CortexError) as caught:
+        work()
+    return caught.value
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_key_again_gives_the_first_result_and_writes_nothing(kept: Kept) -> None:
+    def work(step: Step) -> str:
+        return step.make(new_id(Thread), BODIES[1]).id
+
+    first, again = kept.do(work, "key-1", "payload"), kept.do(work, "key-1", "payload")
+    assert (first.replayed, again.replayed, again.result) == (False, True, first.result)
+    assert kept.recorded.count(Wanted()) == 1 and len(kept.recorded.deeds()) == 1
+
+
+def test_the_same_key_for_something_else_is_refused_and_writes_nothing(kept: Kept) -> None:
+    kept.do(lambda step: step.make(new_id(Thread), BODIES[1]), "key-1", "payload")
+    error = refused(lambda: kept.do(lambda step: step.make(new_id(Task), BODIES[5]), "key-1", "another"))
+    assert error.code == "IDEMPOTENCY_REPLAY" and error.context == {"idempotency_key": "key-1"}
+    assert kept.titles() == ["How do we round?"]
+
+
+def test_a_key_is_its_actor_s_own(kept: Kept) -> None:
+    for actor in (PERSON, AGENT):
+        assert not kept.do(lambda step: step.make(new_id(Thread), BODIES[1]), "key-1", actor=actor).replayed
+    assert {one.author for one in kept.recorded.select(Wanted())} == {"person", "agent"}
+
+
+def test_what_a_key_gave_can_be_asked_for(kept: Kept) -> None:
+    assert kept.records.known(PERSON, "key-1", "write", "") is None
+    kept.do(lambda step: "result", "key-1")
+    assert kept.records.known(PERSON, "key-1", "write", "") == Done("result", True)
+    assert refused(lambda: kept.records.known(PERSON, "key-1", "write", "x")).code == "IDEMPOTENCY_REPLAY"
+
+
+def test_32_retries_of_one_key_at_once_give_one_record(kept: Kept) -> None:
+    ready = threading.Barrier(RETRIES, timeout=DEADLINE)
+
+    def retry(number: int) -> Done:
+        def work(step: Step) -> str:
+            return step.make(new_id(Observation), Observation("Once")).id
+
+        ready.wait()
+        return (kept.do if number % 2 else kept.do_elsewhere)(work, "one-key")
+
+    with ThreadPoolExecutor(RETRIES) as threads:
+        done = list(threads.map(retry, range(RETRIES)))
+    assert len({one.result for one in done}) == 1 and sum(not one.replayed for one in done) == 1
+    assert kept.titles() == ["Once"] and len(kept.recorded.deeds()) == 1
+
+
+RETRY = f"""
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from cortex.kinds import Actor, Observation
+from cortex.records.ids import new_id
+from cortex.store import Store
+
+store = Store(Path(sys.argv[1]))
+print("ready", flush=True)
+sys.stdin.readline()
+
+def retry(_):
+    work = lambda step: step.make(new_id(Observation), Observation("Once")).id
+    done = store.records.perform(
+        work, actor=Actor("agent", 1), key="one-key", action="write", payload="", wording=lambda record, get: None)
+    return done.result, done.replayed
+
+with ThreadPoolExecutor({RETRIES // PROCESSES}) as threads:
+    for result, replayed in threads.map(retry, range({RETRIES // PROCESSES})):
+        print(result, replayed, flush=True)
+store.close()
+"""
+
+
+def test_retries_of_one_key_from_several_processes_give_one_record(kept: Kept) -> None:
+    command = [sys.executable, "-c", RETRY, kept.place]
+    started = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)
+    ]
+    for process in started:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    told = [process.communicate("go\n", timeout=DEADLINE)[0].split("\n")[:-1] for process in started]
+    lines = [line.split() for one in told for line in one]
+    assert len(lines) == RETRIES and all(process.returncode == 0 for process in started)
+    assert len({line[0] for line in lines}) == 1 and sum(line[1] == "False" for line in lines) == 1
+    assert kept.titles() == ["Once"]
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_of_a_step_that_fails_is_written_and_its_key_stays_free(kept: Kept) -> None:
+    def fail(step: Step) -> str:
+        step.make(new_id(Thread), BODIES[1])
+        raise RuntimeError("halfway")
+
+    with pytest.raises(RuntimeError):
+        kept.do(fail, "key-1")
+    assert kept.recorded.count(Wanted()) == 0 and kept.recorded.deeds() == [] and not kept.recorded.has()
+    assert not kept.do(lambda step: step.make(new_id(Thread), BODIES[1]), "key-1").replayed
+
+
+def test_a_step_sees_what_it_wrote(kept: Kept) -> None:
+    def work(step: Step) -> str:
+        made = step.make(new_id(Thread), Thread("One"))
+        after = step.put(replace(made, body=Thread("Two", tags=("x",))))
+        assert step.get(made.id) == after and after.version == 2
+        assert step.select(Wanted(refs=(("tag", "x"),))) == [after] == step.starting(made.id[:20])
+        return made.id
+
+    assert kept.one(kept.do(work).result).body.title == "Two"
+
+
+@pytest.mark.parametrize("body", BODIES, ids=kind_of)
+def test_a_record_of_every_kind_comes_back_as_it_was_written(kept: Kept, body: Body) -> None:
+    record = kept.make(body, AGENT)
+    assert (record.body, record.kind, record.author, record.version) == (body, kind_of(body), "agent", 1)
+    assert record.created == record.updated > 0
+    for role, target in refs_of(body):
+        assert kept.recorded.select(Wanted(kinds=(record.kind,), refs=((role, target),))) == [record], role
+
+
+def test_a_record_is_only_replaced_by_who_has_seen_its_last_version(kept: Kept) -> None:
+    record = kept.make(Task("One"))
+    seen = kept.one(record.id)
+    kept.do_elsewhere(lambda step: step.put(replace(seen, body=Task("Two"))))
+    error = refused(lambda: kept.do(lambda step: step.put(replace(seen, body=Task("Three")))))
+    assert (error.code, error.retryable, error.context) == ("RECORD_CHANGED", True, {"id": record.id, "version": 2})
+    assert refused(lambda: kept.do(lambda step: step.make(record.id, Task("Four")))).code == "RECORD_CHANGED"
+    assert kept.one(record.id).body.title == "Two"
+
+
+def test_an_author_and_the_time_of_making_stay(kept: Kept) -> None:
+    record = kept.make(Task("One"), AGENT)
+    kept.do(lambda step: step.put(replace(record, body=Task("Two"), author="somebody", created=1)))
+    after = kept.one(record.id)
+    assert (after.author, after.created) == ("agent", record.created) and after.updated >= record.updated
+
+
+def test_a_step_may_write_for_somebody_else_and_the_log_says_who_did(kept: Kept) -> None:
+    def work(step: Step) -> str:
+        step.author = "agent"
+        return step.make(new_id(Thread), Thread("Approved")).id
+
+    number = kept.do(work).result
+    assert kept.one(number).author == "agent"
+    assert [(deed.actor, deed.tier) for deed in kept.recorded.deeds(number)] == [("person", 4)]
+
+
+def test_every_earlier_version_stays(kept: Kept) -> None:
+    number = kept.make(Artifact("One")).id
+    kept.change(number, title="Two")
+    kept.change(number, state="proposed")
+    versions = kept.recorded.versions(number)
+    assert [(version, one.body.title, one.body.state) for version, one in versions.items()] == [
+        (1, "One", "draft"),
+        (2, "Two", "draft"),
+        (3, "Two", "proposed"),
+    ]
+    assert versions[3] == kept.one(number) and kept.recorded.versions("artifact_none") == {}
+
+
+def test_the_log_tells_who_did_what_with_which_key(kept: Kept) -> None:
+    number = kept.make(Task("One"), AGENT).id
+
+    def work(step: Step) -> None:
+        record = step.get(number)
+        assert record is not None
+        step.put(replace(record, body=Task("Two")), "rename")
+
+    kept.do(work, "key-9")
+    newest, first = kept.recorded.deeds(number)
+    assert (newest.actor, newest.key, newest.action, newest.version) == ("person", "key-9", "rename", 2)
+    assert (first.actor, first.tier, first.action, first.version) == ("agent", 1, "write", 1)
+    assert newest.at >= first.at and newest.id > first.id
+
+
+# -- asking ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_record_points_to_follows_it(kept: Kept) -> None:
+    number = kept.make(Task("One", thread="thread_1", assignees=("lena",))).id
+    kept.change(number, thread="thread_2", assignees=())
+    assert kept.titles(refs=(("thread", "thread_1"),)) == [] == kept.titles(refs=(("assignee", "lena"),))
+    assert kept.titles(refs=(("thread", "thread_2"),)) == ["One"]
+    assert [one.id for one in kept.recorded.pointing(["thread_1", "thread_2"])] == [number]
+    assert kept.recorded.pointing(["thread_2"], ["about"]) == [] == kept.recorded.pointing([])
+
+
+def test_records_are_asked_for_by_everything_at_once(kept: Kept) -> None:
+    kept.make(Task("A", state="blocked", tags=("red",)), AGENT)
+    kept.make(Task("B", tags=("red",), sensitivity=SENSITIVE))
+    kept.make(Thread("C", tags=("red",)))
+    assert kept.titles() == ["C", "B", "A"]
+    assert kept.titles(kinds=("task",), refs=(("tag", "red"),)) == ["B", "A"]
+    assert kept.titles(kinds=("task",), states=("blocked",), authors=("agent",)) == ["A"]
+    assert kept.titles(sensitivity=SENSITIVE) == ["B"] and kept.recorded.count(Wanted(refs=(("tag", "red"),))) == 3
+    assert kept.titles(refs=(("tag", "red"), ("tag", "blue"))) == []
+
+
+def test_pages_follow_one_another_without_gap_or_repetition(kept: Kept) -> None:
+    made = [kept.make(Task(f"{number}")).id for number in range(7)]
+    seen: list[str] = []
+    while page := kept.recorded.select(Wanted(kinds=("task",), before=seen[-1] if seen else ""), 3):
+        seen += [one.id for one in page]
+    assert seen == made[::-1]
+    assert [one.id for one in kept.recorded.select(Wanted(), 2, 2)] == made[4:2:-1]
+
+
+def test_the_last_changed_are_first_where_that_is_asked(kept: Kept) -> None:
+    first = kept.make(Task("first"))
+    kept.make(Task("second"))
+
+    def touch() -> int:
+        return kept.change(first.id, notes=f"{next(kept.keys)}").updated
+
+    while touch() == kept.recorded.select(Wanted(refs=(), kinds=("task",)))[0].updated:
+        pass  # the clock has milliseconds
+    assert kept.titles(by_change=True) == ["first", "second"] and kept.titles() == ["second", "first"]
+    changed = kept.one(first.id).updated
+    assert kept.titles(since=changed) == ["first"] and kept.titles(until=changed) == ["second"]
+
+
+def test_code_is_found_by_its_file_and_by_the_folder_above(kept: Kept) -> None:
+    kept.make(Thread("deep", code_links=(CodeLink("src/a/b.py"),)))
+    kept.make(Thread("beside", code_links=(CodeLink("src/a-b.py"),)))
+    for path, titles in (("src/a/b.py", ["deep"]), ("src/a", ["deep"]), ("src", ["beside", "deep"]), ("sr", [])):
+        assert [one.body.title for one in kept.recorded.by_path(path)] == titles
+
+
+def test_what_is_due_for_review_can_be_asked_for(kept: Kept) -> None:
+    kept.make(Artifact("late", review_by="2026-01-01"))
+    kept.make(Artifact("later", review_by="2027-01-01"))
+    kept.make(Artifact("never"))
+    assert kept.titles(due="2026-06-01") == ["late"]
+
+
+def test_a_record_is_found_by_the_beginning_of_its_id(kept: Kept) -> None:
+    task, thread = kept.make(Task("task")), kept.make(Thread("thread"))
+    assert kept.recorded.starting(task.id[:-4]) == [task] and kept.recorded.starting("thread_") == [thread]
+    assert kept.recorded.starting("task_Z") == []
+
+
+# -- invariants --------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xy")), max_size=12))
+@settings(max_examples=25)
+def test_a_key_writes_once_whatever_comes_under_it(asked: list[tuple[str, str]]) -> None:
+    with closing(Store(None)) as store:
+        first: dict[str, tuple[str, str]] = {}
+        for key, payload in asked:
+
+            def work(step: Step) -> str:
+                return step.make(new_id(Task), Task("T")).id
+
+            def perform(key: str = key, payload: str = payload) -> Done:
+                return store.records.perform(
+                    work, actor=AGENT, key=key, action="a", payload=payload, wording=lambda record, get: None
+                )
+
+            known = first.get(key)
+            if known is None:
+                first[key] = (payload, perform().result)
+            elif known[0] == payload:
+                assert perform() == Done(known[1], True)
+            else:
+                assert refused(perform).code == "IDEMPOTENCY_REPLAY"
+        assert store.recorded.count(Wanted()) == len(first)
+
+
+@given(st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.booleans()), max_size=20))
+@settings(max_examples=25)
+def test_no_update_is_lost_however_those_who_write_take_turns(turns: list[tuple[int, bool]]) -> None:
+    """Each of three reads now or writes what it read with its mark added; all marks of writes that went well are there."""
+    with closing(Store(None)) as store:
+        perform = store.records.perform
+        common = {"actor": AGENT, "action": "a", "payload": "", "wording": lambda record, get: None}
+        number = perform(lambda step: step.make(new_id(Task), Task("T")).id, key="first", **common).result
+        seen: dict[int, Record[Task]] = {}
+        written: list[str] = []
+        for turn, (who, reads) in enumerate(turns):
+            if reads or who not in seen:
+                found = store.recorded.one(number)
+                assert found is not None
+                seen[who] = found
+                continue
+            mine = seen[who]
+            mark = f"m{turn}"
+            body = replace(mine.body, tags=(*mine.body.tags, mark))
+            try:
+                perform(lambda step: step.put(replace(mine, body=body)).id, key=mark, **common)  # noqa: B023
+                written.append(mark)
+            except CortexError as error:
+                assert error.code == "RECORD_CHANGED"
+        last = store.recorded.one(number)
+        assert last is not None and list(last.body.tags) == written and last.version == len(written) + 1
+        assert list(store.recorded.versions(number)) == list(range(1, len(written) + 2))
+
+
+texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+links = st.builds(CodeLink, path=texts, symbol=texts, line_start=st.integers(0, 9))
+bodies = st.one_of(
+    st.builds(Thread, title=texts, body=texts, tags=st.lists(texts, max_size=3).map(tuple), code_links=st.tuples(links)),
+    st.builds(Draft, type=texts, title=texts, body=texts, patch=st.tuples(st.tuples(texts, texts))),
+    st.builds(Subcortex, slug=texts, name=texts, glossary=st.tuples(st.builds(Term, term=texts, meaning=texts))),
+    st.builds(Artifact, title=texts, evidence=st.tuples(st.builds(Evidence, kind=texts, ref=texts)), last_reviewed=st.integers(0)),
+)  # fmt: skip
+
+
+@given(bodies)
+def test_a_body_comes_back_from_json_as_it_was(body: Body) -> None:
+    assert from_json(kind_of(body), to_json(body)) == body
+
+
+def test_what_a_newer_cortex_says_besides_is_left_out() -> None:
+    assert from_json("task", '{"title": "T", "mood": "good", "tags": ["a"]}') == Task("T", tags=("a",))
+
+
+# -- SQLite: what is found, and what nobody can change -----------------------------------------------------------------
+
+
+@pytest.fixture
+def desk(open_store: Callable[..., Store], tmp_path: Path) -> tuple[Store, Kept]:
+    store = open_store()
+    return store, Kept(store.records, store.recorded, store.records, str(tmp_path), count())
+
+
+def ask(store: Store, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    with store._connections.read() as connection:
+        return connection.execute(sql, values).fetchall()
+
+
+def docs(store: Store) -> set[tuple[str, str]]:
+    """The name of its source and the path of every doc."""
+    return set(ask(store, "SELECT sources.name, docs.path FROM docs JOIN sources ON sources.id = docs.source"))
+
+
+def test_a_record_is_found_in_the_source_of_its_kind_and_nowhere_else(desk: tuple[Store, Kept]) -> None:
+    store, kept = desk
+    thread, task = kept.make(Thread("Lamps")), kept.make(Task("Doors"))
+    for body in BODIES[-3:]:
+        kept.make(body)
+    assert docs(store) == {("thread", thread.id), ("task", task.id)}
+    sources = store.recorded.sources(["thread", "task", "draft"])
+    assert [one.name for one in sources] == ["thread", "task"] and {one.kind for one in sources} == {"records"}
+    found = store.recorded.docs(Wanted(kinds=("thread",)), [one.id for one in sources])
+    assert store.recorded.by_docs(list(found)) == {next(iter(found)): thread}
+
+
+def test_a_record_that_says_something_else_is_found_by_that_alone(desk: tuple[Store, Kept]) -> None:
+    store, kept = desk
+    number = kept.make(Thread("Lamps")).id
+    before = ask(store, "SELECT id FROM docs")
+    kept.change(number, title="Doors")
+    assert docs(store) == {("thread", number)} and ask(store, "SELECT id FROM docs") != before
+    assert len(ask(store, "SELECT doc FROM gone")) == 1
+    after = ask(store, "SELECT id FROM docs")
+    kept.change(number, state="resolved")  # it says the same
+    assert ask(store, "SELECT id FROM docs") == after
+
+
+def test_what_becomes_sensitive_moves_where_no_vectors_are_made(desk: tuple[Store, Kept]) -> None:
+    store, kept = desk
+    number = kept.make(Thread("Salaries")).id
+    kept.change(number, sensitivity=SENSITIVE)
+    assert docs(store) == {("thread!", number)}
+    assert ask(store, "SELECT private FROM blobs JOIN docs ON docs.blob = blobs.id") == [(1,)]
+    kept.change(number, sensitivity="normal")
+    assert docs(store) == {("thread", number)}
+
+
+def test_vectors_are_made_of_all_but_what_is_private(desk: tuple[Store, Kept]) -> None:
+    store, kept = desk
+    number = kept.make(Thread("Lamps")).id
+    kept.make(Thread("Lamps", sensitivity=SENSITIVE))  # the same text is another one
+    assert sorted(ask(store, "SELECT private FROM blobs")) == [(0,), (1,)]
+    embedder, embedded = HashingEmbedder(32), list[str]()
+
+    def embed(texts: list[str]) -> np.ndarray:
+        embedded.extend(texts)
+        return embedder.embed(texts, "passage")
+
+    store.indexes.catch_up([Making(embedder.stamp, embed)])
+    public = ask(store, "SELECT chunks.id FROM chunks JOIN blobs ON blobs.id = chunks.blob WHERE NOT private")
+    assert len(embedded) == 1 and [(one,) for one in store.indexes.vectors(embedder.stamp).ids().tolist()] == public
+    kept.change(number, sensitivity=SENSITIVE)
+    store.indexes.catch_up([Making(embedder.stamp, embed)])
+    assert len(embedded) == 1 and len(store.indexes.vectors(embedder.stamp)) == 0
+    assert store.paid.plan(store.paid.model(embedder.stamp)) == []
+
+
+def test_a_record_whose_surroundings_changed_is_worded_anew_without_a_new_version(desk: tuple[Store, Kept]) -> None:
+    store, kept = desk
+    record = kept.make(Thread("Lamps"))
+    before = ask(store, "SELECT id FROM docs")
+
+    def reword(step: Step) -> None:
+        step.reword(replace(record, body=Thread("Lamps of the hall")))
+
+    kept.do(reword)
+    assert ask(store, "SELECT id FROM docs") != before and docs(store) == {("thread", record.id)}
+    assert kept.one(record.id) == record and len(kept.recorded.deeds()) == 1
+
+
+@pytest.mark.parametrize("sql", ["DELETE FROM audit", "UPDATE audit SET actor = 'nobody'"])
+def test_nobody_changes_the_log(desk: tuple[Store, Kept], tmp_path: Path, sql: str) -> None:
+    _, kept = desk
+    kept.make(Task("One"))
+    with closing(sqlite3.connect(tmp_path / "cortex.db")) as raw, pytest.raises(sqlite3.IntegrityError, match="kept"):
+        raw.execute(sql)
+    assert [deed.actor for deed in kept.recorded.deeds()] == ["person"]
+
+
+def test_a_store_without_records_gets_them_and_keeps_everything(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "cortex.db")) as raw:
+        for number, migrate in enumerate(schema.MIGRATIONS[:4]):
+            migrate(raw)
+            raw.execute(f"PRAGMA user_version = {number + 1}")
+        raw.execute("INSERT INTO sources (kind, name, root) VALUES ('files', 'shop', '/shop')")
+        raw.execute(
+            "INSERT INTO blobs (hash, language, characters, lines, first_chunk, last_chunk, text) VALUES (x'01', 'python', 1, 1, 1, 1, x'00')"
+        )
+        raw.execute(
+            "INSERT INTO docs (source, path, blob, size, mtime_ns, role, seq, checked_at) VALUES (1, 'a.py', 1, 1, 1, '', 1, 1)"
+        )
+        raw.execute("INSERT INTO meta VALUES ('left', 'alone')")
+        raw.commit()
+        before = {table: raw.execute(f"SELECT * FROM {table}").fetchall() for table in ("sources", "docs", "meta")}
+    with closing(Store(tmp_path)) as store:
+        after = {table: ask(store, f"SELECT * FROM {table}") for table in before}
+        assert [row for row in after["meta"] if row in before["meta"]] == before["meta"]
+        assert (after["sources"], after["docs"]) == (before["sources"], before["docs"])
+        assert ask(store, "SELECT hash, private FROM blobs") == [(b"\x01", 0)]
+        assert ask(store, "PRAGMA user_version") == [(len(schema.MIGRATIONS),)]
+        kept = Kept(store.records, store.recorded, store.records, "", count())
+        assert kept.make(Task("One")).version == 1
