@@ -100,9 +100,10 @@ def test_start_says_what_kept_it_from_writing_a_file_and_runs_all_the_same(corte
     assert cortex.state().answers
 
 
-def test_flags_without_an_effect_yet_say_so(cortex):
+def test_a_flag_without_an_effect_yet_says_so_and_plugins_are_on_from_then_on(cortex):
     notes = cortex.read("start", "--skip-sync", "--plugins", "a,b")["notes"]
-    assert [note.split()[0] for note in notes] == ["--skip-sync", "--plugins"]
+    assert [note.split()[0] for note in notes] == ["--skip-sync", "--plugins:"]
+    assert cortex.read("status")["plugins"] == ["git", "a", "b"]
 
 
 def test_the_log_level_reaches_cortexd(cortex):

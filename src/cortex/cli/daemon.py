@@ -20,7 +20,7 @@ from cortex.daemon.control import State
 from cortex.daemon.rendezvous import Rendezvous
 from cortex.errors import CortexError, NetworkError
 from cortex.paths import find_project_root
-from cortex.settings import environment, find_home
+from cortex.settings import Key, environment, find_home, known_key, load, write_setting
 
 ALREADY_RUNNING = 2
 
@@ -49,18 +49,20 @@ def start(
     ] = False,
     profile: ProfileOption = None,
     plugins: Annotated[
-        str | None, typer.Option("--plugins", metavar="A,B", help="Plugins to enable. There are none yet.")
+        str | None,
+        typer.Option("--plugins", metavar="A,B", help="Plugins to enable from now on (setting team.plugins)."),
     ] = None,
     log_level: LevelOption = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Start cortexd, and connect the project here."""
     meeting = meet(profile)
+    enabled = _enable(Path(meeting.home), plugins) if plugins else ""
     state = control.look(meeting)
     started = not state.running
     if started:
         state, started = _start(meeting, "cortex start", log_level)
-    notes = _notes(state, started, skip_sync=skip_sync, plugins=plugins, log_level=log_level)
+    notes = _notes(state, started, skip_sync=skip_sync, enabled=enabled, log_level=log_level)
     written, failure = _write_project(mcp=not no_mcp_write, gitignore=not no_gitignore_write)
     body = {"started": started, **who_runs(meeting, state), "written": written, "notes": notes}
     if as_json:
@@ -127,14 +129,12 @@ def _last_words(home: str) -> str:
     return f"; its log ends with: {lines[0].strip()}" if lines else ""
 
 
-def _notes(
-    state: State, started: bool, *, skip_sync: bool, plugins: str | None, log_level: LogLevel | None
-) -> list[str]:
+def _notes(state: State, started: bool, *, skip_sync: bool, enabled: str, log_level: LogLevel | None) -> list[str]:
     notes = []
     if skip_sync:
         notes.append("--skip-sync has no effect yet: there is nothing to sync with")
-    if plugins:
-        notes.append("--plugins has no effect yet: there are none")
+    if enabled:
+        notes.append(enabled)
     if log_level and not started:
         notes.append("--log-level has no effect on a cortexd that runs already: use `cortex restart --log-level`")
     if state.running and not state.answers:
@@ -142,6 +142,19 @@ def _notes(
     if environment().get("CORTEX_NO_SIDECAR", "") not in ("", "0"):
         notes.append("CORTEX_NO_SIDECAR is set here: clients with it serve themselves")
     return notes
+
+
+def _enable(home: Path, told: str) -> str:
+    """Add plugins to those that the person's settings name; gives what was done. Raises: ConfigError."""
+    file, key = home / "config.yml", known_key("team.plugins")
+    assert isinstance(key, Key)
+    own = load(None, environment={**environment(), "CORTEX_HOME": str(home), "CORTEX_PROFILE": ""})
+    more = [name for one in told.split(",") if (name := one.strip()) and name not in own.team.plugins]
+    if not more:
+        return f"--plugins: {told} {'are' if ',' in told else 'is'} on already"
+    new = own.check(key, [*own.team.plugins, *dict.fromkeys(more)], project=None)
+    write_setting(file, key, new, private=True, within=None)
+    return f"--plugins: team.plugins = {key.show(new)} in {file}; clients that are connected keep theirs"
 
 
 def _write_project(*, mcp: bool, gitignore: bool) -> tuple[list[str], str]:

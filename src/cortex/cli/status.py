@@ -22,6 +22,7 @@ from cortex.engine import OWN_PATTERNS, find_store
 from cortex.engines import CLOSED
 from cortex.errors import ConfigError, FileError
 from cortex.paths import bytes_on_disk
+from cortex.settings import environment, load
 
 TURN_OFF = (
     "CORTEX_NO_SIDECAR=1 in the environment, or --no-sidecar in the client's entry: each client then serves itself"
@@ -45,7 +46,7 @@ def status(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
         say(f"server       {NO_SERVER}")
         say("last sync    never")
         say(f"queue        {body['queue']} waiting")
-        say("plugins      none")
+        say(f"plugins      {', '.join(map(str, _list(body['plugins']))) or 'none'}")
         say(f"cache        {_megabytes(body['cacheBytes'])} on disk")
         _print_projects(body)
     return 1 if state.running and not state.answers else 0
@@ -156,7 +157,14 @@ def _kept(meeting: Rendezvous, state: State) -> dict[str, object]:
     own = sum(bytes_on_disk(path) for pattern in (*OWN_PATTERNS, "projects") for path in home.glob(pattern))
     elsewhere = {str(one["root"]): one["diskBytes"] for one in projects}
     cache = own + sum(size for size in elsewhere.values() if isinstance(size, int))
-    return {"server": None, "lastSync": None, "queue": 0, "plugins": [], "cacheBytes": cache, "projects": projects}
+    plugins = list(
+        load(None, environment={**environment(), "CORTEX_HOME": str(home), "CORTEX_PROFILE": ""}).team.plugins
+    )
+    return {"server": None, "lastSync": None, "queue": 0, "plugins": plugins, "cacheBytes": cache, "projects": projects}
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 def _print_status(body: Mapping[str, object]) -> None:
