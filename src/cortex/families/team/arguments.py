@@ -1,22 +1,25 @@
 """The arguments of the team's tools, named as their contract has them; `max_chars`, `cursor` and what a code link says besides are ours.
 
 What is wrong with one observation of many is told of that one, so its limits are checked where it is written and not here. The
-descriptions are short on purpose: every client pays for them in every conversation.
+descriptions are short on purpose: every client pays for them in every conversation; so an empty default is made by a function, which
+keeps it out of the schema.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
-from cortex.records import checks
+from cortex.kinds import Task
+from cortex.records.checks import OBSERVATION_TYPES, SENSITIVITIES, STATES
 from cortex.tools import Arguments, Whole
 
 OBSERVATIONS = 100  # of one call
-MAX_ID = 300  # characters
 
-Text = Annotated[str, Field(max_length=MAX_ID)]
+
+def _yes() -> bool:
+    return True
 
 
 class Budgeted(Arguments):
@@ -25,56 +28,56 @@ class Budgeted(Arguments):
 
 
 class GetBootstrapPack(Budgeted):
-    scope: Annotated[Text | None, Field(description="global, workspace (default) or subcortex:<slug>")] = None
+    scope: Annotated[str | None, Field(description="global, workspace (default) or subcortex:<slug>")] = None
 
 
 class CodeSubject(Arguments):
-    path: Annotated[str, Field(max_length=4_096, min_length=1)]
-    symbol: Text | None = None
-    repo: Text | None = None
+    path: str
+    symbol: str | None = None
+    repo: str | None = None
     line_start: Annotated[Whole | None, Field(ge=1)] = None
     line_end: Annotated[Whole | None, Field(ge=1)] = None
 
 
 class Subject(Arguments):
-    thread_id: Text | None = None
-    task_id: Text | None = None
-    subcortex_slug: Text | None = None
-    artifact_id: Text | None = None
+    thread_id: str | None = None
+    task_id: str | None = None
+    subcortex_slug: str | None = None
+    artifact_id: str | None = None
     code_link: CodeSubject | None = None
-    ref: Annotated[Text | None, Field(description="memories:ID, documents:ID or chunks:ID, as cortex_search gives it")] = None
+    ref: Annotated[str | None, Field(description="memories:ID, documents:ID, chunks:ID or any record's id")] = None
 
 
 class Include(Arguments):
     """What a context pack has; all of it unless somebody says no."""
 
-    canon_artifacts: bool = True
-    recent_threads: bool = True
-    recent_observations: bool = True
-    in_progress_tasks: bool = True
-    contradictions: bool = True
+    canon_artifacts: bool = Field(default_factory=_yes)
+    recent_threads: bool = Field(default_factory=_yes)
+    recent_observations: bool = Field(default_factory=_yes)
+    in_progress_tasks: bool = Field(default_factory=_yes)
+    contradictions: bool = Field(default_factory=_yes)
 
 
 class GetContextPack(Budgeted):
     subject: Annotated[Subject, Field(description="One of these")]
-    include: Annotated[Include, Field(default_factory=Include)]
-    cursor: Text | None = None
+    include: Include = Field(default_factory=Include, description="Default: all")
+    cursor: str | None = None
 
 
 class GetThread(Budgeted):
-    thread_id: Text
+    thread_id: str
     comment_mode: Literal["top", "recent", "referenced"] = "referenced"
-    cursor: Text | None = None
+    cursor: str | None = None
 
 
 class GetArtifact(Budgeted):
-    artifact_id: Text
+    artifact_id: str
     version: Annotated[Whole | None, Field(ge=1)] = None
-    cursor: Text | None = None
+    cursor: str | None = None
 
 
 class GetInbox(Budgeted):
-    cursor: Text | None = None
+    cursor: str | None = None
     limit: Annotated[Whole, Field(ge=1, le=100)] = 10
     include: tuple[Literal["notifications", "tasks", "reviews"], ...] | None = None
 
@@ -84,34 +87,33 @@ class GetInbox(Budgeted):
 
 class Keyed(Arguments):
     idempotency_key: Annotated[
-        str | None, Field(description="Required, or commit_id: your own, <session>:<action>:<n>; a retry repeats it")
+        str | None, Field(description="Required (or commit_id): one per write, the same on a retry")
     ] = None
     commit_id: str | None = None
 
 
 class AttachmentRef(Arguments):
-    name: Text = ""
+    name: str = Field(default_factory=str)
     ref: Annotated[str, Field(description="path or URL")]
-    media_type: Text = ""
-
-
-Attachments = Annotated[tuple[AttachmentRef, ...], Field(max_length=20)]
+    media_type: str = Field(default_factory=str)
 
 
 class OneObservation(Arguments):
-    title: str = ""
-    summary_md: str = ""
-    type: Annotated[str, Field(json_schema_extra={"enum": list(checks.TYPES["observation"])})] = "other"
-    tags: tuple[str, ...] = ()
-    links: Annotated[
-        tuple[str, ...], Field(description="ids, subcortex:<slug>, path#symbol or path:1-9 of code, URLs", max_length=50)
-    ] = ()
-    sensitivity: Annotated[str, Field(json_schema_extra={"enum": ["normal", "sensitive"]})] = "normal"
+    model_config = ConfigDict(json_schema_extra={"required": ["title"]})
+
+    title: str = Field(default_factory=str)
+    summary_md: str = Field(default_factory=str)
+    type: Annotated[str, Field(json_schema_extra={"enum": list(OBSERVATION_TYPES)})] = "other"
+    tags: tuple[str, ...] = Field(default_factory=tuple)
+    links: tuple[str, ...] = Field(
+        default_factory=tuple, description="ids, subcortex:<slug>, path#symbol or path:1-9 of code, URLs", max_length=50
+    )
+    sensitivity: Annotated[str, Field(json_schema_extra={"enum": list(SENSITIVITIES)})] = "normal"
 
 
 class CreateObservations(Keyed):
     observations: Annotated[tuple[OneObservation, ...], Field(json_schema_extra={"maxItems": OBSERVATIONS})]
-    attachments: Annotated[Attachments, Field(description="Of all of them, by reference")] = ()
+    attachments: tuple[AttachmentRef, ...] = Field(default_factory=tuple, description="Of all of them", max_length=20)
 
 
 def _ref(value: object) -> object:
@@ -124,16 +126,16 @@ def _ref(value: object) -> object:
 
 
 class Metadata(Arguments):
-    title: str = ""
-    citations: Annotated[tuple[str, ...], Field(description="ids or URLs it rests on", max_length=50)] = ()
-    tags: tuple[str, ...] = ()
-    reason: str = ""
-    type: Annotated[str, Field(description="of the artifact (adr, runbook, …) or thread (decision, …)")] = ""
-    summary_md: str = ""
-    links: Annotated[tuple[str, ...], Field(description="path#symbol of code", max_length=50)] = ()
+    title: str = Field(default_factory=str)
+    citations: tuple[str, ...] = Field(default_factory=tuple, description="ids or URLs it rests on", max_length=50)
+    tags: tuple[str, ...] = Field(default_factory=tuple)
+    reason: str = Field(default_factory=str)
+    type: str = Field(default_factory=str, description="of the artifact (adr, runbook, …) or thread (decision, …)")
+    summary_md: str = Field(default_factory=str)
+    links: tuple[str, ...] = Field(default_factory=tuple, description="path#symbol of code", max_length=50)
     sensitivity: Literal["normal", "sensitive"] = "normal"
-    status: Annotated[str, Field(description="of a task_update")] = ""
-    blocked_reason: str = ""
+    status: str = Field(default_factory=str, description="of a task_update")
+    blocked_reason: str = Field(default_factory=str)
 
 
 class CreateDraft(Keyed):
@@ -142,16 +144,16 @@ class CreateDraft(Keyed):
         str | None, BeforeValidator(_ref), Field(description="thread_id, task_id or subcortex_slug")
     ] = None
     body_md: str
-    metadata: Annotated[Metadata, Field(default_factory=Metadata)]
+    metadata: Metadata = Field(default_factory=Metadata)
 
 
 class PublishComment(Keyed):
-    thread_id: Text
+    thread_id: str
     body_md: str
 
 
 class UpdateTask(Keyed):
-    task_id: Text
-    status: Annotated[str | None, Field(json_schema_extra={"enum": list(checks.STATES["task"])})] = None
+    task_id: str
+    status: Annotated[str | None, Field(json_schema_extra={"enum": list(STATES[Task])})] = None
     blocked_reason: str | None = None
     notes: str | None = None

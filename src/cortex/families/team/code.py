@@ -1,0 +1,200 @@
+"""What the code itself says about a code link: the definition, who calls it by name, and the documents and memories that mention it.
+
+Only the client's own projects are looked at, and of them only what their index may hold: no path leads out of them. Callers are
+found by name in the index, so that a large project costs no more than a search; a name that many things have finds all of theirs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cortex.engine import Engine
+from cortex.errors import CortexError, FileError
+from cortex.everywhere import Place, search_all
+from cortex.families.team.answers import Row, cut, told
+from cortex.families.team.arguments import CodeSubject
+from cortex.families.team.context import Team
+from cortex.types import Cancel, FileView, Hit, Mode, Query, Symbol
+
+DEFINITION_CHARACTERS = 1_600
+OUTLINE = 30  # names of a file that no symbol was asked of
+CALLERS, CALLER_DEPTH = 8, 40
+MENTIONS, MENTION_DEPTH = 4, 20
+LINE_CHARACTERS = 160
+MENTION_CHARACTERS = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A piece of code, found: its place, and its lines where it has some."""
+
+    root: Path | None
+    path: str
+    symbol: str = ""
+    lines: tuple[int, int] | None = None
+    rows: tuple[Row, ...] = ()  # the definition, or the outline of the file
+    callers: tuple[Row, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def locate(context: Team, asked: CodeSubject, cancel: Cancel) -> Located:
+    """Find a piece of code in the client's projects. Raises: FileError PATH_OUTSIDE for a path that leaves them all."""
+    with context.code() as engines:
+        engine, path = _choose(engines, asked)
+        if engine is None:
+            return Located(None, path, asked.symbol or "", notes=("no open project has this file",))
+        try:
+            view = engine.view(path)
+        except FileError as error:
+            if error.code == "PATH_OUTSIDE":
+                raise
+            return Located(engine.root, path, asked.symbol or "", notes=(error.message,))
+        symbol = _symbol(view, asked.symbol or "")
+        lines = _lines(view, symbol, asked)
+        rows = (_definition(view, symbol, lines),) if lines else _outline(view)
+        name = symbol.name if symbol else re.split(r"\W+", asked.symbol or "")[-1]
+        notes = () if symbol or not asked.symbol else (f"there is no {asked.symbol} in {path} now",)
+        callers = _callers(engine, name, path, lines, cancel) if name else ()
+        return Located(
+            engine.root, path, symbol.qualified if symbol else asked.symbol or "", lines, rows, callers, notes
+        )
+
+
+def _choose(engines: Sequence[Engine], asked: CodeSubject) -> tuple[Engine | None, str]:
+    """The project that has the file, and the path in it."""
+    outside: FileError | None = None
+    path = ""
+    named = [one for one in engines if asked.repo in (None, "", one.root.name)]
+    for engine in named:
+        try:
+            relative = engine.relative(asked.path)
+        except FileError as error:
+            outside = error
+            continue
+        path = path or relative
+        if (engine.root / relative).is_file():
+            return engine, relative
+    if outside is not None and not path:
+        raise outside
+    return (named[0] if path and named else None), path or _plain(asked.path)
+
+
+def _plain(path: str) -> str:
+    """A path in a project that isn't here. Raises: FileError PATH_OUTSIDE."""
+    parts = [part for part in re.split(r"[\\/]", path) if part not in ("", ".")]
+    if not parts or ".." in parts or re.match(r"[A-Za-z]:|[\\/~]", path):
+        raise FileError("PATH_OUTSIDE", f"{path[:200]!r} is no path inside a project", context={"path": path[:200]})
+    return "/".join(parts)
+
+
+def _symbol(view: FileView, wanted: str) -> Symbol | None:
+    """The definition that is meant: by its qualified name, the end of it, or its name."""
+    asked = wanted.replace("::", ".").replace("#", ".").removesuffix("()")
+    if not asked:
+        return None
+    for same in (
+        lambda one: one.qualified == asked,
+        lambda one: one.qualified.endswith(f".{asked}"),
+        lambda one: one.name == asked,
+    ):
+        for one in view.symbols:
+            if same(one):
+                return one
+    return None
+
+
+def _lines(view: FileView, symbol: Symbol | None, asked: CodeSubject) -> tuple[int, int] | None:
+    if symbol is not None:
+        return symbol.start_line, symbol.end_line
+    last = view.text.count("\n") + 1
+    if asked.line_start and asked.line_start <= last:
+        return asked.line_start, min(asked.line_end or asked.line_start, last)
+    return None
+
+
+def _definition(view: FileView, symbol: Symbol | None, lines: tuple[int, int]) -> Row:
+    text = "\n".join(view.text.split("\n")[lines[0] - 1 : lines[1]])
+    return told(
+        {
+            "path": view.path,
+            "lines": f"{lines[0]}-{lines[1]}",
+            "symbol": symbol.qualified if symbol else "",
+            "kind": symbol.kind if symbol else "",
+            "code": cut(text, DEFINITION_CHARACTERS),
+        }
+    )
+
+
+def _outline(view: FileView) -> tuple[Row, ...]:
+    names = [f"{one.qualified}:{one.start_line}" for one in view.symbols if one.name]
+    return (told({"path": view.path, "lines": f"1-{view.text.count(chr(10)) + 1}", "defines": names[:OUTLINE]}),)
+
+
+def _callers(engine: Engine, name: str, path: str, lines: tuple[int, int] | None, cancel: Cancel) -> tuple[Row, ...]:
+    """Where the name is used as one uses what it names, outside of its own definition."""
+    if len(name) < 2:
+        return ()
+    try:
+        page = engine.search(Query(name, mode=Mode.WORDS, limit=CALLER_DEPTH), cancel=cancel)
+    except CortexError:
+        return ()
+    rows: dict[tuple[str, int], Row] = {}
+    for hit in page.hits:
+        for number, line in _uses(hit, name):
+            own = hit.path == path and lines is not None and lines[0] <= number <= lines[1]
+            if not own and (hit.path, number) not in rows:
+                rows[hit.path, number] = told(
+                    {
+                        "path": f"{hit.path}:{number}",
+                        "in": hit.qualified or hit.name,
+                        "text": cut(line, LINE_CHARACTERS),
+                    }
+                )
+                break  # one line of each caller
+    return tuple(rows.values())[:CALLERS]
+
+
+def _uses(hit: Hit, name: str) -> Iterator[tuple[int, str]]:
+    """The lines of a chunk that call or name what is looked for, and aren't its definition."""
+    used = re.compile(rf"(?<![\w]){re.escape(name)}\s*[(<.\[{{!]")
+    defined = re.compile(
+        rf"\b(?:def|class|func|function|fn|interface|struct|enum|trait|type|module|macro)\s+(?:\([^)]*\)\s*)?{re.escape(name)}\b"
+    )
+    for number, line in zip(hit.lines or range(hit.start_line, hit.end_line + 1), hit.text.split("\n"), strict=False):
+        if used.search(line) and not defined.search(line):
+            yield number, line.strip()
+
+
+def mentions(places: Sequence[Place], found: Located, cancel: Cancel) -> dict[str, list[Row]]:
+    """The documents and memories, by the name of their place, whose text names the symbol or the file."""
+    name = re.split(r"\W+", found.symbol)[-1] if found.symbol else ""
+    file = found.path.rpartition("/")[2]
+    named = [re.escape(word) for word in (found.path, name, file) if len(word) > 2]
+    query = Query(f"{name} {file}".strip(), mode=Mode.WORDS, limit=MENTION_DEPTH)
+    rows: dict[str, list[Row]] = {}
+    for place in places:
+        try:
+            located, _ = search_all([place], query, cancel)
+        except CortexError:  # a pack is of what there is
+            continue
+        told_rows = (_mention(one.hit, one.cited, named) for one in located)
+        if some := [row for row in told_rows if row][:MENTIONS]:
+            rows[place.name] = some
+    return rows
+
+
+def _mention(hit: Hit, cited: Mapping[str, object], named: Sequence[str]) -> Row | None:
+    """What mentions the code, around where it does; None where it only seemed to."""
+    text = " ".join(hit.text.split())
+    title = str(cited.get("title") or " > ".join(part for part in (hit.path, hit.qualified) if part))
+    mark = re.compile(rf"(?<!\w)(?:{'|'.join(named)})(?!\w)")
+    there = mark.search(text)
+    if there is None and not mark.search(title):
+        return None
+    start = max(0, (there.start() if there else 0) - MENTION_CHARACTERS // 3)
+    around = ("…" if start else "") + text[start:]
+    number = str(cited.get("id") or cited.get("document_id") or hit.path)
+    return told({"id": number, "title": cut(title, 120), "text": cut(around, MENTION_CHARACTERS)})

@@ -1,0 +1,193 @@
+"""The tools that open one thing: a thread, an artifact, the inbox. Shapes are in rows.py, budgets in answers.py."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from cortex.errors import InputError
+from cortex.families.team import answers
+from cortex.families.team.answers import Row, Slot, call_text, chosen_budget, told
+from cortex.families.team.arguments import GetArtifact, GetInbox, GetThread
+from cortex.families.team.context import Team
+from cortex.families.team.rows import Slug, artifact_row, comment_row, short_row, thread_row
+from cortex.kinds import FOUND_KINDS, Artifact, Comment, Record, Thread, Wanted
+from cortex.library import Library
+from cortex.paging import make_cursor, read_cursor
+from cortex.records.changing import resolve_ref
+from cortex.records.inbox import Entry, inbox
+from cortex.records.warnings import warnings_of
+from cortex.text import TOKEN_CHARACTERS
+from cortex.tools import Answer, Call
+
+BUDGET, MOST_BUDGET = 4_000, 32_000  # tokens
+COMMENTS = 1_000  # of a thread that are chosen from, the newest
+LINKED = 20
+NEWEST = 2  # comments that are told though nothing refers to them
+COMMENT_SHARE = 6  # no comment takes more of the answer than one part in so many
+
+
+def get_thread(context: Team, arguments: GetThread, call: Call) -> Answer:
+    """A thread: what it is about, its summary, and those of its comments that matter."""
+    budget = chosen_budget(arguments.budget, arguments.max_chars, BUDGET, MOST_BUDGET)
+    with context.open() as library:
+        lookup = library.store.recorded
+        thread: Record[Thread] = resolve_ref(lookup, arguments.thread_id, "thread")
+        key = repr((thread.id, arguments.comment_mode))
+        offset = read_cursor(key, arguments.cursor)
+        comments = lookup.select(Wanted(kinds=("comment",), refs=(("thread", thread.id),)), COMMENTS)
+        chosen = chosen_comments(thread, comments, arguments.comment_mode)
+        total = lookup.count(Wanted(kinds=("comment",), refs=(("thread", thread.id),)))
+        head = thread_row(thread, slug_of(library), warnings_of(library, thread, now()))
+        linked = linked_rows(library, thread)
+    if offset:
+        head = {name: head[name] for name in ("id", "title", "state")}
+    head["comment_count"] = total
+    most = budget * TOKEN_CHARACTERS // COMMENT_SHARE
+    shown = chosen[offset:]
+    slots = [
+        Slot("comments", [comment_row(one, most) for one in shown], 3),
+        Slot("linked", [] if offset else linked, 1),
+    ]
+
+    def cursor(count: int) -> str:
+        return make_cursor(key, offset + count)
+
+    def more(after: str) -> str:
+        return call_text("get_thread", thread_id=thread.id, comment_mode=arguments.comment_mode, cursor=after or None)
+
+    others = call_text("get_thread", thread_id=thread.id, comment_mode="recent") if total > len(chosen) else ""
+    text = answers.slots_text(told(head), slots, budget, next_call=others, more_call=more, cursor=cursor)
+    return Answer(text)
+
+
+def chosen_comments(thread: Record[Thread], comments: Sequence[Record[Comment]], mode: str) -> list[Record[Comment]]:
+    """The comments to tell, the weightiest first: all of them, but for `referenced` those that something refers to and the newest.
+
+    A comment is referred to by the summary, by an answer to it, and by who cites it.
+    """
+    if mode == "recent":
+        return list(comments)
+    weights: Counter[str] = Counter(thread.body.summary_sources)
+    for one in comments:
+        weights.update((one.body.parent, *one.body.citations))
+    newest = {one.id for one in comments[:NEWEST]}
+    if mode == "referenced":
+        comments = [one for one in comments if weights[one.id] or one.id in newest]
+    return sorted(comments, key=lambda one: -weights[one.id])  # stable: the newest first among equals
+
+
+def linked_rows(library: Library, record: Record[Any]) -> list[Row]:
+    """What else speaks of a record, or stands to it in some relation, as short rows."""
+    lookup = library.store.recorded
+    around = lookup.pointing([record.id], limit=LINKED * 5)
+    rows: dict[str, Row] = {}
+    links = [one for one in around if one.kind == "link" and one.body.state == "confirmed"]
+    ends = lookup.get([end for one in links for end in (one.body.source, one.body.target)])
+    for one in links:
+        there = one.body.target if one.body.source == record.id else one.body.source
+        if there in ends:
+            how = one.body.relation if one.body.source == record.id else f"{one.body.relation} this"
+            rows[there] = {**short_row(ends[there]), "relation": how}
+    for one in around:
+        if one.kind in FOUND_KINDS and one.kind not in ("comment", "subcortex"):
+            rows.setdefault(one.id, short_row(one))
+    rows.pop(record.id, None)
+    return list(rows.values())[:LINKED]
+
+
+def get_artifact(context: Team, arguments: GetArtifact, call: Call) -> Answer:
+    """An artifact, now or as it was in a version."""
+    budget = chosen_budget(arguments.budget, arguments.max_chars, BUDGET, MOST_BUDGET)
+    with context.open() as library:
+        current: Record[Artifact] = resolve_ref(library.store.recorded, arguments.artifact_id, "artifact")
+        shown = _version(library, current, arguments.version)
+        key = repr((shown.id, shown.version))
+        offset = read_cursor(key, arguments.cursor)
+        head = artifact_row(shown, slug_of(library), warnings_of(library, current, now()))
+        if shown.version != current.version:
+            head["current_version"] = current.version
+        if linked := linked_rows(library, current):
+            head["linked"] = linked
+    if offset:
+        head = {name: head[name] for name in ("id", "title", "version")}
+
+    def more(after: str) -> str:
+        return call_text("get_artifact", artifact_id=shown.id, version=arguments.version, cursor=after)
+
+    body = shown.body.body
+    successor = call_text("get_artifact", artifact_id=shown.body.superseded_by) if shown.body.superseded_by else ""
+    text = answers.paged_text(
+        head, "body", body, offset, budget, cursor=partial(make_cursor, key), more_call=more, next_call=successor
+    )
+    return Answer(text)
+
+
+def _version(library: Library, current: Record[Artifact], version: int | None) -> Record[Artifact]:
+    if version is None or version == current.version:
+        return current
+    known = library.store.recorded.versions(current.id)
+    if version not in known:
+        raise InputError(
+            "RECORD_UNKNOWN",
+            f"{current.id} has no version {version}: it has 1 to {current.version}",
+            context={"id": current.id, "version": current.version},
+        )
+    return known[version]
+
+
+def get_inbox(context: Team, arguments: GetInbox, call: Call) -> Answer:
+    """What waits: for the agent, and for the person that it works for."""
+    budget = chosen_budget(arguments.budget, arguments.max_chars, BUDGET, MOST_BUDGET)
+    include = arguments.include or ("notifications", "tasks", "reviews")
+    with context.open() as library:
+        found = inbox(library, None, include=include, limit=arguments.limit, before=arguments.cursor or "")
+    entries = found.entries
+    slot = Slot("entries", [_entry_row(one) for one in entries], left=int(found.more))
+    following = entries[0].next if entries else ""
+
+    def more(after: str) -> str:
+        return call_text("get_inbox", cursor=after or None)
+
+    head: Row = {} if entries else {"note": "nothing waits"}
+    text = answers.slots_text(
+        head,
+        [slot],
+        budget,
+        next_call=following,
+        more_call=more,
+        cursor=lambda count: entries[count - 1].id if count else "",
+    )
+    return Answer(text)
+
+
+def _entry_row(entry: Entry) -> Row:
+    return told(
+        {
+            "id": entry.id,
+            "type": entry.type or entry.kind,
+            "about": entry.about if entry.about != entry.id else "",
+            "title": answers.cut(entry.title, 160),
+            "why": entry.why,
+            "age": answers.age_of(entry.at),
+            "next": entry.next,
+        }
+    )
+
+
+def slug_of(library: Library) -> Slug:
+    """How a subcortex is called, by its id."""
+
+    def slug(number: str) -> str:
+        found = library.store.recorded.one(number) if number else None
+        return found.body.slug if found else number
+
+    return slug
+
+
+def now() -> int:
+    """Milliseconds since 1970."""
+    return int(time.time() * 1000)

@@ -1,0 +1,108 @@
+"""Records as rows of an answer: short names, ids everywhere, ages instead of moments, and nothing that says nothing. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cortex.families.team.answers import Row, age_of, cut, told
+from cortex.kinds import SENSITIVE, Artifact, CodeLink, Comment, Record, Task, Thread
+
+TITLE_CHARACTERS = 160
+CLAIM_CHARACTERS = 300
+
+Slug = Callable[[str], str]  # of a subcortex, by its id
+
+
+def code_text(link: CodeLink) -> str:
+    """A code link as one writes it: path#symbol, or path:3-9."""
+    if link.symbol:
+        return f"{link.path}#{link.symbol}"
+    if link.line_start:
+        return f"{link.path}:{link.line_start}" + (f"-{link.line_end}" if link.line_end else "")
+    return link.path
+
+
+def short_row(record: Record[Any], warnings: Sequence[str] = ()) -> Row:
+    """A record that another answer names: its id tells its kind."""
+    return told(
+        {
+            "id": record.id,
+            "title": cut(record.body.title, TITLE_CHARACTERS),
+            "state": usual_state(record),
+            "age": age_of(record.updated),
+            "warnings": list(warnings),
+        }
+    )
+
+
+def usual_state(record: Record[Any]) -> str:
+    """The state of a record, "" where all of its kind have the same."""
+    return record.body.state if isinstance(record.body, Thread | Artifact | Task) else ""
+
+
+def comment_row(record: Record[Comment], most: int) -> Row:
+    """A comment in its thread."""
+    body = record.body
+    return told(
+        {
+            "id": record.id,
+            "by": record.author,
+            "age": age_of(record.created),
+            "re": body.parent,
+            "text": cut(body.body, most),
+            "cites": list(body.citations),
+            "sensitive": body.sensitivity == SENSITIVE,
+        }
+    )
+
+
+def thread_row(record: Record[Thread], slug: Slug, warnings: Sequence[str]) -> Row:
+    """A thread without its comments."""
+    body = record.body
+    return told(
+        {
+            "id": record.id,
+            "title": body.title,
+            "type": body.type,
+            "state": body.state,
+            "subcortex": slug(body.subcortex),
+            "by": record.author,
+            "age": age_of(record.created),
+            "tags": list(body.tags),
+            "task": body.task,
+            "warnings": list(warnings),
+            "resolution": body.resolution,
+            "summary": body.summary,
+            "summary_by": body.summary_by,
+            "body": body.body,
+            "code": [code_text(link) for link in body.code_links],
+        }
+    )
+
+
+def artifact_row(record: Record[Artifact], slug: Slug, warnings: Sequence[str]) -> Row:
+    """An artifact without its body."""
+    body = record.body
+    return told(
+        {
+            "id": record.id,
+            "title": body.title,
+            "type": body.type,
+            "state": body.state,
+            "version": record.version,
+            "owner": body.owner or record.author,
+            "review_by": body.review_by,
+            "reviewed": age_of(body.last_reviewed) if body.last_reviewed else "",
+            "verification": "" if body.verification == "unverified" else body.verification,
+            "subcortex": slug(body.subcortex),
+            "age": age_of(record.updated),
+            "tags": list(body.tags),
+            "supersedes": body.supersedes,
+            "superseded_by": body.superseded_by,
+            "warnings": list(warnings),
+            "summary": body.summary,
+            "evidence": [told({"type": one.kind, "ref": one.ref, "note": one.note}) for one in body.evidence],
+            "code": [code_text(link) for link in body.code_links],
+        }
+    )
