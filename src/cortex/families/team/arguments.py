@@ -133,7 +133,7 @@ class Metadata(Arguments):
     type: str = Field(default_factory=str, description="of the artifact (adr, runbook, …) or thread (decision, …)")
     summary_md: str = Field(default_factory=str)
     links: tuple[str, ...] = Field(default_factory=tuple, description="path#symbol of code", max_length=50)
-    sensitivity: Literal["normal", "sensitive"] = "normal"
+    sensitivity: Annotated[str, Field(json_schema_extra={"enum": list(SENSITIVITIES)})] = "normal"
     status: str = Field(default_factory=str, description="of a task_update")
     blocked_reason: str = Field(default_factory=str)
 

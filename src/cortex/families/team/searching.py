@@ -6,7 +6,6 @@ client has no tool for opens as a context pack. A filter that only records can p
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -18,7 +17,7 @@ from pydantic import Field
 from cortex.errors import InputError
 from cortex.everywhere import Located, Place, search_all
 from cortex.families.team.answers import Row, Slot, age_of, call_text, chosen_budget, cut, slots_text, told
-from cortex.families.team.arguments import Budgeted, Text
+from cortex.families.team.arguments import Budgeted
 from cortex.families.team.context import Team
 from cortex.kinds import FOUND_KINDS, Comment, Record
 from cortex.library import Library
@@ -58,12 +57,12 @@ Type = Literal[
 
 
 class Filters(Arguments):
-    subcortex: Text | None = None
+    subcortex: str | None = None
     since: Annotated[str | None, Field(description="date, or 7d", max_length=MAX_DAY)] = None
     until: Annotated[str | None, Field(max_length=MAX_DAY)] = None
-    status: Text | None = None
+    status: str | None = None
     sensitivity: Literal["normal", "sensitive"] | None = None
-    tags: tuple[Text, ...] = ()
+    tags: tuple[str, ...] = ()
 
 
 class Search(Budgeted):
@@ -71,7 +70,7 @@ class Search(Budgeted):
     types: tuple[Type, ...] | None = None
     filters: Annotated[Filters, Field(description="Of records", default_factory=Filters)]
     limit: Annotated[Whole, Field(ge=1, le=50)] = 10
-    cursor: Text | None = None
+    cursor: str | None = None
 
 
 def search(context: Team, arguments: Search, call: Call) -> Answer:
@@ -190,24 +189,26 @@ def _answer(
     notes: Sequence[str],
     budget: int,
 ) -> str:
-    more = page.total > offset + len(rows)
-    following = cursor_at(offset + len(rows)) if more else ""
     head = told(
         {
             "next": {_type(one): _opener(one, context) for one in located},
             "total": page.total,
-            "next_cursor": following,
             "notes": [cut(note, 200) for note in dict.fromkeys(notes)][:MOST_NOTES],
         }
     )
-    advice = "" if rows else call_text("get_bootstrap_pack")
-    narrower = call_text("search", query=cut(arguments.query, 60), cursor=following or None)
-    text = slots_text(head, [Slot("results", rows)], budget, next_call=advice, more_call=narrower)
-    kept = len(json.loads(text)["data"].get("results", ()))
-    if not rows or kept in (0, len(rows)):
-        return text
-    # What didn't fit comes next, so the cursor begins there.
-    return _answer(context, arguments, rows[:kept], located[:kept], page, offset, cursor_at, notes, budget)
+
+    def more(after: str) -> str:
+        return call_text("search", query=cut(arguments.query, 60), cursor=after or None)
+
+    left = max(0, page.total - offset - len(rows)) if rows else 0
+    return slots_text(
+        head,
+        [Slot("results", rows, left=left)],
+        budget,
+        next_call="" if rows else call_text("get_bootstrap_pack"),
+        more_call=more,
+        cursor=lambda count: cursor_at(offset + count),
+    )
 
 
 def _opener(one: Located, context: Team) -> str:
