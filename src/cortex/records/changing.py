@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from cortex.errors import InputError
-from cortex.kinds import SENSITIVE, Actor, Artifact, Comment, Link, Record, Subcortex, Task, Thread, Wanted
+from cortex.kinds import SENSITIVE, Actor, Artifact, Comment, Link, Observation, Record, Subcortex, Task, Thread, Wanted
 from cortex.library import Library
 from cortex.records.checks import check_move, checked, refusal
 from cortex.records.discussing import MOST_COMMENTS, renew_summary
@@ -19,8 +19,9 @@ from cortex.records.ids import fresh_key
 from cortex.records.noticing import notice_accepted, notice_task, who
 from cortex.records.rights import TIERS, need
 from cortex.records.steps import perform
+from cortex.records.superseding import check_supersedes, write_superseded
 from cortex.records.targets import resolve_ref, resolved
-from cortex.records.writing import check_supersedes, need_sensitive, write_superseded
+from cortex.records.writing import need_sensitive
 from cortex.settings import Settings
 from cortex.store import Step
 
@@ -118,8 +119,10 @@ def _check_kept(before: Any, after: Any) -> None:
             raise refusal("thread", "a comment stays in its thread")
         case Link() if (after.source, after.relation, after.target) != (before.source, before.relation, before.target):
             raise refusal("target", "a link stays between what it links; dismiss it, and make another one")
-        case Artifact() if after.state == "superseded" and not after.superseded_by:
-            raise refusal("state", "an artifact is superseded by another one: say which")
+        case Artifact() if after.superseded_by != before.superseded_by or "superseded" in (after.state, before.state):
+            raise refusal(
+                "state", "an artifact is superseded by another one, and stays so: say which one supersedes it"
+            )
 
 
 def _follow(step: Step, before: Any, record: Record[Any]) -> None:
@@ -337,7 +340,7 @@ def judge_link(library: Library, link: str, confirmed: bool, *, actor: Actor, ke
 def _set_state(library: Library, ref: str, kind: str, state: str, actor: Actor, key: str, action: str) -> Record[Any]:
     def work(step: Step) -> str:
         record = resolve_ref(step, ref, kind)
-        if not hasattr(type(record.body), "__dataclass_fields__") or "state" not in record.body.__dataclass_fields__:
+        if isinstance(record.body, Comment | Observation):  # each has one state for ever
             raise refusal("state", f"the state of {record.id} can't be changed")
         return revise_in(step, record.id, lambda body: replace(body, state=state), action, settings=library.settings).id
 

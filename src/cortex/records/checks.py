@@ -1,188 +1,95 @@
 """What a body may say: lengths, allowed values, states and how they follow one another, and no secret anywhere.
 
-Tables, and one walk over the fields of whatever body comes. Pure: whether what a body points to exists is not known here, nor who
+One walk over the fields of whatever body comes, by the tables of `allowed`. Pure: whether what a body points to exists is not known here, nor who
 writes it. Road not taken: cutting what is too long, for then a team would keep something that nobody wrote.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from datetime import date
 from typing import Any, TypeVar
 
 from cortex.errors import InputError
 from cortex.kinds import (
-    NORMAL,
-    SENSITIVE,
     Artifact,
-    Attachment,
     Body,
     CodeLink,
-    Comment,
     Draft,
     Evidence,
     Link,
     Notification,
     Observation,
     Subcortex,
-    Task,
     Term,
     Thread,
     kind_of,
 )
-from cortex.leaks import find_leaks
+from cortex.leaks import find_leaks, redact
+from cortex.records.allowed import (
+    ALLOWED,
+    ARTIFACT_TYPES,
+    DRAFT_TYPES,
+    ELEMENT,
+    ELEMENTS,
+    EVIDENCE_KINDS,
+    FIRST,
+    LIMITS,
+    LINE,
+    LONG,
+    MACHINE_MADE,
+    MOVES,
+    NEEDED,
+    NEEDED_OF_DRAFT,
+    NOTIFICATION_TYPES,
+    OBSERVATION_TYPES,
+    OPEN_TASK_STATES,
+    PRIORITIES,
+    RELATIONS,
+    SECRET,
+    SENSITIVITIES,
+    SOURCE_TYPES,
+    STATES,
+    SUMMARY,
+    THREAD_TYPES,
+    TYPES,
+    VERIFICATIONS,
+    VISIBILITIES,
+)
+
+__all__ = [
+    "ARTIFACT_TYPES",
+    "DRAFT_TYPES",
+    "EVIDENCE_KINDS",
+    "FIRST",
+    "LIMITS",
+    "MOVES",
+    "NOTIFICATION_TYPES",
+    "OBSERVATION_TYPES",
+    "OPEN_TASK_STATES",
+    "PRIORITIES",
+    "RELATIONS",
+    "SECRET",
+    "SENSITIVITIES",
+    "SOURCE_TYPES",
+    "STATES",
+    "SUMMARY",
+    "THREAD_TYPES",
+    "TYPES",
+    "VERIFICATIONS",
+    "VISIBILITIES",
+    "check_first",
+    "check_move",
+    "check_secrets",
+    "check_value",
+    "checked",
+    "refusal",
+    "texts_of",
+]
 
 B = TypeVar("B", bound=Body)
-
-SECRET = "secret"  # what must not be stored at all
-SENSITIVITIES = (NORMAL, SENSITIVE)
-
-THREAD_TYPES = ("question", "research", "proposal", "update", "decision", "incident", "retrospective", "other")
-OBSERVATION_TYPES = (
-    "test_result", "backtest_result", "research_note", "code_change", "tool_output", "decision", "checkpoint", "other",
-)  # fmt: skip
-ARTIFACT_TYPES = ("adr", "runbook", "report", "spec", "postmortem", "glossary", "other")
-DRAFT_TYPES = ("comment", "thread", "artifact", "task_update")
-NOTIFICATION_TYPES = (
-    "mention", "thread_update", "task_assigned", "task_update", "review_needed", "artifact_accepted", "draft_approved",
-    "draft_rejected", "system_alert",
-)  # fmt: skip
-TYPES: Mapping[type, tuple[str, ...]] = {
-    Thread: THREAD_TYPES,
-    Observation: OBSERVATION_TYPES,
-    Artifact: ARTIFACT_TYPES,
-    Draft: DRAFT_TYPES,
-    Notification: NOTIFICATION_TYPES,
-}
-
-# The states of a kind, and which may follow each. A new record is in one of those of `FIRST`.
-_OPEN_TASK = ("inbox", "assigned", "in_progress", "review", "blocked")
-_TASK = (*_OPEN_TASK, "done", "cancelled")
-MOVES: Mapping[type, Mapping[str, tuple[str, ...]]] = {
-    Subcortex: {"proposed": ("active", "archived"), "active": ("archived",), "archived": ("active",)},
-    Thread: {"open": ("resolved", "archived"), "resolved": ("open", "archived"), "archived": ("open",)},
-    Comment: {"published": ()},
-    Observation: {"recorded": ()},
-    Artifact: {
-        "draft": ("proposed", "accepted", "deprecated"),
-        "proposed": ("draft", "accepted", "deprecated"),
-        "accepted": ("superseded", "deprecated"),
-        "superseded": (),
-        "deprecated": ("proposed",),
-    },
-    Task: {state: tuple(other for other in _TASK if other != state) for state in _OPEN_TASK}
-    | dict.fromkeys(("done", "cancelled"), ("inbox", "assigned", "in_progress")),
-    Draft: {
-        "pending_review": ("approved", "rejected", "published", "expired"),
-        "approved": ("published",),
-        "expired": ("published", "rejected"),
-        "rejected": (),
-        "published": (),
-    },
-    Notification: {"new": ("seen", "done"), "seen": ("done",), "done": ()},
-    Link: {"candidate": ("confirmed", "dismissed"), "confirmed": ("dismissed",), "dismissed": ("confirmed",)},
-}
-STATES: Mapping[type, tuple[str, ...]] = {cls: tuple(moves) for cls, moves in MOVES.items()}
-OPEN_TASK_STATES = _OPEN_TASK
-FIRST: Mapping[type, tuple[str, ...]] = {
-    Subcortex: ("proposed", "active"),
-    Thread: ("open",),
-    Artifact: ("draft", "proposed", "accepted"),
-    Task: _TASK,
-    Draft: ("pending_review",),
-    Notification: ("new",),
-    Link: ("candidate", "confirmed"),
-}
-
-VISIBILITIES = ("private", "internal")
-PRIORITIES = ("low", "normal", "high", "urgent")
-VERIFICATIONS = ("unverified", "verified", "incorrect")
-EVIDENCE_KINDS = ("thread", "comment", "observation", "artifact", "url")
-RELATIONS = ("supersedes", "contradicts", "supports", "depends_on")
-SOURCE_TYPES = ("manual", "stop_hook", "periodic_sync", "ci", "webhook", "api")
-TARGET_KINDS = ("", "thread", "task", "subcortex")
-# What else has allowed values, by class and field.
-ALLOWED: Mapping[tuple[type, str], tuple[str, ...]] = {
-    (Subcortex, "visibility"): VISIBILITIES,
-    (Task, "priority"): PRIORITIES,
-    (Artifact, "verification"): VERIFICATIONS,
-    (Evidence, "kind"): EVIDENCE_KINDS,
-    (Link, "relation"): RELATIONS,
-    (Observation, "source_type"): SOURCE_TYPES,
-    (Draft, "target_kind"): TARGET_KINDS,
-    (Draft, "artifact_type"): ("", *ARTIFACT_TYPES),
-    (Draft, "thread_type"): ("", *THREAD_TYPES),
-}
-
-SUMMARY = 1_200  # characters of a thread's rolling summary
-# The most characters of a text; of several values how many, and in ELEMENTS how long each may be.
-LIMITS: Mapping[type, Mapping[str, int]] = {
-    Subcortex: {
-        "name": 100, "description": 2_000, "charter": 10_000, "stewards": 50, "pinned_threads": 50, "pinned_artifacts": 50,
-        "pinned_tasks": 50, "glossary": 200, "naming": 100,
-    },
-    Thread: {"title": 300, "body": 50_000, "tags": 10, "summary": SUMMARY, "resolution": 2_000, "code_links": 50},
-    Comment: {"body": 50_000, "citations": 50},
-    Observation: {
-        "title": 300, "summary": 10_000, "tags": 20, "session": 200, "commit_id": 200, "attachments": 20, "code_links": 50,
-    },
-    Artifact: {
-        "title": 300, "body": 100_000, "summary": 2_000, "owner": 100, "evidence": 100, "tags": 20, "code_links": 50,
-    },
-    Task: {
-        "title": 300, "body": 50_000, "assignees": 20, "watchers": 50, "blocked_reason": 500, "notes": 10_000, "tags": 20,
-        "code_links": 50,
-    },
-    Draft: {
-        "title": 300, "body": 100_000, "target": 200, "patch": 20, "citations": 50, "tags": 20, "reason": 2_000, "summary": 2_000,
-        "risk_flags": 10, "code_links": 50, "evidence": 100, "review_notes": 2_000,
-    },
-    Notification: {"recipient": 100, "title": 300, "reason": 500},
-    Link: {"note": 500},
-    CodeLink: {"path": 1_000, "repo": 200, "symbol": 300, "commit": 64, "root": 4_000},
-    Evidence: {"ref": 2_000, "note": 200},
-    Attachment: {"name": 300, "ref": 2_000, "media_type": 100},
-    Term: {"term": 100, "meaning": 1_000},
-}  # fmt: skip
-ELEMENTS: Mapping[str, int] = {
-    "tags": 50,
-    "stewards": 100,
-    "assignees": 100,
-    "watchers": 100,
-    "naming": 500,
-    "patch": 10_000,
-}
-ELEMENT = 500  # characters of any other of several values
-LINE = 200  # characters of a text that isn't named above: ids, names
-
-# What has to say something.
-NEEDED: Mapping[type, tuple[str, ...]] = {
-    Subcortex: ("slug", "name"),
-    Thread: ("title",),
-    Comment: ("thread", "body"),
-    Observation: ("title",),
-    Artifact: ("title",),
-    Task: ("title",),
-    Notification: ("recipient", "about", "title", "reason"),
-    Link: ("source", "relation", "target"),
-    CodeLink: ("path",),
-    Evidence: ("kind", "ref"),
-    Attachment: ("name", "ref"),
-    Term: ("term", "meaning"),
-}
-NEEDED_OF_DRAFT: Mapping[str, tuple[str, ...]] = {
-    "comment": ("body",),
-    "thread": ("title",),
-    "artifact": ("title", "body"),
-    "task_update": ("patch",),
-}
-# Texts of several lines; all others are one line, in which white space is folded.
-LONG = frozenset(
-    {"description", "charter", "body", "summary", "resolution", "notes", "reason", "review_notes", "meaning", "blocked_reason", "note"}
-)  # fmt: skip
-MACHINE_MADE = frozenset({"commit", "file_hash", "body_hash", "root"})  # random by nature: no place for a secret
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9-]{2,49}")
 _REFUSED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202d\u202e]")
@@ -235,7 +142,7 @@ def check_value(field: str, value: str, allowed: Sequence[str]) -> None:
     """Raises: InputError RECORD_INVALID, where a value is none of those allowed."""
     if value not in allowed:
         told = ", ".join(one or '""' for one in allowed)
-        raise refusal(field, f"{field} is one of {told}, not {value[:40]!r}", allowed)
+        raise refusal(field, f"{field} is one of {told}, not {redact(value)[0][:40]!r}", allowed)
 
 
 def check_secrets(body: object) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from cortex.kinds import NORMAL, SENSITIVE, Artifact, Body, Notification, Record, Task, Wanted
+from cortex.kinds import NORMAL, Artifact, Body, Notification, Record, Task, Wanted
 from cortex.records.checks import LIMITS, checked
 from cortex.records.ids import new_id
 from cortex.records.rights import AGENT, PERSON
@@ -64,7 +64,7 @@ def who(name: str, settings: Settings | None = None, *, me: str = PERSON) -> str
 
 def own_names(settings: Settings) -> frozenset[str]:
     """What the person is called, in lower case."""
-    return frozenset(name.casefold() for name in (PERSON, settings.team.name or login()) if name)
+    return frozenset(name.casefold() for name in (PERSON, settings.team.name, login()) if name)
 
 
 @cache
@@ -138,7 +138,7 @@ def notice_review(step: Step, record: Record[Any], title: str, reason: str) -> N
 
 
 def _tell(step: Step, type: str, recipient: str, about: str, record: Record[Any], reason: str) -> None:
-    notice(step, type, recipient, about, record.body.title, reason, sensitivity=record.body.sensitivity or SENSITIVE)
+    notice(step, type, recipient, about, record.body.title, reason, sensitivity=record.body.sensitivity)
 
 
 def _named(body: Body) -> str:

@@ -85,11 +85,12 @@ def resolved(step: Step, body: B, before: Body | None = None) -> B:
     What stood there `before` isn't asked again. Raises: InputError TARGET_NOT_FOUND, SCOPE_NOT_FOUND, RECORD_INVALID.
     """
     changes: dict[str, Any] = {}
-    above: list[Record[Any]] = []
+    above: list[Record[Any]] = []  # what it belongs to
+    freed = before is not None and before.sensitivity == SENSITIVE != body.sensitivity
     scope = getattr(body, "subcortex", "")
-    if scope and scope != getattr(before, "subcortex", ""):
+    if scope and (freed or scope != getattr(before, "subcortex", "")):
         found = scope_of(step, scope)
-        if found.body.state == "archived":
+        if found.body.state == "archived" and not freed:
             raise InputError(
                 "RECORD_INVALID",
                 f"the subcortex {found.body.slug} is archived: nothing is added to it",
@@ -99,11 +100,16 @@ def resolved(step: Step, body: B, before: Body | None = None) -> B:
         above.append(found)
     for field, kind in _POINTS:
         ref = getattr(body, field, "")
-        if ref and ref != getattr(before, field, ""):
+        if ref and (freed or ref != getattr(before, field, "")):
             one = target_of(step, ref, (kind,), field)
             above += [one] if field != "supersedes" else []
     _check_several(step, body, before)
-    if any(one.body.sensitivity == SENSITIVE for one in above):
+    private = [one.id for one in above if one.body.sensitivity == SENSITIVE]
+    if private and freed:
+        raise InputError(
+            "RECORD_INVALID", f"it is sensitive as long as {private[0]} is", context={"field": "sensitivity"}
+        )
+    if private:
         changes["sensitivity"] = SENSITIVE
     return replace(body, **changes) if changes else body
 

@@ -25,7 +25,6 @@ from cortex.kinds import (
     Subcortex,
     Task,
     Thread,
-    Wanted,
     kind_of,
 )
 from cortex.library import Library
@@ -36,6 +35,7 @@ from cortex.records.ids import fresh_key, new_id
 from cortex.records.noticing import notice_accepted, notice_comment, notice_mentions, notice_task, who
 from cortex.records.rights import need
 from cortex.records.steps import perform
+from cortex.records.superseding import check_supersedes, linked, write_superseded
 from cortex.records.targets import by_slug, resolved, target_of
 from cortex.settings import Settings
 from cortex.store import Step
@@ -92,32 +92,22 @@ def add_thread(step: Step, body: Thread, settings: Settings | None = None) -> Re
     return record
 
 
-def add_comment(
-    step: Step, body: Comment, summary: str = "", settings: Settings | None = None, *, right: str = "comment"
-) -> Record[Comment]:
+def add_comment(step: Step, body: Comment, summary: str = "", settings: Settings | None = None) -> Record[Comment]:
     """Write a comment; the summary of its thread is renewed, or is the one that came with it.
 
     Raises: InputError TARGET_NOT_FOUND for an unknown thread, RECORD_INVALID for an archived one.
     """
-    need(step.actor, right)
+    need(step.actor, "comment")
     body = checked(body)
     thread = target_of(step, body.thread, ("thread",), "thread")
     if thread.body.state == "archived":
         raise refusal("thread", f"{thread.id} is archived: nobody comments there any more")
-    body = _new(
-        step,
-        replace(
-            body,
-            subcortex="",
-            sensitivity=thread.body.sensitivity if thread.body.sensitivity == SENSITIVE else body.sensitivity,
-        ),
-    )
-    body = replace(body, subcortex=thread.body.subcortex)
-    after = (
-        supply_summary(thread, summary, step.author) if summary.strip() else None
-    )  # looked at before anything is written
+    if thread.body.sensitivity == SENSITIVE:
+        body = replace(body, sensitivity=SENSITIVE)
+    body = _new(step, replace(body, subcortex=thread.body.subcortex))
+    supplied = supply_summary(thread, summary, step.author) if summary.strip() else None
     record = step.make(new_id(Comment), body)
-    authors = renew_summary(step, thread, record, after)
+    authors = renew_summary(step, thread, record, supplied)
     notice_comment(step, record, thread, authors, settings)
     return record
 
@@ -138,6 +128,7 @@ def add_artifact(step: Step, body: Artifact, settings: Settings | None = None) -
     if old is not None and accepted:
         check_supersedes(step, old)
     record = step.make(new_id(Artifact), body)
+    notice_mentions(step, record, body.body, settings)
     if accepted:
         notice_accepted(step, record)
         if old is not None:
@@ -175,37 +166,6 @@ def add_link(step: Step, body: Link, settings: Settings | None = None) -> Record
         source = step.put(replace(source, body=replace(source.body, supersedes=target.id)))
         return write_superseded(step, target, source, body.note)
     return step.make(new_id(Link), body)
-
-
-def linked(step: Step, source: str, relation: str, target: str) -> Record[Link] | None:
-    """The link that says this already, unless somebody has dismissed it."""
-    refs = (("source", source), ("relation", relation), ("target", target))
-    found = step.select(Wanted(kinds=("link",), states=("candidate", "confirmed"), refs=refs), 1)
-    return found[0] if found else None
-
-
-def check_supersedes(step: Step, old: Record[Artifact], new: Record[Artifact] | None = None) -> None:
-    """One artifact may take the place of another. Raises: InputError RIGHTS_MISSING, RECORD_INVALID."""
-    need(step.actor, "supersede_artifact")
-    if old.body.superseded_by or old.body.state == "superseded":
-        raise refusal("supersedes", f"{old.id} is superseded already, by {old.body.superseded_by}")
-    seen: set[str] = set()
-    now = new
-    while now is not None and now.id not in seen:
-        seen.add(now.id)
-        if now.id == old.id:
-            raise refusal("supersedes", f"{old.id} can't be superseded by what it supersedes itself, or by itself")
-        now = step.get(now.body.superseded_by) if now.body.superseded_by else None
-
-
-def write_superseded(step: Step, old: Record[Artifact], new: Record[Artifact], note: str = "") -> Record[Link]:
-    """One artifact takes the place of another: its state, who took it, and the link between them."""
-    step.put(replace(old, body=replace(old.body, state="superseded", superseded_by=new.id)), "supersede_artifact")
-    if (known := linked(step, new.id, "supersedes", old.id)) is not None:
-        return known
-    private = SENSITIVE in (old.body.sensitivity, new.body.sensitivity)
-    body = Link(new.id, "supersedes", old.id, note)
-    return step.make(new_id(Link), replace(body, sensitivity=SENSITIVE) if private else body, "supersede_artifact")
 
 
 def _new(step: Step, body: Any) -> Any:
