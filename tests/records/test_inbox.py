@@ -1,0 +1,181 @@
+"""The inbox: what waits for whom, why, and in which order; nothing twice, nothing that is done."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from cortex.errors import InputError
+from cortex.kinds import Actor, Artifact, Comment, Draft, Evidence, Link, Record, Task, Thread, Wanted
+from cortex.library import Library
+from cortex.records.changing import accept_artifact, judge_link, update_task
+from cortex.records.drafts import approve, create_draft
+from cortex.records.inbox import EVERYTHING, Entry, acknowledge, inbox
+from cortex.records.rights import person
+from cortex.records.writing import create
+
+PERSON, AGENT, WRITER = person(), Actor("agent", 1), Actor("agent", 2)
+NOW = int(datetime(2900, 1, 15, 12, tzinfo=UTC).timestamp() * 1000)  # drafts of today are too old by then
+OPEN = Wanted(kinds=("notification",), states=("new",))
+
+
+def make(library: Library, body: object, actor: Actor = PERSON) -> Record:
+    return create(library, body, actor=actor)  # type: ignore[arg-type]
+
+
+def draft(library: Library, title: str = "A draft") -> Record[Draft]:
+    return create_draft(library, Draft("thread", title, "Something."), actor=AGENT)[0]
+
+
+def types(library: Library, recipient: str | None = "person", **more: object) -> list[str]:
+    return [entry.type for entry in inbox(library, recipient, **more).entries]  # type: ignore[arg-type]
+
+
+def only(library: Library, **more: object) -> Entry:
+    (entry,) = inbox(library, **more).entries  # type: ignore[arg-type]
+    return entry
+
+
+def test_nothing_waits_in_an_empty_inbox(library: Library) -> None:
+    assert inbox(library).entries == () and not inbox(library).more
+
+
+def test_a_mention_says_why_and_leads_to_its_thread(library: Library) -> None:
+    thread = make(library, Thread("Which queue?"), WRITER)
+    comment = make(library, Comment(thread.id, "@ada what do you say?"), WRITER)
+    entry = only(library)
+    assert (entry.kind, entry.type, entry.about, entry.next) == ("notification", "mention", comment.id, thread.id)
+    assert "mentioned you" in entry.why and entry.at == comment.created
+    assert only(library, recipient="Ada") == only(library, recipient="me") == entry
+    assert not inbox(library, "agent").entries and inbox(library, None).entries == (entry,)
+
+
+def test_open_tasks_of_somebody_and_whatever_is_blocked_wait(library: Library) -> None:
+    make(library, Task("Not mine", assignees=("agent",)))
+    mine = make(library, Task("Mine", assignees=("me",), priority="high"))
+    make(library, Task("Nobody's"))
+    blocked = make(library, Task("Stuck", state="blocked", blocked_reason="no key", assignees=("agent",)))
+    entries = inbox(library, include=("tasks",)).entries
+    assert [(entry.about, entry.type) for entry in entries] == [(blocked.id, "blocked"), (mine.id, "task")]
+    assert "assigned to agent" in entries[0].why and "no key" in entries[0].why
+    assert "assigned to you, high priority" in entries[1].why
+    assert len(inbox(library, None, include=("tasks",)).entries) == 4
+    update_task(library, mine.id, {"state": "done"}, actor=PERSON)
+    assert types(library, include=("tasks",)) == ["blocked"]
+
+
+def test_a_task_that_is_assigned_stands_there_once(library: Library) -> None:
+    task = make(library, Task("Measure it", assignees=("person",)), WRITER)
+    assert only(library).kind == "task"
+    assert only(library, include=("notifications",)).type == "task_assigned"
+    update_task(library, task.id, {"state": "done"}, actor=PERSON)
+    assert not inbox(library).entries and not inbox(library, include=("notifications",)).entries
+
+
+def test_what_a_person_has_to_judge_waits_once_and_until_it_is_judged(library: Library) -> None:
+    drafted = draft(library)
+    first, second = make(library, Thread("One")), make(library, Thread("Two"))
+    link = make(library, Link(first.id, "contradicts", second.id, "30 against 10", state="candidate"))
+    make(library, Link(second.id, "supports", first.id, state="candidate"))
+    due = make(library, Artifact("Retries", "Three.", review_by="2900-01-14", evidence=(Evidence("thread", first.id),)))
+    make(library, Artifact("Today", "x", review_by="2900-01-15"))
+    make(library, Artifact("Whenever", "x"))
+    entries = inbox(library, now=NOW, include=("reviews",)).entries
+    assert [(entry.type, entry.about) for entry in entries] == [
+        ("review_overdue", due.id),
+        ("contradiction", link.id),
+    ]
+    assert "2900-01-14" in entries[0].why
+    assert entries[1].title == "One may contradict Two" and entries[1].why == "30 against 10"
+    assert types(library, now=drafted.created) == ["contradiction", "draft"]
+    assert types(library, include=("notifications",), now=drafted.created) == ["review_needed"]
+
+    approve(library, drafted.id, actor=PERSON)
+    judge_link(library, link.id, False, actor=PERSON)
+    assert types(library) == []
+    accept_artifact(library, due.id, actor=PERSON)
+    assert types(library, now=NOW) == ["review_overdue"]  # being accepted is no review
+    newer = make(library, Artifact("Retries", "Five.", supersedes=due.id, evidence=(Evidence("thread", first.id),)))
+    accept_artifact(library, newer.id, actor=PERSON)
+    assert "review_overdue" not in types(library, now=NOW)
+
+
+def test_a_judged_contradiction_leaves_no_reminder(library: Library) -> None:
+    make(library, Artifact("Timeout of the payment gateway", "The timeout is 30 seconds."))
+    make(library, Artifact("Timeout of the payment gateway", "The timeout is 10 seconds."), WRITER)
+    (link,) = library.store.recorded.select(Wanted(kinds=("link",), states=("candidate",)))
+    assert types(library) == ["contradiction"]
+    assert types(library, include=("notifications",)) == ["review_needed"]
+    judge_link(library, link.id, True, actor=PERSON)
+    assert types(library) == types(library, include=("notifications",)) == []
+
+
+def test_the_newest_comes_first_and_pages_join_without_gap_or_repetition(library: Library) -> None:
+    for number in range(4):
+        draft(library, f"Draft {number}")
+        thread = make(library, Thread(f"Thread {number}", f"@ada look at {number}"), WRITER)
+        make(library, Task(f"Task {number}", thread=thread.id, assignees=("person",)), WRITER)
+    whole = inbox(library, limit=100)
+    assert len(whole.entries) == 12 and not whole.more
+    made = [entry.id[-26:] for entry in whole.entries]
+    assert made == sorted(made, reverse=True)
+    for size in (1, 5, 12):
+        walked: list[Entry] = []
+        more = True
+        while more:
+            page = inbox(library, limit=size, before=walked[-1].id if walked else "")
+            assert len(page.entries) <= size
+            walked += page.entries
+            more = page.more
+        assert tuple(walked) == whole.entries
+
+
+@pytest.mark.parametrize("include", [(one,) for one in EVERYTHING])
+def test_what_is_not_included_is_left_out(library: Library, include: tuple[str, ...]) -> None:
+    draft(library)
+    make(library, Thread("A thread", "@ada look"), WRITER)
+    make(library, Task("A task", assignees=("person",)))
+    kinds = {entry.kind for entry in inbox(library, include=include).entries}
+    assert kinds == {"notifications": {"notification"}, "tasks": {"task"}, "reviews": {"draft"}}[include[0]]
+
+
+def test_something_unknown_to_include_is_refused(library: Library) -> None:
+    with pytest.raises(InputError) as raised:
+        inbox(library, include=("mail",))
+    assert raised.value.code == "RECORD_INVALID" and "reviews" in raised.value.message
+
+
+def test_what_is_acknowledged_is_done_with_and_again_is_harmless(library: Library) -> None:
+    make(library, Thread("A thread", "@ada look"), WRITER)
+    make(library, Thread("Another", "@ada look"), WRITER)
+    ids = [entry.id for entry in inbox(library).entries]
+    assert acknowledge(library, ids[:1], actor=PERSON, key="k") == (ids[0],)
+    assert acknowledge(library, ids[:1], actor=PERSON, key="k") == (ids[0],)
+    assert acknowledge(library, ids[:1], actor=PERSON) == ()
+    assert [entry.id for entry in inbox(library).entries] == ids[1:]
+    assert acknowledge(library, ids, actor=PERSON) == (ids[1],)
+    assert not inbox(library).entries
+
+
+def test_only_ones_own_notifications_are_acknowledged_unless_one_may_edit(library: Library) -> None:
+    make(library, Thread("For a person", "@ada look"), WRITER)
+    make(library, Thread("For an agent", "@agent look"))
+    (persons,), (agents,) = inbox(library).entries, inbox(library, "agent").entries
+    for actor, ids in ((AGENT, [agents.id]), (WRITER, [agents.id, persons.id])):
+        with pytest.raises(InputError) as raised:
+            acknowledge(library, ids, actor=actor)
+        assert raised.value.code == "RIGHTS_MISSING"
+    assert len(library.store.recorded.select(OPEN)) == 2
+    assert acknowledge(library, [agents.id], actor=WRITER) == (agents.id,)
+    with pytest.raises(InputError) as raised:
+        acknowledge(library, [persons.id, "notif_01K00000000000000000000000"], actor=PERSON)
+    assert raised.value.code == "RECORD_UNKNOWN"
+    assert inbox(library).entries == (persons,)
+
+
+def test_an_agent_sees_that_a_draft_waits_for_a_person(library: Library) -> None:
+    draft(library)
+    (entry,) = inbox(library, "agent").entries
+    assert "waits for a person" in entry.why and "approve" not in entry.why
+    assert "approve or reject" in only(library).why
