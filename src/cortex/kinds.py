@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 NORMAL, SENSITIVE = "normal", "sensitive"
+PRESSING = ("urgent", "high")  # priorities of what comes first
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,8 +315,13 @@ def refs_of(body: Body) -> tuple[tuple[str, str], ...]:
     match body:
         case Subcortex():
             found.append(("slug", body.slug))
-        case Artifact() if body.review_by:
-            found.append(("due", body.review_by))
+        case Thread():
+            found.append(("type", body.type))
+        case Artifact():
+            found.append(("type", body.type))
+            found += [("due", body.review_by)] if body.review_by else []
+        case Task() if body.priority in PRESSING:
+            found.append(("priority", body.priority))
         case Notification():
             found.append(("recipient", body.recipient))
         case Link():

@@ -93,7 +93,11 @@ def search(
 def _corpus_of(sources: Sequence[Source]) -> Corpus:
     kinds = {source.kind for source in sources}
     lone = kinds.pop() if len(kinds) == 1 else ""
-    return Corpus(lone) if lone in (Corpus.DOCUMENTS, Corpus.MEMORIES) else Corpus.CODE
+    return _CORPORA.get(lone, Corpus.CODE)
+
+
+# What a team keeps is asked as memories are: short texts with a title, filed under nothing that says anything.
+_CORPORA = {"documents": Corpus.DOCUMENTS, "memories": Corpus.MEMORIES, "records": Corpus.MEMORIES}
 
 
 def _recency(lookup: Lookup, sources: Sequence[int]) -> Mapping[str, int]:

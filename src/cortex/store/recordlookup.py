@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from cortex.kinds import KINDS, PREFIXES, Record, Wanted
 from cortex.store.connect import Connections
 from cortex.store.recordjson import from_json
-from cortex.store.recordwanted import conditions_of, marks, ways_to
+from cortex.store.recordwanted import FEW, conditions_of, marks, ways_to
 from cortex.types import Source
 
 RECORDS = "records"  # the kind of a source
@@ -117,17 +117,26 @@ class RecordLookup:
         """The docs of the records that are wanted, in these sources; None where more than `most` would have to be looked at, if that is given."""
         with self._connections.read() as connection:
             ways = ways_to(connection, wanted, ordered=False)
-            if most and sum(way.rows for way in ways) > most:
+            if most and (sum(way.rows for way in ways) > most or any(way.rows == FEW for way in ways)):
                 return None
+            ask = f"SELECT name, id FROM sources WHERE id IN ({marks(sources)})"
+            places = [(name.rstrip("!"), number) for name, number in connection.execute(ask, sources)]
             found: set[int] = set()
             for way in ways:
+                tables, column = way.ids
+                numbers = [number for kind, number in places if kind == way.kind]
                 rows = connection.execute(
-                    f"SELECT docs.id FROM {way.tables} CROSS JOIN docs ON docs.source = records.source AND docs.path = records.id "
-                    f"WHERE {way.where} AND +records.source IN ({marks(sources)})",
-                    (*way.values, *sources),
+                    f"SELECT docs.id FROM {tables} CROSS JOIN docs ON docs.source IN ({marks(numbers)}) AND docs.path = {column} "
+                    f"WHERE {way.where}",
+                    (*numbers, *way.values),
                 )
                 found.update(row[0] for row in rows)
         return frozenset(found)
+
+    def kinds(self, wanted: Wanted) -> tuple[str, ...]:
+        """The kinds of which some record may be wanted."""
+        with self._connections.read() as connection:
+            return tuple(way.kind for way in ways_to(connection, wanted, ordered=False) if way.rows)
 
     def briefs(self, docs: Sequence[int], wanted: Wanted) -> dict[int, Brief]:
         """The records of these docs, in brief; only those that are wanted."""

@@ -23,11 +23,18 @@ Part = tuple[str, tuple[object, ...]]  # a condition with its values
 class Way:
     """How to come to the records of one kind that are wanted."""
 
+    kind: str
     tables: str
     where: str
     values: tuple[object, ...]
     order: str
     rows: int  # that are looked at, counted up to FEW
+
+    @property
+    def ids(self) -> tuple[str, str]:
+        """Tables that give the ids, and the column; who points to something need not be looked at itself."""
+        refs_alone = self.tables == _REFS and "records." not in self.where
+        return ("refs" if refs_alone else self.tables), ("refs.record" if self.tables == _REFS else "records.id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,12 @@ def _way(connection: sqlite3.Connection, wanted: Wanted, kind: str, ordered: boo
     by_ref = driver.tables == _REFS and driver.ordered
     order = "refs.record DESC" if by_ref else _ORDER[wanted.by_change]
     return Way(
-        driver.tables, where, (*driver.part[1], *(value for _, many in rest for value in many)), order, counts[best]
+        kind,
+        driver.tables,
+        where,
+        (*driver.part[1], *(value for _, many in rest for value in many)),
+        order,
+        counts[best],
     )
 
 
@@ -100,6 +112,7 @@ def conditions_of(wanted: Wanted) -> Part:
 def _rest(wanted: Wanted, driver: _Driver) -> list[Part]:
     """What is looked at in each row: a plus keeps SQLite from using an index for it."""
     parts: list[Part] = []
+    record = "refs.record" if driver.tables == _REFS else "records.id"
     if wanted.states and driver.meets != "states":
         parts.append((f"+records.state IN ({marks(wanted.states)})", wanted.states))
     if wanted.authors:
@@ -112,11 +125,12 @@ def _rest(wanted: Wanted, driver: _Driver) -> list[Part]:
     if wanted.before:
         parts.append((f"{'' if driver.ordered else '+'}records.made < ?", (wanted.before[-26:],)))
     if wanted.due and driver.meets != "due":
-        ask = "EXISTS (SELECT 1 FROM refs AS due WHERE due.role = 'due' AND due.target < ? AND due.record = records.id)"
+        ask = "EXISTS (SELECT 1 FROM refs AS due WHERE due.role = 'due' AND due.target < ? "
+        ask += f"AND due.record = {record})"
         parts.append((ask, (wanted.due,)))
     parts += [
         (
-            "EXISTS (SELECT 1 FROM refs AS other WHERE other.role = ? AND other.target = ? AND other.record = records.id)",
+            f"EXISTS (SELECT 1 FROM refs AS other WHERE other.role = ? AND other.target = ? AND other.record = {record})",
             ref,
         )
         for ref in wanted.refs

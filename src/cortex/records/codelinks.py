@@ -1,0 +1,113 @@
+"""Code that a record speaks of: as it was when somebody wrote about it, and what became of it since.
+
+A link is kept as it was told where the file isn't there to be looked at: what somebody saw elsewhere may still be true. A path that leaves
+its repository is refused, whether or not anything is there. `cortex.citing` compares; nothing here reads a file itself.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from cortex.citing import check, cite, look
+from cortex.errors import CortexError, FileError, InputError
+from cortex.kinds import CodeLink
+from cortex.library import Library
+from cortex.types import Citation
+
+LOOK_SECONDS = 1.0  # for which a write, or an answer, looks into files
+_ABSOLUTE = re.compile(r"[A-Za-z]:|[\\/]|~[\\/]")
+
+
+def cited(library: Library, root: Path | None, links: Sequence[CodeLink]) -> tuple[CodeLink, ...]:
+    """The links with what their files and symbols are now, where those are below `root`; others as they were told.
+
+    Raises: InputError RECORD_INVALID for a path that leaves the repository.
+    """
+    until = time.monotonic() + LOOK_SECONDS
+    return tuple(_cited(library, root, link, late=time.monotonic() >= until) for link in links)
+
+
+def _cited(library: Library, root: Path | None, link: CodeLink, *, late: bool) -> CodeLink:
+    told = replace(link, path=_plain(link.path, root), root="", file_hash="", body_hash="")
+    if root is None or late:
+        return told
+    view = library.view_in(root)
+    for target in dict.fromkeys((f"{told.path}#{told.symbol}" if told.symbol else told.path, told.path)):
+        try:
+            found = cite(root, target, view)
+        except FileError as error:
+            if error.code == "PATH_OUTSIDE":  # by a symbolic link
+                raise _refused(link.path) from error
+            return told
+        except CortexError:  # a symbol that isn't there, or is one of several: then the file is cited
+            continue
+        return replace(
+            told,
+            path=found.path,
+            symbol=found.symbol or told.symbol,
+            root=found.root,
+            file_hash=found.file_hash.hex(),
+            body_hash=found.body_hash.hex(),
+            commit=told.commit or found.commit,
+        )
+    return told
+
+
+def changes(library: Library, link: CodeLink) -> str:
+    """What changed in linked code since it was linked, "" where it is as it was or nobody can tell."""
+    return changes_in(library)(link)
+
+
+def changes_in(library: Library, seconds: float = LOOK_SECONDS) -> Callable[[CodeLink], str]:
+    """How to tell what changed, for many links: from so many seconds on files are only glanced at."""
+    until = time.monotonic() + seconds
+    known: dict[CodeLink, str] = {}
+
+    def changes_of(link: CodeLink) -> str:
+        if link not in known:
+            known[link] = _changes(library, link, late=time.monotonic() >= until)
+        return known[link]
+
+    return changes_of
+
+
+def _changes(library: Library, link: CodeLink, *, late: bool) -> str:
+    if not (link.root and link.file_hash):
+        return ""
+    try:
+        # Without a hash of its body a symbol can't be compared: then it is the file that is.
+        symbol, body = (link.symbol, bytes.fromhex(link.body_hash)) if link.body_hash else ("", b"")
+        citation = Citation(link.root, link.path, symbol, bytes.fromhex(link.file_hash), body, link.commit)
+        return look(citation) if late else check(citation, library.view_in(Path(link.root)))
+    except (CortexError, ValueError, OSError):
+        return ""
+
+
+def _plain(path: str, root: Path | None) -> str:
+    """A path relative to its repository, with "/" between its parts."""
+    path = path.strip()
+    if root is not None and Path(path).is_absolute():
+        for base in (root, root.resolve()):
+            try:
+                path = Path(path).relative_to(base).as_posix()
+                break
+            except ValueError:
+                continue
+    parts = [part for part in path.replace("\\", "/").split("/") if part not in ("", ".")]
+    if not parts or _ABSOLUTE.match(path) or ".." in parts or "\0" in path:
+        raise _refused(path)
+    return "/".join(parts)
+
+
+def _refused(path: str) -> InputError:
+    shown = ascii(path[:200])
+    return InputError(
+        "RECORD_INVALID",
+        f"code_links: {shown} is no path inside a repository",
+        context={"field": "code_links", "path": path[:200]},
+        suggestions=("Give the path relative to the repository's root.",),
+    )

@@ -1,0 +1,235 @@
+"""Questions to the records: by text, by what they belong to, or simply the last changed; the same for tools and commands.
+
+Words and meaning rank; what a record counts for (accepted, pinned; superseded, archived) and how new it is only decides between what is
+nearly as good. Nothing is left out because it is old. A filter that few records meet narrows the search; one that many meet is looked at
+in what was found, since thousands of docs in a search cost more than the search. Only reads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cortex.errors import InputError
+from cortex.kinds import FOUND_KINDS, Record, Wanted
+from cortex.library import Library
+from cortex.records.sentences import cut, fold, sentences_of
+from cortex.records.targets import scope_of
+from cortex.search import check_query
+from cortex.search.parse import STOP_WORDS
+from cortex.store import Brief, stem_of
+from cortex.text import words_of
+from cortex.types import Cancel, Mode, Page, Query, Source
+from cortex.types import Hit as Found
+
+DEPTH = 150  # hits that are looked at, so that a boost can reach what is nearly as good
+MOST_DOCS = 4_000  # that narrow a search
+SNIPPET_CHARACTERS = 280
+MAX_WORDS = 6  # that are named as what matched
+NEW_SHARE, NEW_DAYS = 0.03, 30.0  # what being new adds at most, and after how many days half of that
+PINNED_SHARE = 0.05
+SHARES = {
+    ("artifact", "accepted"): 0.06,
+    ("artifact", "superseded"): -0.15,
+    ("artifact", "deprecated"): -0.15,
+    ("thread", "archived"): -0.1,
+    ("task", "cancelled"): -0.1,
+    ("comment", "published"): -0.05,  # it carries its thread's title: a short one would stand before the thread
+}
+SAME_THREAD = 0.94  # of each further hit of one thread
+LEAST_SAME = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What somebody wants to know; what is empty doesn't narrow."""
+
+    query: str = ""
+    types: tuple[str, ...] = ()  # kinds of records
+    subcortex: str = ""  # id or slug
+    state: str | tuple[str, ...] = ""
+    sensitivity: str = ""
+    since: int = 0  # changed at or after, in milliseconds
+    until: int = 0  # changed before
+    tags: tuple[str, ...] = ()  # all of them
+    limit: int = 10
+    offset: int = 0
+    mode: Mode = Mode.HYBRID
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A record that answers."""
+
+    record: Record[Any]
+    relevance: float  # 0 where nothing was asked but for the last changed
+    snippet: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The answer to a question."""
+
+    hits: tuple[Hit, ...]
+    total: int
+    notes: tuple[str, ...] = ()
+    mode: Mode | None = None  # that ran
+
+
+def find(library: Library, asked: Asked, cancel: Cancel | None = None) -> Findings:
+    """Answer a question. Raises: InputError QUERY_INVALID, ARGUMENT_INVALID or SCOPE_NOT_FOUND; LimitError, Cancelled, StoreError."""
+    wanted = wanted_of(library, asked)
+    if not asked.query.strip():
+        with library.store.reading():
+            newest = library.store.recorded.select(replace(wanted, by_change=True), asked.limit, asked.offset)
+            return Findings(tuple(Hit(one, 0.0) for one in newest), library.store.recorded.count(wanted))
+    query = Query(asked.query, mode=asked.mode, limit=max(DEPTH, asked.offset + asked.limit), snippets=(0,))
+    ranked, page = _ranked(library, wanted, query, asked.offset + asked.limit, cancel)
+    chosen = ranked[asked.offset : asked.offset + asked.limit]
+    known = library.store.recorded.get(brief.id for _, brief in chosen)
+    texts = _texts_of(library, [hit for hit, _ in chosen])
+    stems = {stem_of(word): word for word in words_of(asked.query) if word not in STOP_WORDS}
+    hits = [
+        Hit(known[brief.id], hit.relevance, *_told(texts.get(hit.chunk, ""), stems, hit.why))
+        for hit, brief in chosen
+        if brief.id in known
+    ]
+    return Findings(tuple(hits), page.total, page.notes, page.mode)
+
+
+def page_of(library: Library, asked: Asked, query: Query, cancel: Cancel) -> Page:
+    """The records as one place of a search over several: `query` says what is asked and how much is told, `asked` what may answer."""
+    most = query.offset + query.limit
+    wanted = wanted_of(library, asked)
+    deep = replace(query, offset=0, limit=max(DEPTH if is_narrowed(wanted) else 0, 2 * most), characters=0)
+    ranked, page = _ranked(library, wanted, deep, most, cancel)
+    return replace(page, hits=tuple(hit for hit, _ in ranked[query.offset : most]))
+
+
+def wanted_of(library: Library, asked: Asked) -> Wanted:
+    """Which records may answer. Raises: InputError ARGUMENT_INVALID or SCOPE_NOT_FOUND."""
+    unknown = [one for one in asked.types if one not in FOUND_KINDS]
+    if unknown:
+        raise InputError(
+            "ARGUMENT_INVALID", f"there are no records of type {unknown[0]!r}: there are {', '.join(FOUND_KINDS)}"
+        )
+    refs = [("tag", tag.strip().casefold()) for tag in asked.tags if tag.strip()]
+    if asked.subcortex:
+        refs.append(("subcortex", scope_of(library.store.recorded, asked.subcortex.strip()).id))
+    return Wanted(
+        kinds=asked.types or FOUND_KINDS,
+        states=(asked.state,) if isinstance(asked.state, str) and asked.state else tuple(asked.state),
+        refs=tuple(refs),
+        sensitivity=asked.sensitivity,
+        since=asked.since,
+        until=asked.until,
+    )
+
+
+def is_narrowed(wanted: Wanted) -> bool:
+    """Whether more than a choice of kinds is asked for."""
+    return bool(wanted.states or wanted.refs or wanted.sensitivity or wanted.since or wanted.until)
+
+
+# -- ranking -----------------------------------------------------------------------------------------------------------
+
+
+def _ranked(
+    library: Library, wanted: Wanted, query: Query, most: int, cancel: Cancel | None
+) -> tuple[list[tuple[Found, Brief]], Page]:
+    """What answers, best first, each record once; and the page that it is from, with how many there are."""
+    check_query(query)
+    lookup, narrowed = library.store.recorded, is_narrowed(wanted)
+    if narrowed:  # only threads are open: then a search among threads needs hardly more
+        wanted = replace(wanted, kinds=lookup.kinds(wanted))
+    sources = lookup.sources(wanted.kinds)
+    numbers = [source.id for source in sources]
+    docs = lookup.docs(wanted, numbers, MOST_DOCS) if sources and narrowed else None
+    if not sources or docs == frozenset():
+        return [], Page((), 0, query.mode)
+    found, page = _look(library, query, sources, docs, wanted, cancel)
+    if docs is None and narrowed and len(found) < most and page.total >= DEPTH:
+        docs = lookup.docs(wanted, numbers)  # what was found first is something else: then it takes longer
+        found, page = _look(library, query, sources, docs, wanted, cancel)
+    total = len(found) if page.total <= len(page.hits) else max(page.total, len(found))
+    return _ordered(found, lookup.targets("pin")), replace(page, total=total)
+
+
+def _look(
+    library: Library,
+    query: Query,
+    sources: Sequence[Source],
+    docs: frozenset[int] | None,
+    wanted: Wanted,
+    cancel: Cancel | None,
+) -> tuple[list[tuple[Found, Brief]], Page]:
+    page = library.search(query, sources=sources, docs=docs, cancel=cancel)
+    best: dict[int, Found] = {}
+    for hit in page.hits:  # a long record has several chunks: the best one stands for it
+        best.setdefault(hit.doc, hit)
+    briefs = library.store.recorded.briefs(list(best), wanted)
+    return [(best[doc], briefs[doc]) for doc in best if doc in briefs], page
+
+
+def _ordered(found: Sequence[tuple[Found, Brief]], pinned: frozenset[str]) -> list[tuple[Found, Brief]]:
+    """By score and what a record counts for; what says more of one thread goes back a little."""
+    now = time.time()
+
+    def order(score: float, brief: Brief) -> tuple[float, int, str]:
+        return -round(score, 4), -brief.updated, brief.id
+
+    scored = [(hit.score * _boost(brief, brief.id in pinned, now), hit, brief) for hit, brief in found]
+    scored.sort(key=lambda one: order(one[0], one[2]))
+    seen: dict[str, int] = {}
+    again: list[tuple[float, Found, Brief]] = []
+    for score, hit, brief in scored:
+        thread = brief.thread if brief.kind == "comment" else brief.id
+        before = seen.get(thread, 0)
+        seen[thread] = before + 1
+        again.append((score * max(LEAST_SAME, SAME_THREAD**before), hit, brief))
+    again.sort(key=lambda one: order(one[0], one[2]))
+    return [(replace(hit, relevance=_relevance(hit, score)), brief) for score, hit, brief in again]
+
+
+def _boost(brief: Brief, pinned: bool, now: float) -> float:
+    """What decides between records that answer nearly as well."""
+    days = max(0.0, now - brief.updated / 1000) / 86_400
+    share = SHARES.get((brief.kind, brief.state), 0.0)
+    return 1 + share + PINNED_SHARE * pinned + NEW_SHARE * NEW_DAYS / (NEW_DAYS + days)
+
+
+def _relevance(hit: Found, score: float) -> float:
+    """How sure a hit is, with what it lost: among other stores that is all that is compared."""
+    return round(hit.relevance * min(1.0, score / hit.score), 4) if hit.score > 0 else hit.relevance
+
+
+# -- what is told ------------------------------------------------------------------------------------------------------
+
+
+def _texts_of(library: Library, hits: Sequence[Found]) -> dict[int, str]:
+    """The texts of the chunks that answer."""
+    lookup = library.store.lookup
+    places = lookup.places([(hit.doc, hit.chunk) for hit in hits])
+    return {
+        chunk: lookup.text(place.doc.blob)[place.chunk.start : place.chunk.end] for (_, chunk), place in places.items()
+    }
+
+
+def _told(text: str, stems: dict[str, str], why: str) -> tuple[str, str]:
+    """The sentences of a text that say most of the query, and which of its words they were."""
+    said = [one.text for one in sentences_of(text)] or [fold(text)]
+    held = [stems.keys() & {stem_of(word) for word in words_of(sentence)} for sentence in said]
+    start = max(range(len(said)), key=lambda place: len(held[place]))
+    end, length = start + 1, len(said[start])
+    while end < len(said) and length + len(said[end]) < SNIPPET_CHARACTERS:
+        length += len(said[end]) + 1
+        end += 1
+    here = stems.keys() & {stem_of(word) for word in words_of(text)}
+    words = [word for stem, word in stems.items() if stem in here][:MAX_WORDS]
+    reason = f"words: {', '.join(words)}" if words else why
+    return cut(
+        " ".join(said[start:end]), SNIPPET_CHARACTERS
+    ), f"{why}; {reason}" if words and why != "words" else reason
