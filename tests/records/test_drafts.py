@@ -361,6 +361,7 @@ def test_a_secret_is_refused_and_nothing_is_kept(library: Library) -> None:
         (Draft("comment", "", "See http://localhost:8080."), []),
         (Draft("comment", "", "x" * 10_001), ["large_content"]),
         (Draft("comment", "", "Ask ada@example.com about it."), ["sensitive_content"]),
+        (Draft("comment", "", "Clone git@example.com:a/b and install left-pad@1.2.3, @ada."), []),
         (Draft("thread", "A", "B", sensitivity="sensitive"), ["sensitive_content"]),
     ],
 )

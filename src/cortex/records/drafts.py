@@ -45,7 +45,7 @@ TITLE_CHARACTERS = 120
 PAGE = 100
 _OUTSIDE = re.compile(r"https?://(?!localhost\b|127\.)", re.IGNORECASE)
 _PRIVATE = re.compile(
-    r"\b(?:confidential|internal only|do not (?:share|distribute))\b|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}\.[a-z]{2,}",
+    r"\b(?:confidential|internal only|do not (?:share|distribute))\b|(?<![\w.+-])(?!git@)[\w.+-]{1,64}@[\w-]{1,63}\.[a-z]{2,}",
     re.IGNORECASE,
 )
 
