@@ -47,6 +47,8 @@ _DOUBTS = frozenset(
 )
 _PHRASES: tuple[tuple[str, str, float], ...] = (  # the word that they are looked for by, the phrase, what it is worth
     ("root", "root cause", 1.2),
+    ("let", "let's ", 0.4),
+    ("live", " live ", 0.4),
     ("we", "we will ", 0.7),
     ("we", "we'll ", 0.5),
     ("we", "we keep ", 0.4),
@@ -205,7 +207,7 @@ def _announced(sentence: str, identifiers: list[str], stems: frozenset[str]) -> 
         worth += 0.2
     if _DIGIT.search(lower) and _QUANTITY.search(lower):
         worth += 0.35
-    if sentence.endswith("?"):
+    if sentence.rstrip("!\"')*_").endswith("?"):
         worth = worth * 0.3 - 0.4
     if not words.isdisjoint(_DOUBTS) or "i'd " in lower:
         worth = worth * 0.6 - 0.2
