@@ -282,7 +282,7 @@ def _check_special(body: Body) -> None:
                     "evidence", "an artifact that is accepted needs evidence: at least one link to what it rests on"
                 )
         case Link() if body.source == body.target:
-            raise refusal("target", "a record can't be linked to itself")
+            raise refusal("target", "target is the source itself: nothing is linked to itself")
 
 
 def _check_date(value: str) -> None:

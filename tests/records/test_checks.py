@@ -1,0 +1,268 @@
+"""What a body may say: every limit and every allowed value is held, a secret is refused wherever it stands, and never told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cortex.errors import CortexError
+from cortex.kinds import (
+    Artifact,
+    Attachment,
+    Body,
+    CodeLink,
+    Comment,
+    Draft,
+    Evidence,
+    Link,
+    Notification,
+    Observation,
+    Subcortex,
+    Task,
+    Term,
+    Thread,
+    kind_of,
+)
+from cortex.records.allowed import FIRST, LIMITS, MOVES, STATES, TYPES
+from cortex.records.checks import check_first, check_move, checked, texts_of
+
+TOKEN = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3z5A"
+PLAIN: tuple[Body, ...] = (
+    Subcortex("billing", "Billing"),
+    Thread("T"),
+    Comment("thread_1", "B"),
+    Observation("T"),
+    Artifact("T"),
+    Task("T"),
+    Draft("comment", "T", "B"),
+    Notification("mention", "lena", "thread_1", "T", "R"),
+    Link("task_1", "supports", "task_2"),
+)
+FULL: tuple[Body, ...] = (
+    Subcortex("billing", "Billing", "D", "C", stewards=("lena",), glossary=(Term("a", "b"),), naming=("snake_case",)),
+    Thread("T", "B", tags=("x",), summary="S", resolution="R", code_links=(CodeLink("a.py", "shop", "f"),)),
+    Comment("thread_1", "B", citations=("thread_2",)),
+    Observation("T", "S", session="s", commit_id="c", attachments=(Attachment("log", "file:///log"),)),
+    Artifact("T", "B", "S", owner="lena", evidence=(Evidence("url", "https://example.com/", "N"),)),
+    Task("T", "B", assignees=("lena",), watchers=("omar",), blocked_reason="R", notes="N"),
+    Draft("comment", "T", "B", patch=(("notes", "N"),), reason="R", summary="S", review_notes="N"),
+    Notification("mention", "lena", "thread_1", "T", "R"),
+    Link("task_1", "supports", "task_2", "N"),
+)
+
+
+def refused(body: Body, work: Callable[[Any], object] = checked) -> CortexError:
+    with pytest.raises(CortexError) as caught:
+        work(body)
+    return caught.value
+
+
+@pytest.mark.parametrize("body", [*PLAIN, *FULL], ids=kind_of)
+def test_what_is_in_order_stays_as_it_is(body: Body) -> None:
+    assert checked(body) == body == checked(checked(body))
+
+
+def limits() -> list[tuple[Body, str, int]]:
+    return [
+        (body, field, most)
+        for body in FULL
+        for field, most in LIMITS[type(body)].items()
+        if isinstance(getattr(body, field), str)
+    ]
+
+
+@pytest.mark.parametrize(("body", "field", "most"), limits(), ids=lambda value: str(value)[:20])
+def test_a_text_may_be_as_long_as_its_limit_and_no_longer(body: Body, field: str, most: int) -> None:
+    text = ("word " * most)[: most - 1] + "x"
+    assert getattr(checked(replace(body, **{field: text})), field) == text
+    error = refused(replace(body, **{field: text + "y"}))
+    assert error.code == "RECORD_INVALID" and error.context["field"] == field and f"{most:,}" in error.message
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (Thread("T", tags=tuple(f"t{number}" for number in range(11))), "tags"),
+        (Observation("T", tags=tuple(f"t{number}" for number in range(21))), "tags"),
+        (Thread("T", tags=("x" * 51,)), "tags[0]"),
+        (Task("T", assignees=tuple(f"n{number}" for number in range(21))), "assignees"),
+        (Subcortex("billing", "B", glossary=(Term("", "b"),)), "glossary[0].term"),
+        (Artifact("T", evidence=(Evidence("url", "https://example.com/", "n" * 201),)), "evidence[0].note"),
+        (Artifact("T", evidence=(Evidence("rumour", "x"),)), "evidence[0].kind"),
+        (Artifact("T", evidence=(Evidence("url", "ftp://example.com"),)), "evidence[0].ref"),
+        (Artifact("T", review_by="31.1.2027"), "review_by"),
+        (Artifact("T", review_by="2027-02-30"), "review_by"),
+        (Artifact("T", state="accepted"), "evidence"),
+        (Artifact("T", verification="maybe"), "verification"),
+        (Thread("T", code_links=(CodeLink("../a.py"),)), "code_links[0].path"),
+        (Thread("T", code_links=(CodeLink("a/..\\..\\b.py"),)), "code_links[0].path"),
+        (Thread("T", code_links=(CodeLink("/etc/passwd"),)), "code_links[0].path"),
+        (Thread("T", code_links=(CodeLink("C:\\a.py"),)), "code_links[0].path"),
+        (Thread("T", code_links=(CodeLink("a.py", line_start=9, line_end=3),)), "code_links[0].line_end"),
+        (Thread("T", code_links=(CodeLink("a.py", line_start=-1),)), "code_links[0].line_start"),
+        (Thread("T", code_links=(CodeLink("a.py", commit="HEAD~1"),)), "code_links[0].commit"),
+        (Subcortex("Billing Team", "B"), "slug"),
+        (Subcortex("ab", "B"), "slug"),
+        (Subcortex("-ab", "B"), "slug"),
+        (Subcortex("billing", "B", visibility="public"), "visibility"),
+        (Task("T", priority="soon"), "priority"),
+        (Observation("T", source_type="rumour"), "source_type"),
+        (Link("task_1", "likes", "task_2"), "relation"),
+        (Link("task_1", "supports", "task_1"), "target"),
+        (Thread(" \n "), "title"),
+        (Comment("thread_1", " "), "body"),
+        (Comment("", "B"), "thread"),
+        (Draft("comment", "T", ""), "body"),
+        (Draft("thread", "", "B"), "title"),
+        (Draft("task_update", "T", "B"), "patch"),
+        (Draft("poem", "T", "B"), "type"),
+        (Draft("comment", "T", "B", target_kind="memory"), "target_kind"),
+        (Thread("T", sensitivity="public"), "sensitivity"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else kind_of(value),
+)
+def test_what_can_not_be_kept_is_refused_with_its_field(body: Body, field: str) -> None:
+    error = refused(body)
+    assert (error.code, error.context["field"]) == ("RECORD_INVALID", field) and field.split("[")[0] in error.message
+
+
+@pytest.mark.parametrize("body", PLAIN, ids=kind_of)
+def test_types_and_states_are_those_of_the_kind(body: Body) -> None:
+    for state in STATES[type(body)]:
+        if "state" in {one.name for one in fields(body)} and state != "accepted":
+            assert checked(replace(body, state=state)).state == state
+    if type(body) in TYPES:
+        error = refused(replace(body, type="nonsense"))
+        assert error.context == {"field": "type", "allowed": list(TYPES[type(body)])}
+    if "state" in {one.name for one in fields(body)}:
+        assert refused(replace(body, state="nonsense")).context["field"] == "state"
+
+
+@pytest.mark.parametrize("character", ["\0", "\x1b", "\x07", "\x0b", "\x9b", "\ud800", "\u202e"], ids=ascii)
+@pytest.mark.parametrize("field", ["title", "body", "tags"])
+def test_characters_that_are_no_text_are_refused(character: str, field: str) -> None:
+    value: object = (f"a{character}b",) if field == "tags" else f"a\n{character}b"
+    error = refused(replace(Thread("T"), **{field: value}))
+    assert error.code == "RECORD_INVALID" and character not in error.message
+
+
+def test_white_space_is_put_in_order_and_nothing_stands_there_twice() -> None:
+    body = Thread(
+        "  Lamps \t are\r\nblue ", "\r\none\r\n\n  two\n", tags=("Red", "red", " ", "Blue"), code_links=(CodeLink(".\\src\\a.py"),) * 2
+    )  # fmt: skip
+    assert checked(body) == Thread(
+        "Lamps are blue", "one\n\n  two", tags=("Red", "Blue"), code_links=(CodeLink("src/a.py"),)
+    )
+
+
+def planted(noun: Any, prefix: str = "") -> list[tuple[str, Callable[[str], Any]]]:
+    """Every place of a text in a body, and the body with something else there."""
+    found: list[tuple[str, Callable[[str], Any]]] = []
+    for one in fields(noun):
+        value = getattr(noun, one.name)
+        if isinstance(value, str) and value:
+            found.append((prefix + one.name, lambda text, name=one.name: replace(noun, **{name: text})))
+        elif isinstance(value, tuple) and value and is_dataclass(value[0]):
+            found += [
+                (place, lambda text, name=one.name, put=put: replace(noun, **{name: (put(text),)}))
+                for place, put in planted(value[0], f"{prefix}{one.name}[0].")
+            ]
+        elif isinstance(value, tuple) and value and isinstance(value[0], str):
+            found.append((f"{prefix}{one.name}[0]", lambda text, name=one.name: replace(noun, **{name: (text,)})))
+    return found
+
+
+SKIPPED = (
+    "slug",
+    "state",
+    "type",
+    "sensitivity",
+    "visibility",
+    "verification",
+    "priority",
+    "source_type",
+    "relation",
+    "kind",
+)
+
+
+@pytest.mark.parametrize(
+    ("field", "put"),
+    [
+        pytest.param(field, put, id=f"{kind_of(body)}-{field}")
+        for body in FULL
+        for field, put in planted(body)
+        if field.rpartition(".")[2] not in SKIPPED
+    ],
+)
+def test_a_secret_is_refused_wherever_it_stands_and_never_told(field: str, put: Callable[[str], Any]) -> None:
+    long = field in ("body", "charter", "description", "summary", "notes")
+    address = field == "evidence[0].ref"
+    text = f"first\nuse {TOKEN} there" if long else f"https://example.com/{TOKEN}" if address else TOKEN
+    error = refused(put(text))
+    assert error.code == "SENSITIVE_BLOCKED" and "GitHub token" in error.message
+    assert str(error.context["field"]).split("[")[0] == field.split("[")[0]
+    assert error.context["line"] == (2 if long else 1)
+    assert TOKEN not in f"{error.message}{error.context}{error.suggestions}"
+
+
+def test_a_secret_that_only_its_name_gives_away_is_refused_in_pairs_too() -> None:
+    value = "xK9" + "mQ2vL7pR4tZ8"
+    for body in (
+        Subcortex("billing", "B", glossary=(Term("api_key", value),)),
+        Draft("task_update", "T", "", patch=(("password", value),)),
+    ):
+        error = refused(body)
+        assert error.code == "SENSITIVE_BLOCKED" and value not in error.message
+
+
+def test_what_is_secret_is_not_stored_at_all() -> None:
+    assert refused(Thread("T", sensitivity="secret")).code == "SENSITIVE_BLOCKED"
+
+
+def test_a_wrong_value_that_is_a_secret_is_not_told() -> None:
+    assert TOKEN not in refused(Thread("T", type=TOKEN)).message
+
+
+def test_hashes_and_commits_are_no_secrets() -> None:
+    link = CodeLink("a.py", commit="9f8a7b6c5d4e3f2a1b0c9d8e7f6a5b4c3d2e1f0a", file_hash="ab" * 16, body_hash="cd" * 16)
+    assert checked(Thread("T", code_links=(link,))).code_links == (link,)
+
+
+def test_every_text_of_a_body_is_looked_at() -> None:
+    texts = dict(texts_of(FULL[0]))
+    assert texts["glossary[0]"] == "a: b" and texts["naming[0]"] == "snake_case" and texts["charter"] == "C"
+
+
+@pytest.mark.parametrize("cls", list(MOVES), ids=lambda cls: cls.__name__)
+def test_every_state_leads_only_to_states_of_its_kind(cls: type) -> None:
+    states = set(STATES[cls])
+    assert set(FIRST.get(cls, states)) <= states
+    assert all(set(after) <= states - {before} for before, after in MOVES[cls].items())
+
+
+@given(st.sampled_from([Thread("T"), Task("T"), Artifact("T"), Link("task_1", "supports", "task_2")]), st.data())
+def test_a_state_is_only_reached_from_where_it_may_be(body: Body, data: st.DataObject) -> None:
+    before = data.draw(st.sampled_from(STATES[type(body)]))
+    after = data.draw(st.sampled_from(STATES[type(body)]))
+    one, other = replace(body, state=before), replace(body, state=after)
+    if before == after or after in MOVES[type(body)][before]:
+        check_move(one, other)
+    else:
+        error = refused(other, lambda new: check_move(one, new))
+        assert error.code == "RECORD_INVALID" and error.context["field"] == "state" and before in error.message
+
+
+def test_a_new_record_begins_in_a_first_state() -> None:
+    check_first(Artifact("T", state="proposed"))
+    for body in (
+        Artifact("T", state="superseded"),
+        Thread("T", state="archived"),
+        Link("a", "supports", "b", state="dismissed"),
+    ):
+        assert refused(body, check_first).context["field"] == "state"
