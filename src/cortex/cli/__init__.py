@@ -1,5 +1,6 @@
 """The commands: the top of the house. Each module is one command; this one puts them together and turns errors into exit codes.
 
+A command line loads only the module that it names: all of them take longer than most commands. `app` has them all, for `--help`.
 Exit codes: 0 done, 1 an error that was explained, 2 wrong usage, 130 interrupted.
 """
 
@@ -9,34 +10,45 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
 from io import TextIOWrapper
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
 
-from cortex.cli import (
-    chunks,
-    config,
-    daemon,
-    doctor,
-    embed,
-    hook,
-    index,
-    install,
-    kb,
-    mcp,
-    memory,
-    models,
-    qdrant,
-    search,
-    status,
-)
 from cortex.cli.show import PrintableFormatter, print_error, printable
 from cortex.errors import CortexError, explained
 from cortex.settings import environment
 
+if TYPE_CHECKING:
+    app: typer.Typer
+
 log = logging.getLogger(__name__)
+
+# Each command with the module and the function that it is; the order is that of the help.
+COMMANDS = {
+    "index": "index.index",
+    "search": "search.search",
+    "mcp": "mcp.mcp",
+    "mcp status": "status.mcp_status",
+    "mcp logs": "status.mcp_logs",
+    "start": "daemon.start",
+    "stop": "daemon.stop",
+    "restart": "daemon.restart",
+    "status": "status.status",
+    "doctor": "doctor.doctor",
+    "hook": "hook.hook",
+    "inbox": "inbox.inbox",
+    "inbox done": "inbox.done",
+    "install": "install.install_clients",
+    "uninstall": "install.uninstall_clients",
+}
+GROUPS = (
+    *("artifact", "chunks", "config", "context", "drafts", "embed", "kb", "link", "memory", "models", "qdrant"),
+    *("subcortex", "task", "thread"),
+)
 
 
 class Commands(TyperGroup):
@@ -47,38 +59,43 @@ class Commands(TyperGroup):
         return (name, self.commands[name], args[2:]) if name in self.commands else super().resolve_command(ctx, args)
 
 
-app = typer.Typer(
-    cls=Commands,
-    name="cortex",
-    help="A local context engine for coding agents: index a folder, ask it questions, serve it over MCP.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.command("index")(index.index)
-app.command("search")(search.search)
-app.command("mcp")(mcp.mcp)
-app.command("mcp status")(status.mcp_status)
-app.command("mcp logs")(status.mcp_logs)
-app.command("start")(daemon.start)
-app.command("stop")(daemon.stop)
-app.command("restart")(daemon.restart)
-app.command("status")(status.status)
-app.command("doctor")(doctor.doctor)
-app.command("hook")(hook.hook)
-app.command("install")(install.install_clients)
-app.command("uninstall")(install.uninstall_clients)
-app.add_typer(chunks.app, name="chunks")
-app.add_typer(config.app, name="config")
-app.add_typer(embed.app, name="embed")
-app.add_typer(kb.app, name="kb")
-app.add_typer(memory.app, name="memory")
-app.add_typer(models.app, name="models")
-app.add_typer(qdrant.app, name="qdrant")
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        return _app("")
+    raise AttributeError(name)
 
 
-@app.callback(invoke_without_command=True)
+@cache
+def _app(first: str) -> typer.Typer:
+    """The commands that begin with this word; where there are none, all."""
+    alone = {name: place for name, place in COMMANDS.items() if name.split()[0] == first}
+    groups = [name for name in GROUPS if name == first]
+    if not alone and not groups:
+        alone, groups = COMMANDS, GROUPS
+    made = typer.Typer(
+        cls=Commands,
+        name="cortex",
+        help="A local context engine for coding agents: index a folder, ask it questions, serve it over MCP.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    made.callback(invoke_without_command=True)(_root)
+    for name, place in alone.items():
+        module, _, function = place.partition(".")
+        made.command(name)(getattr(import_module(f"{__name__}.{module}"), function))
+    for name in groups:
+        made.add_typer(import_module(f"{__name__}.{name}").app, name=name)
+    return made
+
+
+@cache
+def _command(first: str) -> Any:
+    """What runs a command line that begins with this word."""
+    return typer.main.get_command(_app(first))
+
+
 def _root(
     context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Show the version and exit."),
@@ -100,7 +117,7 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        outcome = app(args=list(arguments), standalone_mode=False)
+        outcome = _command(next(iter(arguments), ""))(args=list(arguments), standalone_mode=False)
         sys.stdout.flush()
     except CortexError as error:
         print_error(error, as_json="--json" in arguments)

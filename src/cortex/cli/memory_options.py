@@ -182,10 +182,10 @@ def read_text(told: str) -> str:
 def citations_of(library: Library, folder: Path, targets: Sequence[str]) -> tuple[Citation, ...]:
     """What is cited, as it is now. Raises: FileError, InputError."""
     place = project_at(folder)
-    return tuple(cite(place.path, _from_root(place, folder, one), library.view_in(place.path)) for one in targets)
+    return tuple(cite(place.path, from_root(place, folder, one), library.view_in(place.path)) for one in targets)
 
 
-def _from_root(place: Project, folder: Path, target: str) -> str:
+def from_root(place: Project, folder: Path, target: str) -> str:
     """What is cited, as seen from the project's root: a path is meant from the folder that it was typed in, else from the root."""
     path = re.split(r"[#:]", target, maxsplit=1)[0] if not Path(target).is_absolute() else ""
     if not path or not os.path.lexists(folder / path):

@@ -1,0 +1,384 @@
+"""`cortex artifact`: knowledge that somebody stands for: written, changed with its history, accepted, replaced by a person."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from cortex.cli.editor import in_editor
+from cortex.cli.memory_show import moment
+from cortex.cli.options import JsonFlag
+from cortex.cli.show import print_json, say
+from cortex.cli.team_look import Around, labels_of, list_records, look_around, say_around, whole_json
+from cortex.cli.team_options import (
+    BodyFileOption,
+    BodyOption,
+    CodeOption,
+    EditFlag,
+    EvidenceOption,
+    IdArgument,
+    InSubcortexOption,
+    KeyOption,
+    LimitOption,
+    SensitiveFlag,
+    StateOption,
+    SubcortexOption,
+    TagOption,
+    TitleArgument,
+    TitleOption,
+    UntagOption,
+    WithTagOption,
+    changed,
+    code_cited,
+    code_told,
+    evidence_told,
+    given,
+    number_of,
+    one_of,
+    people_told,
+    sensitivity,
+    tags_told,
+    team,
+    text_told,
+    written,
+)
+from cortex.cli.team_show import day, record_json, say_head, say_list, say_more, say_rows, say_text, told_title
+from cortex.errors import InputError
+from cortex.kinds import SENSITIVE, Artifact, Record
+from cortex.library import Library
+from cortex.records import changing
+from cortex.records.checks import ARTIFACT_TYPES, STATES, VERIFICATIONS
+from cortex.records.rights import person
+from cortex.records.writing import create
+from cortex.store import Deed
+from cortex.text import rfc3339
+
+KIND = "artifact"
+START = "There is no artifact yet: `cortex artifact create TITLE --body-file FILE` makes one"
+TYPES_HELP = ", ".join(ARTIFACT_TYPES)
+HISTORY = 100  # changes that are shown
+INSTEAD = "give the text with --body or --body-file, or say what else to change"
+
+ReviewByOption = Annotated[
+    str | None, typer.Option("--review-by", metavar="DATE", help="When to look at it again, as 2027-01-31.")
+]
+OwnerOption = Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Who stands for it; me: you.")]
+SummaryOption = Annotated[str | None, typer.Option("--summary", metavar="TEXT", help="What it says, in short.")]
+
+app = typer.Typer(
+    name=KIND, help="Knowledge that somebody stands for: decisions, runbooks, specifications.", no_args_is_help=True
+)
+
+
+@app.command("list")
+def list_artifacts(
+    state: StateOption = None,
+    everything: Annotated[bool, typer.Option("--all", help="Superseded and deprecated ones, too.")] = False,
+    type: Annotated[str, typer.Option("--type", metavar="TYPE", help=f"Only of this type: {TYPES_HELP}.")] = "",
+    overdue: Annotated[
+        bool, typer.Option("--overdue", help="Only those that should have been looked at again.")
+    ] = False,
+    subcortex: InSubcortexOption = "",
+    tag: WithTagOption = None,
+    limit: LimitOption = 30,
+    as_json: JsonFlag = False,
+) -> int:
+    """List artifacts that count, the last changed first."""
+    told = one_of(type, ARTIFACT_TYPES, "--type")
+    with team() as library:
+        found = list_records(
+            library,
+            KIND,
+            limit,
+            usual=("draft", "proposed", "accepted"),
+            states=state,
+            everything=everything,
+            subcortex=subcortex,
+            tags=tag,
+            keep=(lambda body: body.type == told) if told else None,
+            due=rfc3339(time.time())[:10] if overdue else "",
+        )
+    if as_json:
+        print_json({"artifacts": [record_json(one) for one in found.rows], "more": found.more})
+    elif not found.rows:
+        say(START if found.nothing_yet else "nothing found", error=True)
+    else:
+        say_rows([(one.id, day(one.updated), one.body.state, one.body.type, one.body.title) for one in found.rows])
+        say_more(found.more)
+    return 0
+
+
+@app.command("show")
+def show(
+    told: IdArgument,
+    version: Annotated[
+        int | None, typer.Option("--version", min=1, metavar="N", help="As it was in this version.")
+    ] = None,
+    history: Annotated[bool, typer.Option("--history", help="Who changed it when, instead of what it says.")] = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """Show an artifact: what it says, what it rests on, what contradicts it; as it is or as it was."""
+    with team() as library:
+        lookup = library.store.recorded
+        record = changing.resolve_ref(lookup, told, KIND)
+        deeds = lookup.deeds(record.id, HISTORY)
+        if version is not None:
+            record = _version(library, record, version)
+        around = look_around(library, record)
+    if as_json:
+        print_json({**whole_json(record, around), "history": [_deed_json(one) for one in deeds]})
+    elif history:
+        say(record.body.title)
+        say_rows([(f"{one.version:>3}", moment(one.at), one.actor, one.action.replace("_", " ")) for one in deeds])
+    else:
+        _say(record, around)
+    return 0
+
+
+def _version(library: Library, record: Record[Any], version: int) -> Record[Any]:
+    known = library.store.recorded.versions(record.id)
+    if version not in known:
+        raise InputError("ARGUMENT_INVALID", f"there is no version {version}: {record.id} has 1 to {record.version}")
+    return known[version]
+
+
+def _deed_json(one: Deed) -> dict[str, object]:
+    return {"version": one.version, "at": moment(one.at), "actor": one.actor, "action": one.action}
+
+
+def _say(record: Record[Artifact], around: Around) -> None:
+    body, known = record.body, around.known
+    labels = (
+        ("Owner", body.owner),
+        ("Review by", body.review_by),
+        ("Reviewed", moment(body.last_reviewed)),
+        ("Verified", "" if body.verification == "unverified" else body.verification),
+        ("Supersedes", told_title(body.supersedes, known) if body.supersedes else ""),
+        ("Replaced by", told_title(body.superseded_by, known) if body.superseded_by else ""),
+    )
+    say_head(record, [*labels_of(record, around), *labels], around.warnings)
+    say_text(body.summary, "In short")
+    say_text(body.body)
+    evidence = [f"{told_title(one.ref, known)}{f' ({one.note})' if one.note else ''}" for one in body.evidence]
+    say_list("Rests on", evidence)
+    say_around(record, around)
+
+
+@app.command("create")
+def create_one(
+    title: TitleArgument,
+    body: BodyOption = None,
+    body_file: BodyFileOption = None,
+    edit: EditFlag = False,
+    summary: SummaryOption = None,
+    type: Annotated[str, typer.Option("--type", metavar="TYPE", help=f"One of {TYPES_HELP}.")] = "other",
+    state: Annotated[
+        str, typer.Option("--state", metavar="STATE", help="draft, proposed, or accepted, which needs evidence.")
+    ] = "draft",
+    owner: OwnerOption = None,
+    review_by: ReviewByOption = None,
+    evidence: EvidenceOption = None,
+    supersedes: Annotated[
+        str, typer.Option("--supersedes", metavar="ID", help="What it takes the place of once it is accepted.")
+    ] = "",
+    subcortex: SubcortexOption = "",
+    tag: TagOption = None,
+    code: CodeOption = None,
+    sensitive: SensitiveFlag = False,
+    key: KeyOption = "",
+    as_json: JsonFlag = False,
+) -> int:
+    """Write down knowledge that somebody stands for; it is found at once."""
+    links = code_told(code)
+    with team() as library:
+        rests_on, old = evidence_told(library, evidence), number_of(library, supersedes, KIND)
+
+        def keep(told: str) -> Record[Any]:
+            made = Artifact(
+                title,
+                told,
+                summary or "",
+                type.strip().lower(),
+                state.strip().lower(),
+                owner=owner or "",
+                review_by=review_by or "",
+                evidence=rests_on,
+                supersedes=old,
+                subcortex=subcortex.strip(),
+                sensitivity=sensitivity(sensitive),
+                tags=tags_told(tag),
+                code_links=links,
+            )
+            kept = replace(made, code_links=code_cited(library, links))
+            return create(library, kept, actor=person(), key=key, payload=repr(made))
+
+        again = f"cortex artifact create {shlex.quote(title)} --body-file"
+        record = written(body, body_file, keep, edit=edit, name=KIND, again=again, instead=INSTEAD)
+    _tell(record, f"✓ Made {record.id}: {record.body.title} ({record.body.state})", as_json=as_json)
+    return 0
+
+
+@app.command("edit")
+def edit_one(
+    told: IdArgument,
+    title: TitleOption = None,
+    body: BodyOption = None,
+    body_file: BodyFileOption = None,
+    summary: SummaryOption = None,
+    type: Annotated[str | None, typer.Option("--type", metavar="TYPE", help=f"One of {TYPES_HELP}.")] = None,
+    state: Annotated[
+        str | None,
+        typer.Option("--state", metavar="STATE", help="draft, proposed or deprecated; see accept, supersede."),
+    ] = None,
+    owner: OwnerOption = None,
+    review_by: ReviewByOption = None,
+    reviewed: Annotated[bool, typer.Option("--reviewed", help="It was looked at again now.")] = False,
+    verification: Annotated[
+        str | None, typer.Option("--verification", metavar="WORD", help=f"One of {', '.join(VERIFICATIONS)}.")
+    ] = None,
+    evidence: EvidenceOption = None,
+    remove_evidence: Annotated[
+        list[str] | None, typer.Option("--remove-evidence", metavar="REF", help="Evidence to leave out, by its id.")
+    ] = None,
+    subcortex: Annotated[
+        str | None, typer.Option("--subcortex", metavar="SLUG", help="Another subcortex, by its slug or id.")
+    ] = None,
+    tag: TagOption = None,
+    untag: UntagOption = None,
+    code: CodeOption = None,
+    sensitive: SensitiveFlag = False,
+    key: KeyOption = "",
+    as_json: JsonFlag = False,
+) -> int:
+    """Change an artifact; without options its text, in your editor ($VISUAL or $EDITOR). Every version stays."""
+    text, links = text_told(body, body_file), code_told(code)
+    plain = dict(
+        given(title=title, body=text, summary=summary, type=type, state=_edited_state(state), review_by=review_by)
+    )
+    plain |= given(verification=verification, subcortex=subcortex, sensitivity=SENSITIVE if sensitive else None)
+    lists = (evidence, remove_evidence, tag, untag, code)
+    with team() as library:
+        before = changing.resolve_ref(library.store.recorded, told, KIND)
+        if not (plain or owner is not None or reviewed or any(one is not None for one in lists)):
+            after = _in_editor(library, before, key)
+        else:
+            if owner is not None:
+                plain["owner"] = "".join(people_told(library, [owner]))
+            payload = repr((before.id, sorted(plain.items()), reviewed, lists))
+            if reviewed:
+                plain["last_reviewed"] = int(time.time() * 1000)
+            if code is not None:
+                plain["code_links"] = code_cited(library, links)
+            more = evidence_told(library, evidence)
+            fewer = [_ref_told(library, before.body, one) for one in remove_evidence or ()]
+
+            def change(body: Artifact) -> Artifact:
+                return replace(
+                    body,
+                    **plain,
+                    evidence=changed(body.evidence, more, fewer, "evidence", lambda one: one.ref),
+                    tags=changed(body.tags, tags_told(tag), untag or (), "tag", str),
+                )
+
+            after = changing.revise(library, before.id, change, actor=person(), action="edit", key=key, payload=payload)
+    same = after.version == before.version
+    text = "Nothing was changed." if same else f"✓ Changed {after.id}: version {after.version}"
+    _tell(after, text, as_json=as_json)
+    return 0
+
+
+def _ref_told(library: Library, body: Artifact, told: str) -> str:
+    """Evidence that it has, by its address, its id or the beginning of that."""
+    known = {one.ref for one in body.evidence}
+    return told if told in known or "://" in told else number_of(library, told, "")
+
+
+def _edited_state(state: str | None) -> str | None:
+    """A state that an edit may set. Raises: InputError ARGUMENT_INVALID."""
+    if state is None:
+        return None
+    word = one_of(state, STATES[Artifact], "--state")
+    if word in ("accepted", "superseded"):
+        verb = {"accepted": "accept ID", "superseded": "supersede OLD NEW"}[word]
+        raise InputError("ARGUMENT_INVALID", f"`cortex artifact {verb}` does that")
+    return word
+
+
+def _in_editor(library: Library, before: Record[Artifact], key: str) -> Record[Any]:
+    """Its text in an editor; where somebody has changed it meanwhile, nothing is overwritten."""
+
+    def keep(text: str) -> Record[Any]:
+        now = text.strip("\n")
+        if now == before.body.body.strip("\n"):
+            return before
+        return changing.revise(
+            library,
+            before.id,
+            lambda body: replace(body, body=now),
+            actor=person(),
+            action="edit",
+            key=key,
+            version=before.version,
+            payload=repr((before.id, now)),
+        )
+
+    again = f"cortex artifact edit {before.id} --body-file"
+    return in_editor(before.id, before.body.body, keep, again=again, instead=INSTEAD)
+
+
+@app.command("accept")
+def accept(
+    told: IdArgument,
+    evidence: EvidenceOption = None,
+    key: KeyOption = "",
+    as_json: JsonFlag = False,
+) -> int:
+    """Accept an artifact, which needs evidence; who made it hears of it."""
+    with team() as library:
+        number = number_of(library, told, KIND)
+        more = evidence_told(library, evidence)
+        if more:
+            changing.revise(
+                library,
+                number,
+                lambda body: replace(body, evidence=changed(body.evidence, more, (), "evidence", lambda one: one.ref)),
+                actor=person(),
+                action="edit",
+                key=f"{key}:evidence" if key else "",
+                payload=repr((number, more)),
+            )
+        try:
+            record = changing.accept_artifact(library, number, actor=person(), key=key)
+        except InputError as error:
+            if error.context.get("field") == "evidence":
+                error.suggestions = (f"`cortex artifact accept {number} --evidence KIND:REF` names some.",)
+            raise
+    _tell(record, f"✓ Accepted {record.id}: {record.body.title}", as_json=as_json)
+    return 0
+
+
+@app.command("supersede")
+def supersede(
+    old: Annotated[str, typer.Argument(metavar="OLD", help="The id of the one that doesn't count any more.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The id of the one that takes its place.")],
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Why.")] = "",
+    key: KeyOption = "",
+    as_json: JsonFlag = False,
+) -> int:
+    """Have one artifact take the place of another; both say so."""
+    with team() as library:
+        ends = [number_of(library, one, KIND) for one in (old, new)]
+        record = changing.supersede_artifact(library, *ends, actor=person(), key=key, note=note)
+    _tell(record, f"✓ {ends[1]} takes the place of {record.id}: {record.body.title}", as_json=as_json)
+    return 0
+
+
+def _tell(record: Record[Any], text: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(record_json(record))
+    else:
+        say(text)

@@ -1,0 +1,142 @@
+"""What is told around a record when a person looks at it: warnings, and how it stands to others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from cortex.cli.team_options import number_of, one_of
+from cortex.cli.team_show import Titles, brief_json, record_json, say_list, told_code, told_subcortex, told_title
+from cortex.kinds import KINDS, Record, Wanted, refs_of
+from cortex.library import Library
+from cortex.records.checks import STATES
+from cortex.records.warnings import warnings_of
+
+MAX_LINKS = 50
+PAGE = 500
+_NAMED = ("subcortex", "thread", "task", "parent", "supersedes", "evidence", "citation")
+_BACK = {
+    "supersedes": "is superseded by",
+    "contradicts": "is contradicted by",
+    "supports": "is supported by",
+    "depends_on": "is needed by",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is known around a record."""
+
+    warnings: tuple[str, ...]
+    links: tuple[Record[Any], ...]  # from it and to it, but those that a person dismissed
+    known: Titles  # what it points to, and what the links lead to
+
+
+def look_around(library: Library, record: Record[Any], more: Sequence[str] = ()) -> Around:
+    """Look at what is around a record; `more` are ids of others that will be told."""
+    lookup = library.store.recorded
+    links = tuple(one for one in lookup.links([record.id]) if one.body.state != "dismissed")[:MAX_LINKS]
+    ends = [end for link in links for end in (link.body.source, link.body.target)]
+    named = [target for role, target in refs_of(record.body) if role in _NAMED]
+    return Around(
+        warnings_of(library, record, int(time.time() * 1000)),
+        links,
+        lookup.get((*ends, *named, getattr(record.body, "superseded_by", ""), *more)),
+    )
+
+
+def whole_json(record: Record[Any], around: Around) -> dict[str, object]:
+    """A record and what is around it, for programs."""
+    return {
+        **record_json(record),
+        "warnings": list(around.warnings),
+        "links": [record_json(one) for one in around.links],
+        "named": [brief_json(one) for number, one in around.known.items() if number != record.id],
+    }
+
+
+def say_around(record: Record[Any], around: Around) -> None:
+    """The code that a record speaks of, and how it stands to others."""
+    say_list("Code", [told_code(one) for one in getattr(record.body, "code_links", ())])
+    say_list("Links", [told_link(one, record.id, around.known) for one in around.links])
+
+
+def told_link(link: Record[Any], seen_from: str, known: Titles) -> str:
+    """A link in words, as seen from one of its ends."""
+    body = link.body
+    there = body.source == seen_from
+    relation = body.relation.replace("_", " ") if there else _BACK[body.relation]
+    other = told_title(body.target if there else body.source, known)
+    judged = (
+        f" (candidate {link.id}: judge it with `cortex link confirm` or `dismiss`)" if body.state == "candidate" else ""
+    )
+    return f"{relation} {other}{f': {body.note}' if body.note else ''}{judged}"
+
+
+def labels_of(record: Record[Any], around: Around) -> list[tuple[str, str]]:
+    """What records of several kinds are known by."""
+    body, known = record.body, around.known
+    found = [("State", body.state), ("Type", getattr(body, "type", ""))]
+    if body.subcortex:
+        found.append(("Subcortex", told_subcortex(body.subcortex, known)))
+    found += [
+        (name.capitalize(), told_title(getattr(body, name), known))
+        for name in ("thread", "task")
+        if getattr(body, name, "")
+    ]
+    found.append(("Tags", ", ".join(getattr(body, "tags", ()))))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a list shows."""
+
+    rows: tuple[Record[Any], ...]
+    more: bool
+    nothing_yet: bool  # there is none of this kind at all
+
+
+def list_records(
+    library: Library,
+    kind: str,
+    limit: int,
+    *,
+    usual: Sequence[str],
+    states: Sequence[str] | None = None,
+    everything: bool = False,
+    subcortex: str = "",
+    tags: Sequence[str] | None = None,
+    refs: Sequence[tuple[str, str]] = (),
+    keep: Callable[[Any], bool] | None = None,
+    due: str = "",
+) -> Listed:
+    """The records that the options of a list ask for, the last changed first; `usual` are the states where no option says which.
+
+    `keep` is a condition that the store doesn't know. Raises: InputError ARGUMENT_INVALID, RECORD_UNKNOWN.
+    """
+    known = STATES[KINDS[kind]]
+    told = tuple(one_of(state, known, "--state") for state in states or ())
+    conditions = [*refs, *(("tag", tag.strip().casefold()) for tag in tags or ())]
+    if subcortex:
+        conditions.append(("subcortex", number_of(library, subcortex, "subcortex")))
+    chosen = told or (() if everything else tuple(usual))
+    wanted = Wanted(kinds=(kind,), states=chosen, refs=tuple(conditions), due=due, by_change=True)
+    rows = _select(library, wanted, limit + 1, keep)
+    nothing_yet = not rows and not library.store.recorded.select(Wanted(kinds=(kind,)), 1)
+    return Listed(tuple(rows[:limit]), len(rows) > limit, nothing_yet)
+
+
+def _select(library: Library, wanted: Wanted, limit: int, keep: Callable[[Any], bool] | None) -> list[Record[Any]]:
+    if keep is None:
+        return library.store.recorded.select(wanted, limit)
+    found: list[Record[Any]] = []
+    for offset in count(0, PAGE):
+        page = library.store.recorded.select(wanted, PAGE, offset)
+        found += [one for one in page if keep(one.body)]
+        if len(page) < PAGE or len(found) >= limit:
+            break
+    return found[:limit]

@@ -1,0 +1,438 @@
+"""What a team keeps, as a person or a script writes it: subcortexes, threads, tasks, artifacts, links."""
+
+import io
+import json
+import re
+import sys
+
+import pytest
+
+from cli.team_answers import answer, opened, refusal
+from cortex.cli.team_show import wrapped
+from cortex.kinds import Wanted
+
+pytestmark = pytest.mark.usefixtures("shop")
+
+HEADER = {"id", "kind", "version", "author", "created_at", "updated_at", "title", "state", "sensitivity"}
+SECRET = "ghp_" + "aZ3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY1zB3"
+
+
+@pytest.fixture
+def auth(cortex):
+    """A subcortex."""
+    return answer(cortex, "subcortex", "create", "auth", "--name", "Who comes in")["id"]
+
+
+@pytest.fixture
+def thread(cortex):
+    return answer(cortex, "thread", "create", "How long do tokens live?", "--type", "question")["id"]
+
+
+@pytest.fixture
+def terminal(monkeypatch, tmp_path):
+    """`terminal(code)`: stdin is a terminal, and the editor runs that Python on the text."""
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    def make(code):
+        script = tmp_path / "my editor.py"
+        script.write_text(
+            f"import sys\npath = sys.argv[1]\ntext = open(path, encoding='utf-8').read()\n{code}\n"
+            "open(path, 'w', encoding='utf-8').write(text)\n",
+            encoding="utf-8",
+        )
+        monkeypatch.setattr("sys.stdin", Terminal())
+        quote = '"' if sys.platform == "win32" else "'"
+        monkeypatch.setenv("EDITOR", f"{quote}{sys.executable}{quote} -S {quote}{script}{quote}")
+        monkeypatch.delenv("VISUAL", raising=False)
+
+    return make
+
+
+def stdin(monkeypatch, text):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8"))
+
+
+# -- nothing yet -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "start"),
+    [
+        ("subcortex", "cortex subcortex create SLUG --name NAME"),
+        ("thread", "cortex thread create TITLE"),
+        ("task", "cortex task create TITLE"),
+        ("artifact", "cortex artifact create TITLE"),
+        ("link", "cortex link add FROM RELATION TO"),
+    ],
+)
+def test_where_nothing_is_yet_a_list_says_how_to_start(cortex, command, start):
+    code, out, err = cortex(command, "list")
+    assert (code, out) == (0, "")
+    assert start in err
+    found = answer(cortex, command, "list")
+    assert list(found.values()) == [[], False]
+
+
+# -- subcortex ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_subcortex_has_a_charter_words_and_rules_that_can_be_changed(cortex, tmp_path):
+    file = tmp_path / "charter.md"
+    file.write_bytes("\ufeff# Größe\r\n\r\nWho may come in.\r\n".encode())
+    made = answer(
+        cortex,
+        *("subcortex", "create", "auth", "--name", "Who comes in", "--charter-file", file, "--steward", "me"),
+        *("--term", "Token: proves who you are", "--naming", "Tables are plural"),
+    )
+    assert (made["slug"], made["charter"], made["stewards"]) == ("auth", "# Größe\n\nWho may come in.", ["person"])
+    assert made["glossary"] == [{"term": "Token", "meaning": "proves who you are"}]
+    changed = answer(
+        cortex,
+        *(
+            "subcortex",
+            "edit",
+            "auth",
+            "--name",
+            "Who may come in",
+            "--term",
+            "token: a ticket",
+            "--naming",
+            "No verbs",
+        ),
+        *("--remove-naming", "tables are plural", "--remove-steward", "me"),
+    )
+    assert (changed["name"], changed["naming"], changed["stewards"]) == ("Who may come in", ["No verbs"], [])
+    assert changed["glossary"] == [{"term": "token", "meaning": "a ticket"}]
+    assert (changed["charter"], changed["version"]) == (made["charter"], 2)
+    assert cortex("subcortex", "edit", "auth", "--name", "Who may come in")[1] == "Nothing was changed.\n"
+    _, out, _ = cortex("subcortex", "show", "auth")
+    assert "Charter:\n# Größe" in out
+    assert "token: a ticket" in out
+
+
+def test_what_is_pinned_is_shown_and_an_archived_subcortex_comes_back(cortex, auth, thread):
+    assert answer(cortex, "subcortex", "pin", "auth", thread[:20])["pinned_threads"] == [thread]
+    shown = answer(cortex, "subcortex", "show", auth)
+    assert [one["id"] for one in shown["pinned"]] == [thread]
+    assert "1 pinned" in cortex("subcortex", "list")[1]
+    assert answer(cortex, "subcortex", "unpin", "auth", thread)["pinned_threads"] == []
+    assert answer(cortex, "subcortex", "archive", "auth")["state"] == "archived"
+    assert answer(cortex, "subcortex", "list")["subcortexes"] == []
+    assert cortex("subcortex", "list")[2] == "nothing found\n"
+    assert [one["slug"] for one in answer(cortex, "subcortex", "list", "--all")["subcortexes"]] == ["auth"]
+    assert answer(cortex, "subcortex", "edit", "auth", "--state", "active")["state"] == "active"
+
+
+def test_a_charter_is_written_in_an_editor_and_never_lost(cortex, auth, terminal):
+    terminal("text = 'Only who has a ticket.\\n'")
+    assert answer(cortex, "subcortex", "edit", "auth")["charter"] == "Only who has a ticket."
+    terminal("pass")
+    assert cortex("subcortex", "edit", "auth")[1] == "Nothing was changed.\n"
+    terminal(f"text = 'The key is {SECRET}'")
+    error = refusal(cortex, "subcortex", "edit", "auth")
+    assert error["code"] == "SENSITIVE_BLOCKED"
+    told = " ".join(error["suggestions"])
+    found = re.search(r"What you wrote is in (\S+): `cortex subcortex edit auth --charter-file \S+` takes it", told)
+    assert found
+    assert SECRET not in told
+    with open(found[1], encoding="utf-8") as kept:
+        assert SECRET in kept.read()
+
+
+# -- threads -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_thread_is_opened_commented_shown_and_resolved(cortex, auth, shop, monkeypatch):
+    made = answer(
+        cortex,
+        *("thread", "create", "How long do tokens live?", "--body", "We saw logouts.", "--type", "question"),
+        *("--subcortex", "auth", "--tag", "tokens", "--tag", "Tokens", "--code", "src/login.py#check"),
+    )
+    assert set(made) >= HEADER
+    assert (made["subcortex"], made["tags"], made["author"]) == (auth, ["Tokens"], "person")
+    (link,) = made["code_links"]
+    assert (link["path"], link["symbol"], link["repo"]) == ("src/login.py", "check", "shop")
+    assert link["body_hash"]
+    first = answer(cortex, "thread", "comment", made["id"], "Tokens live 15 minutes. I measured it.")
+    stdin(monkeypatch, "And refresh tokens a day.\n")
+    second = answer(cortex, "thread", "comment", made["id"][:22], "-", "--reply-to", first["id"])
+    assert (second["body"], second["parent"]) == ("And refresh tokens a day.", first["id"])
+    (shop / "src" / "login.py").write_text("def check(user):\n    return 1\n", encoding="utf-8")
+    shown = answer(cortex, "thread", "show", made["id"])
+    assert [one["id"] for one in shown["comments"]] == [first["id"], second["id"]]
+    assert shown["summary"]
+    assert any("maybe_stale" in one for one in shown["warnings"])
+    assert answer(cortex, "thread", "show", made["id"], "--comments", "1")["comments"][0]["id"] == second["id"]
+    _, out, _ = cortex("thread", "show", made["id"])
+    assert "Subcortex:  auth" in out
+    assert f"{second['id']}, person, " in out
+    assert answer(cortex, "thread", "resolve", made["id"], "--resolution", "15 minutes")["resolution"] == "15 minutes"
+    assert answer(cortex, "thread", "list")["threads"] == []
+    assert len(answer(cortex, "thread", "list", "--state", "resolved", "--type", "question")["threads"]) == 1
+
+
+def test_a_supplied_summary_takes_the_place_of_the_made_one(cortex, thread):
+    cortex("thread", "comment", thread, "Some say a day, some an hour.", "--summary", "Nobody knows yet.")
+    shown = answer(cortex, "thread", "show", thread)
+    assert (shown["summary"], shown["summary_by"]) == ("Nobody knows yet.", "person")
+    assert "Summary, by person:\nNobody knows yet." in cortex("thread", "show", thread)[1]
+
+
+def test_a_comment_without_text_comes_from_the_editor(cortex, thread, terminal):
+    terminal("text = 'From the editor.\\n\\nReally.\\n'")
+    assert answer(cortex, "thread", "comment", thread)["body"] == "From the editor.\n\nReally."
+    terminal("pass")
+    assert refusal(cortex, "thread", "comment", thread)["code"] == "ARGUMENT_INVALID"
+
+
+def test_a_list_has_complete_ids_the_last_changed_first_and_can_be_narrowed(cortex, auth):
+    ids = [answer(cortex, "thread", "create", f"Thread {number}", "--tag", f"t{number}")["id"] for number in range(3)]
+    answer(cortex, "thread", "create", "An incident", "--type", "incident", "--subcortex", "auth")
+    answer(cortex, "thread", "comment", ids[0], "Something was said here.")
+    code, out, err = cortex("thread", "list", "--limit", "2")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()][0] == ids[0]
+    assert "--limit" in err
+    assert [one["title"] for one in answer(cortex, "thread", "list", "--tag", "T1")["threads"]] == ["Thread 1"]
+    assert [one["type"] for one in answer(cortex, "thread", "list", "--subcortex", "auth")["threads"]] == ["incident"]
+    assert [one["title"] for one in answer(cortex, "thread", "list", "--type", "incident")["threads"]] == [
+        "An incident"
+    ]
+
+
+def test_what_is_shown_can_not_command_a_terminal(cortex):
+    made = answer(cortex, "thread", "create", "A title", "--body", "left \u2066right\u2069")
+    _, out, _ = cortex("thread", "show", made["id"])
+    assert "\u2066" not in out
+    assert "\\u2066" in out
+
+
+# -- the same write again ----------------------------------------------------------------------------------------------
+
+
+def test_the_same_key_writes_once_and_another_write_under_it_is_refused(cortex, shop):
+    create = ("thread", "create", "Once", "--code", "src/login.py", "--key", "job-1")
+    first = answer(cortex, *create)
+    (shop / "src" / "login.py").write_text("changed = True\n", encoding="utf-8")
+    assert answer(cortex, *create)["id"] == first["id"]
+    assert refusal(cortex, "thread", "create", "Twice", "--key", "job-1")["code"] == "IDEMPOTENCY_REPLAY"
+    say = ("thread", "comment", first["id"], "Said once.", "--key", "job-2")
+    assert answer(cortex, *say)["id"] == answer(cortex, *say)["id"]
+    task = answer(cortex, "task", "create", "Renew keys")["id"]
+    update = ("task", "update", task, "--note", "Half of them.", "--key", "job-3")
+    assert answer(cortex, *update)["notes"] == answer(cortex, *update)["notes"] == "Half of them."
+    assert refusal(cortex, *update[:-3], "All of them.", "--key", "job-3")["code"] == "IDEMPOTENCY_REPLAY"
+
+
+# -- tasks -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_is_assigned_blocked_moved_on_and_done(cortex, thread):
+    made = answer(
+        cortex, "task", "create", "Renew keys", "--assign", "me", "--priority", "high", "--thread", thread[:20]
+    )
+    number = made["id"]
+    assert (made["assignees"], made["state"], made["thread"]) == (["person"], "assigned", thread)
+    assert [one["id"] for one in answer(cortex, "task", "list", "--mine", "--priority", "high")["tasks"]] == [number]
+    assert answer(cortex, "task", "list", "--assignee", "agent")["tasks"] == []
+    blocked = answer(cortex, "task", "update", number, "--blocked", "The vault is closed.", "--assign", "agent")
+    assert (blocked["state"], blocked["blocked_reason"]) == ("blocked", "The vault is closed.")
+    assert blocked["assignees"] == ["person", "agent"]
+    moved = answer(
+        cortex, *("task", "update", number, "--state", "in-progress", "--note", "First.", "--unassign", "agent")
+    )
+    assert (moved["state"], moved["blocked_reason"], moved["assignees"]) == ("in_progress", "", ["person"])
+    assert answer(cortex, "task", "update", number, "--note", "Second.")["notes"] == "First.\n\nSecond."
+    _, out, _ = cortex("task", "show", number)
+    assert f"Thread:     {thread}: How long do tokens live?" in out
+    assert "First.\n\nSecond." in out
+    answer(cortex, "task", "update", number, "--state", "done")
+    assert answer(cortex, "task", "list")["tasks"] == []
+    assert len(answer(cortex, "task", "list", "--all")["tasks"]) == 1
+
+
+# -- artifacts ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_artifact_is_accepted_only_with_evidence_and_has_all_its_versions(cortex, thread, tmp_path):
+    file = tmp_path / "adr.md"
+    file.write_text("Tokens live 15 minutes.\n", encoding="utf-8")
+    made = answer(
+        cortex, "artifact", "create", "Lives of tokens", "--body-file", file, "--type", "adr", "--owner", "me"
+    )
+    number = made["id"]
+    assert (made["state"], made["body"], made["owner"]) == ("draft", "Tokens live 15 minutes.", "person")
+    error = refusal(cortex, "artifact", "accept", number)
+    assert (error["code"], f"cortex artifact accept {number} --evidence" in str(error["suggestions"])) == (
+        "RECORD_INVALID",
+        True,
+    )
+    answer(
+        cortex,
+        "artifact",
+        "edit",
+        number,
+        "--body",
+        "Tokens live an hour.",
+        "--tag",
+        "tokens",
+        "--review-by",
+        "2020-01-31",
+    )
+    accepted = answer(cortex, "artifact", "accept", number[:18], "--evidence", f"thread:{thread}=the talk")
+    assert accepted["state"] == "accepted"
+    assert accepted["evidence"] == [{"kind": "thread", "ref": thread, "note": "the talk"}]
+    assert accepted["last_reviewed"]
+    shown = answer(cortex, "artifact", "show", number)
+    assert "review overdue since 2020-01-31" in shown["warnings"]
+    assert [one["action"] for one in shown["history"]][-2:] == ["edit", "create_artifact"]
+    assert answer(cortex, "artifact", "show", number, "--version", "1")["body"] == "Tokens live 15 minutes."
+    _, out, _ = cortex("artifact", "show", number)
+    assert "warning: review overdue since 2020-01-31" in out
+    assert f"{thread}: How long do tokens live? (the talk)" in out
+    assert "create artifact" in cortex("artifact", "show", number, "--history")[1]
+    assert [one["id"] for one in answer(cortex, "artifact", "list", "--overdue")["artifacts"]] == [number]
+    done = answer(cortex, "artifact", "edit", number, "--reviewed", "--review-by", "2999-01-31", "--untag", "TOKENS")
+    assert (done["tags"], done["review_by"]) == ([], "2999-01-31")
+    assert answer(cortex, "artifact", "list", "--overdue")["artifacts"] == []
+
+
+def test_one_artifact_takes_the_place_of_another_and_both_say_so(cortex):
+    page = "https://example.org/a?b=c"
+    make = ("artifact", "create", "--state", "accepted", "--evidence", f"url:{page} =a page")
+    old, new = (answer(cortex, *make, title)["id"] for title in ("Ports", "Ports again"))
+    assert answer(cortex, "artifact", "show", old)["evidence"] == [{"kind": "url", "ref": page, "note": "a page"}]
+    assert answer(cortex, "artifact", "supersede", old, new)["superseded_by"] == new
+    shown = answer(cortex, "artifact", "show", new)
+    assert shown["supersedes"] == old
+    assert [one["relation"] for one in shown["links"]] == ["supersedes"]
+    assert [one["id"] for one in answer(cortex, "artifact", "list")["artifacts"]] == [new]
+    assert f"Replaced by: {new}" in cortex("artifact", "show", old)[1].replace("Replaced by:", "Replaced by: ").replace(
+        "  ", " "
+    )
+
+
+def test_evidence_that_is_left_out_is_named_by_its_id_or_address(cortex, thread):
+    number = answer(
+        cortex,
+        *("artifact", "create", "Ports", "--evidence", f"thread:{thread}", "--evidence", "https://example.org/x"),
+    )["id"]
+    left = answer(cortex, "artifact", "edit", number, "--remove-evidence", thread[:20])["evidence"]
+    assert [one["ref"] for one in left] == ["https://example.org/x"]
+    assert answer(cortex, "artifact", "edit", number, "--remove-evidence", "https://example.org/x")["evidence"] == []
+    assert refusal(cortex, "artifact", "edit", number, "--remove-evidence", thread)["code"] == "ARGUMENT_INVALID"
+
+
+def test_an_edit_in_an_editor_that_somebody_was_faster_than_overwrites_nothing(cortex, terminal, monkeypatch):
+    number = answer(cortex, "artifact", "create", "Ports", "--body", "8080")["id"]
+    terminal("text = '9090\\n'")
+    assert answer(cortex, "artifact", "edit", number)["body"] == "9090"
+    run = "import subprocess\nsubprocess.run([sys.executable, '-m', 'cortex', 'artifact', 'edit', '%s', '--body', '7070'])"
+    monkeypatch.setenv("PYTHONPATH", ":".join(sys.path))
+    terminal(f"{run % number}\ntext = '6060'")
+    monkeypatch.setenv("EDITOR", __import__("os").environ["EDITOR"].replace(" -S ", " "))
+    code, out, _ = cortex("artifact", "edit", number, "--json")
+    error = json.loads(out)["error"] if code else None
+    assert error is not None
+    assert error["code"] == "RECORD_CHANGED"
+    assert "--body-file" in str(error["suggestions"])
+    assert answer(cortex, "artifact", "show", number)["body"] == "7070"
+
+
+# -- links -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_contradiction_is_a_candidate_that_a_person_judges(cortex, thread):
+    first = answer(cortex, "artifact", "create", "Token lifetime", "--body", "Tokens live 15 minutes.")["id"]
+    second = answer(cortex, "artifact", "create", "Token lifetime", "--body", "Tokens live 60 minutes.")["id"]
+    (link,) = answer(cortex, "link", "list", "--state", "candidate")["links"]
+    assert {link["source"], link["target"]} == {first, second}
+    assert any("maybe contradicted by" in one for one in answer(cortex, "artifact", "show", first)["warnings"])
+    assert "candidate" in cortex("artifact", "show", second)[1]
+    assert cortex("link", "confirm", link["id"])[1].startswith(f"✓ Confirmed {link['id']}: ")
+    assert any(one.startswith("contradicted by") for one in answer(cortex, "artifact", "show", first)["warnings"])
+    assert answer(cortex, "link", "dismiss", link["id"])["links"][0]["state"] == "dismissed"
+    assert answer(cortex, "artifact", "show", first)["warnings"] == []
+    assert answer(cortex, "link", "list", first)["links"] == []
+    made = answer(cortex, "link", "add", thread, "supports", second, "--note", "measured")
+    assert (made["relation"], made["ends"]["target"]["title"]) == ("supports", "Token lifetime")
+    assert "Links:\n  is supported by" in cortex("artifact", "show", second)[1]
+    assert [one["id"] for one in answer(cortex, "link", "list", second, "--relation", "supports")["links"]] == [
+        made["id"]
+    ]
+
+
+# -- what can't be -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("thread", "create", " "), "RECORD_INVALID", "title"),
+        (("thread", "create", "x" * 301), "RECORD_INVALID", "300"),
+        (("thread", "create", "T", "--type", "chat"), "RECORD_INVALID", "incident"),
+        (("thread", "create", "T", "--body", f"key {SECRET}"), "SENSITIVE_BLOCKED", "line 1"),
+        (("thread", "create", "T", "--subcortex", "nowhere"), "SCOPE_NOT_FOUND", "nowhere"),
+        (("thread", "create", "T", "--code", "../out.py"), "RECORD_INVALID", "out.py"),
+        (("thread", "create", "T", "--code", "#check"), "ARGUMENT_INVALID", "PATH#SYMBOL"),
+        (("thread", "create", "T", "--key", "a b"), "RECORD_INVALID", "key"),
+        (("thread", "create", "T", "--body", "x", "--body-file", "y"), "ARGUMENT_INVALID", "not both"),
+        (("thread", "create", "T", "--body-file", "nowhere.md"), "FILE_NOT_FOUND", "nowhere.md"),
+        (("thread", "create", "T", "--edit"), "ARGUMENT_INVALID", "--body"),
+        (("thread", "comment", "thread_01ARZ3NDEKTSV4RRFFQ69G5FAV", "hi"), "RECORD_UNKNOWN", "01ARZ3NDEK"),
+        (("thread", "list", "--state", "closed"), "ARGUMENT_INVALID", "resolved"),
+        (("thread", "list", "--type", "chat"), "ARGUMENT_INVALID", "incident"),
+        (("thread", "list", "--subcortex", "nowhere"), "RECORD_UNKNOWN", "nowhere"),
+        (("thread", "show", "auth"), "RECORD_UNKNOWN", "thread"),
+        (("subcortex", "create", "No Slug", "--name", "N"), "RECORD_INVALID", "slug"),
+        (("subcortex", "create", "auth", "--name", "Again"), "RECORD_INVALID", "already"),
+        (("subcortex", "create", "auth2", "--name", "N", "--term", "Token"), "ARGUMENT_INVALID", "WORD"),
+        (("subcortex", "edit", "auth", "--remove-term", "Token"), "ARGUMENT_INVALID", "Token"),
+        (("subcortex", "edit", "auth"), "ARGUMENT_INVALID", "--charter"),
+        (("subcortex", "edit", "auth", "--state", "gone"), "RECORD_INVALID", "archived"),
+        (("subcortex", "pin", "auth", "auth"), "RECORD_INVALID", "pinned"),
+        (("subcortex", "pin", "auth", "auth", "auth", "--key", "k"), "ARGUMENT_INVALID", "key"),
+        (("task", "create", "T", "--priority", "huge"), "RECORD_INVALID", "urgent"),
+        (("task", "update", "task_01ARZ3NDEKTSV4RRFFQ69G5FAV", "--state", "done"), "RECORD_UNKNOWN", "task"),
+        (("artifact", "create", "T", "--state", "accepted"), "RECORD_INVALID", "evidence"),
+        (("artifact", "create", "T", "--evidence", "song:x"), "ARGUMENT_INVALID", "thread:ID"),
+        (("artifact", "create", "T", "--review-by", "soon"), "RECORD_INVALID", "2027-01-31"),
+        (("artifact", "edit", "artifact_01ARZ3NDEK", "--state", "accepted"), "ARGUMENT_INVALID", "accept"),
+        (("link", "add", "auth", "likes", "auth"), "ARGUMENT_INVALID", "supports"),
+        (("link", "add", "auth", "supports", "auth"), "RECORD_INVALID", "itself"),
+        (("link", "confirm", "link_01ARZ3NDEKTSV4RRFFQ69G5FAV"), "RECORD_UNKNOWN", "link"),
+    ],
+)
+def test_what_can_not_be_is_refused_with_what_is_allowed_and_writes_nothing(cortex, auth, arguments, code, says):
+    error = refusal(cortex, *arguments)
+    assert (error["code"], says in json.dumps(error)) == (code, True), error
+    assert SECRET not in json.dumps(error)
+    with opened() as library:
+        assert [one.id for one in library.store.recorded.select(Wanted())] == [auth]
+
+
+def test_a_beginning_that_two_ids_have_is_no_id(cortex):
+    ids = [answer(cortex, "thread", "create", f"Thread {number}")["id"] for number in range(2)]
+    same = next(number for number, (left, right) in enumerate(zip(*ids, strict=True)) if left != right)
+    error = refusal(cortex, "thread", "show", ids[0][:same])
+    assert error["code"] == "RECORD_UNKNOWN"
+    assert all(one in error["message"] for one in ids)
+    assert answer(cortex, "thread", "show", ids[0][: same + 1])["id"] == ids[0]
+
+
+def test_what_is_sensitive_is_marked(cortex):
+    number = answer(cortex, "thread", "create", "Salaries", "--sensitive")["id"]
+    assert answer(cortex, "thread", "show", number)["sensitivity"] == "sensitive"
+    assert "warning: sensitive" in cortex("thread", "show", number)[1]
+
+
+# -- on a terminal -----------------------------------------------------------------------------------------------------
+
+
+def test_long_lines_are_broken_between_words_but_not_those_of_code():
+    text = "one two three four\n- five six seven\n```\nwide wide wide wide\n```\nshort"
+    assert wrapped(text, 10) == "one two\nthree four\n- five six\n  seven\n```\nwide wide wide wide\n```\nshort"
+    assert wrapped(text, 0) == text
