@@ -88,8 +88,8 @@ def revise_in(
     """Change a record inside a step; one that says the same as before stays as it is."""
     record = resolve_ref(step, record_id, kind)
     before = record.body
-    edit = "edit_subcortex" if isinstance(before, Subcortex) else "edit"
-    need(step.actor, action if action in TIERS else edit)
+    right = action if action in TIERS else "edit"
+    need(step.actor, "edit_subcortex" if isinstance(before, Subcortex) else right)
     if version is not None and version != record.version:
         raise InputError(
             "RECORD_CHANGED",
