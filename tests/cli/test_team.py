@@ -194,7 +194,7 @@ def test_a_list_has_complete_ids_the_last_changed_first_and_can_be_narrowed(cort
     answer(cortex, "thread", "comment", ids[0], "Something was said here.")
     code, out, err = cortex("thread", "list", "--limit", "2")
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()][0] == ids[0]
+    assert out.split()[0] == ids[0]
     assert "--limit" in err
     assert [one["title"] for one in answer(cortex, "thread", "list", "--tag", "T1")["threads"]] == ["Thread 1"]
     assert [one["type"] for one in answer(cortex, "thread", "list", "--subcortex", "auth")["threads"]] == ["incident"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,7 +16,8 @@ from cortex.errors import InputError
 from cortex.kinds import Record
 from cortex.library import Library
 from cortex.records.changing import resolve_ref
-from cortex.records.routing import Context, Route, clear_context, context_file, find, read_context, route, write_context
+from cortex.records.contextfile import NAMES
+from cortex.records.routing import Context, Route, clear_context, context_file, read_context, route, write_context
 
 NOTHING = "This project says nothing: what agents write here waits as drafts without a place."
 START = "Say where it belongs: `cortex context set --subcortex SLUG`, or --thread or --task."
@@ -86,12 +87,13 @@ def _root(path: Path | None) -> Path:
     return workspace.find([path] if path else [])[0].root
 
 
-def _open_one(library: Library, told: str, kind: str) -> Record:
-    """The record that was named, to which something can be added. Raises: InputError RECORD_UNKNOWN, TARGET_NOT_FOUND."""
-    named = resolve_ref(library.store.recorded, told, kind)
-    record, why = find(library.store.recorded, named.id, kind)
-    if record is None:
-        raise InputError("TARGET_NOT_FOUND", f"nothing can be added there: {why}")
+def _open_one(library: Library, told: str, kind: str) -> Record[Any]:
+    """The record that was named, where it counts as a project's. Raises: InputError RECORD_UNKNOWN, TARGET_NOT_FOUND."""
+    lookup = library.store.recorded
+    record = resolve_ref(lookup, told, kind)
+    where = route(lookup, {NAMES[kind]: record.id})
+    if getattr(where, kind) != record.id:
+        raise InputError("TARGET_NOT_FOUND", f"nothing can be added there: {'; '.join(where.missing)}")
     return record
 
 

@@ -1,4 +1,7 @@
-"""What is the person's own, for `cortex mcp status`: documents and memories, how many there are and whether they can be searched. Only reads."""
+"""What is the person's own, for `cortex mcp status`: documents, memories and records, how many there are and whether they can be searched.
+
+Only reads.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from cortex.cli.memory_show import counted
 from cortex.cli.show import say
 from cortex.errors import CortexError
 from cortex.settings import Settings, environment, load
+
+MAX_DRAFTS = 1_000  # that are counted
 
 
 def documents(profile: str | None) -> dict[str, object]:
@@ -57,6 +62,25 @@ def memories(profile: str | None) -> dict[str, object]:
     return {**body, "problem": "; ".join(state.problems)} if state.problems else body
 
 
+def records(profile: str | None) -> dict[str, object]:
+    """How many records of each kind there are, and how many drafts wait for the person."""
+    from cortex.kinds import FOUND_KINDS, Wanted
+    from cortex.library import Library, has_records
+    from cortex.records.drafts import PENDING, listed
+
+    settings = _settings(profile)
+    if not has_records(settings.home):
+        return {"records": dict.fromkeys(FOUND_KINDS, 0), "drafts": 0}
+    try:
+        with Library(settings, read_only=True) as library:
+            count = library.store.recorded.count
+            counts = {kind: count(Wanted(kinds=(kind,))) for kind in FOUND_KINDS}
+            waiting = len(listed(library, (PENDING,), MAX_DRAFTS))
+    except CortexError as error:
+        return {"records": None, "drafts": None, "problem": error.message}
+    return {"records": counts, "drafts": waiting}
+
+
 def print_documents(body: Mapping[str, object]) -> None:
     """For people."""
     can, sources = body["capabilities"], rows(body["sources"])
@@ -96,6 +120,27 @@ def print_memories(body: Mapping[str, object]) -> None:
         say(f"  {one['path']}: {counted(count) if isinstance(count, int) else 'not read yet'}")
     if body.get("problem"):
         say(f"  {body['problem']}")
+
+
+def print_records(body: Mapping[str, object]) -> None:
+    """For people."""
+    counts = body["records"]
+    if not isinstance(counts, Mapping):
+        say(f"team         can't be read: {body['problem']}")
+        return
+    there = [
+        f"{number:,} {kind}{'' if number == 1 else 'es' if kind == 'subcortex' else 's'}"
+        for kind, number in counts.items()
+        if number
+    ]
+    if not there and not body["drafts"]:
+        say("team         nothing yet; begin with `cortex subcortex create SLUG --name NAME`")
+        return
+    drafts = body["drafts"]
+    waiting = (
+        f"; {drafts} draft{'' if drafts == 1 else 's'} for you to decide about: `cortex drafts list`" if drafts else ""
+    )
+    say(f"team         {', '.join(there) or 'no records'}{waiting}")
 
 
 def rows(value: object) -> list[Mapping[str, object]]:

@@ -1,4 +1,4 @@
-"""`cortex search`: ask a folder a question on the command line, or a folder and the person's documents and memories together."""
+"""`cortex search`: ask a folder a question on the command line, or a folder and the person's documents, memories and records together."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ MODES = {
 }
 SNIPPET = (400,)  # characters, enough to judge a hit; programs get the whole text
 DEFAULT_MODE = "hybrid"
-SEARCHED = (CODE, KB, MEMORY)
+TEAM = "team"
+SEARCHED = (CODE, KB, MEMORY, TEAM)
 COPY_SECONDS = 2.0  # for what other products wrote since
 
 
@@ -71,13 +72,13 @@ def search(
     within: Annotated[
         str,
         typer.Option(
-            "--in", metavar="WHAT", help="What to search, separated by commas: code, kb (your documents), memory."
+            "--in", metavar="WHAT", help="What to search, separated by commas: code, kb (your documents), memory, team."
         ),
     ] = CODE,
     explain: Annotated[bool, typer.Option("--explain", help="Show why each result is where it is.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Search a folder; what isn't indexed yet is indexed first. With --in your documents and memories are searched, too, or alone."""
+    """Search a folder; what isn't indexed yet is indexed first. With --in your documents, memories and records are searched, too, or alone."""
     families = _families_called(within)
     exact = exact_text(query) if mode == DEFAULT_MODE and not regex else None
     if exact is not None:
@@ -146,7 +147,7 @@ def _open(
         places, states = places_of(engines), [engine.freshness for _, engine in engines]
         for _, engine in engines if by_meaning else ():
             engine.embedding.try_out()
-    if KB in families or MEMORY in families:
+    if {KB, MEMORY, TEAM} & set(families):
         library = Library(load(None, environment=environment()))
         used.callback(library.close)
         if by_meaning:
@@ -156,6 +157,12 @@ def _open(
         if MEMORY in families:
             sync(library, seconds=COPY_SECONDS)
             places.append(place_of_memories(library.reader))
+        if TEAM in families:
+            from cortex.families.team.places import (
+                place_of as place_of_records,
+            )  # a search of code alone needs none of it
+
+            places.append(place_of_records(library.reader))
     return places, states, late
 
 
@@ -244,7 +251,7 @@ def _because(hit: Hit) -> str:
 
 
 def _place(one: Located, told: _Told) -> str:
-    path = one.cited.get("id", one.hit.path)  # of a memory, as `cortex memory show` takes it
+    path = one.cited.get("id", one.hit.path)  # of a memory or a record, as the commands that show it take it
     where = f"{one.source}/{path}" if told.family or told.workspace else path
     page = one.cited.get("page")
     return f"{where}:{one.hit.start_line}{f' (page {page})' if page else ''}"

@@ -38,7 +38,7 @@ def status(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
     """Show how cortexd is, whom it serves and what it keeps."""
     meeting = meet(profile)
     state = control.look(meeting)
-    body = {**describe(meeting, state), **_kept(meeting, state)}
+    body = {**describe(meeting, state), **_kept(meeting, state), "team": person.records(profile)}
     if as_json:
         print_json(body)
     else:
@@ -47,22 +47,29 @@ def status(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
         say("last sync    never")
         say(f"queue        {body['queue']} waiting")
         say(f"plugins      {', '.join(map(str, _list(body['plugins']))) or 'none'}")
+        person.print_records(body["team"])
         say(f"cache        {_megabytes(body['cacheBytes'])} on disk")
         _print_projects(body)
     return 1 if state.running and not state.answers else 0
 
 
 def mcp_status(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
-    """Show how cortexd is, whom it serves, and which documents and memories can be searched."""
+    """Show how cortexd is, whom it serves, and which documents, memories and records can be searched."""
     meeting = meet(profile)
     state = control.look(meeting)
-    body = {**describe(meeting, state), "documents": person.documents(profile), "memories": person.memories(profile)}
+    body = {
+        **describe(meeting, state),
+        "documents": person.documents(profile),
+        "memories": person.memories(profile),
+        "team": person.records(profile),
+    }
     if as_json:
         print_json(body)
     else:
         _print_status(body)
         person.print_documents(body["documents"])
         person.print_memories(body["memories"])
+        person.print_records(body["team"])
     return 1 if state.running and not state.answers else 0
 
 

@@ -1,0 +1,38 @@
+"""The records as a place of a search over several stores."""
+
+from __future__ import annotations
+
+from cortex.errors import InputError
+from cortex.everywhere import Place
+from cortex.library import Library
+from cortex.records.finding import Asked, page_of
+from cortex.types import Cancel, Hit, Mode, Page, Query
+
+FAMILY = "team"
+
+
+def place_of(library: Library, asked: Asked | None = None) -> Place:
+    """The records that may answer: all that are found, or those that `asked` narrows them to."""
+    narrowed = asked or Asked()
+
+    def ask(query: Query, cancel: Cancel) -> Page:
+        if query.mode in (Mode.EXACT, Mode.FULL):
+            raise InputError(
+                "ARGUMENT_INVALID", f"records can't be searched in mode {query.mode.value}: ask code alone"
+            )
+        return page_of(library, narrowed, query, cancel)
+
+    def cite(hit: Hit) -> dict[str, object]:
+        record = library.store.recorded.one(hit.path)
+        if record is None:
+            return {}
+        told: dict[str, object] = {
+            "id": record.id,
+            "type": record.kind,
+            "title": record.body.title,
+            "state": record.body.state,
+        }
+        thread = getattr(record.body, "thread", "")
+        return {**told, "thread": thread} if thread else told
+
+    return Place(FAMILY, "records", ask, cite=cite)
