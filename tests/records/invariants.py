@@ -1,0 +1,148 @@
+"""What holds of what a team keeps at any moment, whoever was killed before: looked up in the database itself, statement by statement."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections import Counter, defaultdict
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from cortex.kinds import FOUND_KINDS, Comment, Draft, Link, Notification, Record, Thread, refs_of
+from cortex.records.wording import wording
+from cortex.settings import Settings
+from cortex.store import STORE_NAME, kind_of_id
+from cortex.store.recordjson import from_json
+
+OPEN = ("new", "seen")
+_CITED = re.compile(r"\[(comment_\w+|thread_\w+)\]")
+
+
+def check_records(home: Path, settings: Settings) -> dict[str, Record[Any]]:
+    """Everything that must hold of a store; gives its records by id."""
+    with closing(sqlite3.connect(f"{(home / STORE_NAME).absolute().as_uri()}?mode=ro", uri=True)) as database:
+        database.execute("BEGIN")  # one view for all questions
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert database.execute("PRAGMA foreign_key_check").fetchall() == []
+        records = _records(database)
+        _check_versions(database, records)
+        _check_keys(database, records)
+        _check_refs(database, records)
+        _check_docs(database, records, settings)
+    _check_threads(records)
+    _check_drafts_and_notices(records)
+    _check_superseded(records)
+    return records
+
+
+def _records(database: sqlite3.Connection) -> dict[str, Record[Any]]:
+    rows = database.execute("SELECT id, kind, body, author, created, updated, version, state, sensitivity FROM records")
+    found: dict[str, Record[Any]] = {}
+    for number, kind, body, author, created, updated, version, state, sensitivity in rows:
+        record = found[number] = Record(number, from_json(kind, body), author, created, updated, version)
+        assert (record.kind, record.body.state, record.body.sensitivity) == (kind, state, sensitivity)
+        assert kind_of_id(number) == kind and author and 0 < created <= updated
+    return found
+
+
+def _check_versions(database: sqlite3.Connection, records: dict[str, Record[Any]]) -> None:
+    """Versions 1 to the last, each once, and one line of the audit log for each."""
+    kept: dict[str, list[int]] = defaultdict(list)
+    for number, version in database.execute("SELECT record, version FROM versions ORDER BY record, version"):
+        kept[number].append(version)
+    audit: dict[str, list[int]] = defaultdict(list)
+    for number, version in database.execute("SELECT record, version FROM audit ORDER BY id"):
+        audit[number].append(version)
+    assert set(kept) <= set(records) and set(audit) == set(records)
+    for number, record in records.items():
+        assert kept[number] == list(range(1, record.version)), number
+        assert audit[number] == list(range(1, record.version + 1)), number
+
+
+def _check_keys(database: sqlite3.Connection, records: dict[str, Record[Any]]) -> None:
+    """Every deed was done under a key that is kept, and what a key gave is there."""
+    keys = {(actor, key): result for actor, key, result in database.execute("SELECT actor, key, result FROM keys")}
+    deeds = database.execute("SELECT actor, key, count(DISTINCT at) FROM audit GROUP BY actor, key").fetchall()
+    assert {(actor, key) for actor, key, _ in deeds} <= set(keys)
+    assert all(moments == 1 for _, _, moments in deeds), "one step has one moment: a key was used for two"
+    for result in keys.values():
+        ids = [one["id"] for one in json.loads(result)] if result.startswith("[") else [result]
+        assert {number for number in ids if number} <= set(records), result
+
+
+def _check_refs(database: sqlite3.Connection, records: dict[str, Record[Any]]) -> None:
+    """Who points to what is what the bodies say, and nothing points nowhere, but citations and drafts, which may."""
+    rows = set(database.execute("SELECT record, role, target FROM refs"))
+    assert rows == {(number, *ref) for number, record in records.items() for ref in refs_of(record.body)}
+    for number, role, target in rows:
+        free = role == "citation" or kind_of_id(number) == "draft"
+        assert free or not kind_of_id(target) or target in records, (number, role, target)
+
+
+def _check_docs(database: sqlite3.Connection, records: dict[str, Record[Any]], settings: Settings) -> None:
+    """What may be found has one doc, in the source of its kind, with the words that it says now; nothing else has one."""
+    word = wording(settings)
+    expected: set[tuple[str, str, bytes]] = set()
+    for number, record in records.items():
+        worded = word(record, records.get)
+        assert worded is None or record.kind in FOUND_KINDS
+        if worded is not None:
+            expected.add((record.kind + ("" if worded.meaning else "!"), number, worded.hash))
+    docs = database.execute(
+        "SELECT sources.name, docs.path, blobs.hash FROM docs JOIN sources ON sources.id = docs.source "
+        "JOIN blobs ON blobs.id = docs.blob WHERE sources.kind = 'records' AND sources.name != 'person'"
+    ).fetchall()
+    assert len(docs) == len(expected) and set(docs) == expected
+    named = database.execute("SELECT sources.name, records.id FROM records JOIN sources ON sources.id = records.source")
+    assert set(named) == {(name, number) for name, number, _ in expected}
+
+
+def _check_threads(records: dict[str, Record[Any]]) -> None:
+    """A summary names comments of its own thread, and the newest comments are not forgotten by it."""
+    comments: dict[str, set[str]] = defaultdict(set)
+    for number, record in records.items():
+        if isinstance(record.body, Comment):
+            comments[record.body.thread].add(number)
+    for number, record in records.items():
+        if isinstance(record.body, Thread):
+            body, own = record.body, comments[number] | {number}
+            assert set(body.summary_sources) <= own, number
+            assert set(_CITED.findall(body.summary)) <= own & set(body.summary_sources), number
+            assert bool(body.summary) or not comments[number], "comments without a summary"
+            assert len(body.summary) <= 1_200
+
+
+def _check_drafts_and_notices(records: dict[str, Record[Any]]) -> None:
+    """What was published is there, once and by who drafted it; of what somebody should hear of, one is open at a time."""
+    became = Counter(record.body.published for record in records.values() if isinstance(record.body, Draft))
+    del became[""]
+    assert set(became) <= set(records) and all(
+        times == 1 or kind_of_id(number) == "task" for number, times in became.items()
+    )
+    opened: Counter[tuple[str, str, str]] = Counter()
+    for record in records.values():
+        body = record.body
+        if isinstance(body, Draft):
+            assert bool(body.published) == (body.state == "published"), record.id
+            assert kind_of_id(body.published) in ("", "task") or records[body.published].author == record.author
+        if isinstance(body, Notification) and body.state in OPEN:
+            opened[body.type, body.recipient, body.about] += 1
+            about = records[body.about]
+            if body.type == "review_needed" and isinstance(about.body, Draft):
+                assert about.body.state == "pending_review", "decided, and still to be reviewed"
+    assert all(times == 1 for times in opened.values()), opened.most_common(1)
+
+
+def _check_superseded(records: dict[str, Record[Any]]) -> None:
+    """Who supersedes and who is superseded say so of each other, and a link says it, too."""
+    links = {
+        (record.body.source, record.body.target)
+        for record in records.values()
+        if isinstance(record.body, Link) and record.body.relation == "supersedes"
+    }
+    for number, record in records.items():
+        if by := getattr(record.body, "superseded_by", ""):
+            assert record.body.state == "superseded" and records[by].body.supersedes == number
+            assert (by, number) in links
