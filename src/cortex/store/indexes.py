@@ -232,7 +232,8 @@ class Indexes:
     def _rows(self, after: int) -> Generator[Row, None, None]:
         """What changed after that `seq`, by path: words that are built in the same order give the same answers."""
         with self._connections.read() as connection:
-            docs = connection.execute("SELECT id FROM docs WHERE seq > ? ORDER BY source, path", (after,)).fetchall()
+            # Sorted afterwards (+): else SQLite walks through all docs in that order to find the one that is new.
+            docs = connection.execute("SELECT id FROM docs WHERE seq > ? ORDER BY +source, +path", (after,)).fetchall()
             for number in docs:
                 *fields, packed = connection.execute(
                     f"SELECT {DOC_COLUMNS}, blobs.text FROM docs JOIN blobs ON blobs.id = blob WHERE docs.id = ?",
