@@ -143,16 +143,13 @@ def _ranked(
     """What answers, best first, each record once; and the page that it is from, with how many there are."""
     check_query(query)
     lookup, narrowed = library.store.recorded, is_narrowed(wanted)
-    if narrowed:  # only threads are open: then a search among threads needs hardly more
-        wanted = replace(wanted, kinds=lookup.kinds(wanted))
-    sources = lookup.sources(wanted.kinds)
-    numbers = [source.id for source in sources]
-    docs = lookup.docs(wanted, numbers, MOST_DOCS) if sources and narrowed else None
+    sources, docs = lookup.narrow(wanted, MOST_DOCS) if narrowed else (lookup.sources(wanted.kinds), None)
     if not sources or docs == frozenset():
         return [], Page((), 0, query.mode)
     found, page = _look(library, query, sources, docs, wanted, cancel)
     if docs is None and narrowed and len(found) < most and page.total >= DEPTH:
-        docs = lookup.docs(wanted, numbers)  # what was found first is something else: then it takes longer
+        # What was found first is mostly something else: then it takes longer.
+        docs = lookup.docs(wanted, [source.id for source in sources])
         found, page = _look(library, query, sources, docs, wanted, cancel)
     total = len(found) if page.total <= len(page.hits) else max(page.total, len(found))
     return _ordered(found, lookup.targets("pin")), replace(page, total=total)

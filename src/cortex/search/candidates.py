@@ -21,11 +21,14 @@ from cortex.types import Doc, Stamp
 if TYPE_CHECKING:
     import numpy as np
 
+    from cortex.store.vectorset import VectorSet
+
 DEPTH = (
     150  # by words, or by meaning alone; 200 is worth .003 on one set, nothing on three, and a fifth of a query's time
 )
 COVER_DEPTH = 30  # of those that only hold many of the words
 NEAR_DEPTH = 50  # by meaning beside those by words: what is right mostly shares a word with the query
+LONGER = 5  # times as many, from which those are left out that may be no candidates
 LEAST_NEAR = 0.25  # of what is found by meaning alone: everything is a little alike, and a word that nobody knows is near to nothing
 MIN_PREFIX = 3  # characters of a name that others may begin with
 # Short fields score high by themselves: a word in a name of two words counts for more than one in a body of a hundred.
@@ -89,12 +92,8 @@ def add_by_meaning(
     """Add those whose vectors are near the query's, and give every candidate the weight of its own nearness."""
     import numpy as np  # here, because without an embedder nobody needs it
 
-    vectors, sets = store.indexes.vectors(stamp), store.indexes.sets
-    narrowed = not narrow.alone or narrow.extensions or narrow.languages or narrow.docs is not None
-    chosen = sets.chunks_within(narrow) if narrowed else None
-    if chosen is not None and len(chosen) == sets.count():  # nothing is left out
-        chosen = None
-    near = dict(vectors.search(query, NEAR_DEPTH if found else DEPTH, chosen))
+    vectors = store.indexes.vectors(stamp)
+    near = _nearest(store, vectors, narrow, query, NEAR_DEPTH if found else DEPTH)
     pairs = [pair for pair in store.lookup.places_of_chunks(narrow.sources, list(near)) if pair not in found]
     others = np.array([chunk for _, chunk in found if chunk not in near], dtype=np.int64)
     near |= vectors.cosines(query, others)
@@ -109,6 +108,34 @@ def add_by_meaning(
     for pair in pairs:
         if pair in found and found[pair].near < LEAST_NEAR:
             del found[pair]
+
+
+def _nearest(store: Store, vectors: VectorSet, narrow: Narrow, query: np.ndarray, depth: int) -> dict[int, float]:
+    """The chunks nearest to the query that may be candidates, nearest first.
+
+    Where those are many, by a longer list from which others are left out: to know all chunks that may be takes long after each change,
+    and a search among them twice as long.
+    """
+    if narrow.alone and not narrow.extensions and not narrow.languages and narrow.docs is None:
+        return dict(vectors.search(query, depth))
+    words = store.indexes.words()
+    whole = 0 if words is None else len(words)
+    some = sum(store.counts(one).chunks for one in narrow.sources) if narrow.docs is None else len(narrow.docs)
+    times = math.ceil(2 * whole / max(1, some))
+    if times <= LONGER:
+        longer = dict(vectors.search(query, times * depth))
+        kept = _within(store.lookup, narrow, list(longer))
+        if len(kept) >= depth or len(longer) < times * depth:  # enough, or all that there is
+            return {chunk: longer[chunk] for chunk in kept[:depth]}
+    return dict(vectors.search(query, depth, store.indexes.sets.chunks_within(narrow)))
+
+
+def _within(lookup: Lookup, narrow: Narrow, chunks: Sequence[int]) -> list[int]:
+    """Those of these chunks that may be candidates."""
+    pairs = lookup.places_of_chunks(narrow.sources, chunks)
+    if narrow.extensions or narrow.languages or narrow.docs is not None:
+        pairs = [pair for pair, place in lookup.places(pairs).items() if allowed(place.doc, narrow)]
+    return list(dict.fromkeys(chunk for _, chunk in pairs))
 
 
 def likeness_by_meaning(store: Store, stamp: Stamp, chunks: Sequence[int]) -> Callable[[int, int], float]:

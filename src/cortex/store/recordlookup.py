@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from cortex.kinds import KINDS, PREFIXES, Record, Wanted
 from cortex.store.connect import Connections
 from cortex.store.recordjson import from_json
-from cortex.store.recordwanted import FEW, conditions_of, marks, ways_to
+from cortex.store.recordwanted import FEW, Way, conditions_of, marks, ways_to
 from cortex.types import Source
 
 RECORDS = "records"  # the kind of a source
@@ -113,30 +113,19 @@ class RecordLookup:
             found += list(get_records(connection, [number]).values())
         return {one.version: one for one in found}
 
-    def docs(self, wanted: Wanted, sources: Sequence[int], most: int = 0) -> frozenset[int] | None:
-        """The docs of the records that are wanted, in these sources; None where more than `most` would have to be looked at, if that is given."""
+    def docs(self, wanted: Wanted, sources: Sequence[int]) -> frozenset[int]:
+        """The docs of the records that are wanted, in these sources."""
         with self._connections.read() as connection:
-            ways = ways_to(connection, wanted, ordered=False)
-            if most and (sum(way.rows for way in ways) > most or any(way.rows == FEW for way in ways)):
-                return None
-            ask = f"SELECT name, id FROM sources WHERE id IN ({marks(sources)})"
-            places = [(name.rstrip("!"), number) for name, number in connection.execute(ask, sources)]
-            found: set[int] = set()
-            for way in ways:
-                tables, column = way.ids
-                numbers = [number for kind, number in places if kind == way.kind]
-                rows = connection.execute(
-                    f"SELECT docs.id FROM {tables} CROSS JOIN docs ON docs.source IN ({marks(numbers)}) AND docs.path = {column} "
-                    f"WHERE {way.where}",
-                    (*numbers, *way.values),
-                )
-                found.update(row[0] for row in rows)
-        return frozenset(found)
+            return _docs_of(connection, ways_to(connection, wanted, ordered=False), sources)
 
-    def kinds(self, wanted: Wanted) -> tuple[str, ...]:
-        """The kinds of which some record may be wanted."""
+    def narrow(self, wanted: Wanted, most: int) -> tuple[list[Source], frozenset[int] | None]:
+        """The sources in which some may be that are wanted, and their docs: None where more than `most` would have to be looked at."""
         with self._connections.read() as connection:
-            return tuple(way.kind for way in ways_to(connection, wanted, ordered=False) if way.rows)
+            ways = [way for way in ways_to(connection, wanted, ordered=False) if way.rows]
+            sources = self.sources(way.kind for way in ways)
+            if sum(way.rows for way in ways) > most or any(way.rows == FEW for way in ways):
+                return sources, None
+            return sources, _docs_of(connection, ways, [source.id for source in sources])
 
     def briefs(self, docs: Sequence[int], wanted: Wanted) -> dict[int, Brief]:
         """The records of these docs, in brief; only those that are wanted."""
@@ -229,6 +218,22 @@ def get_records(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str,
         for row in connection.execute(f"SELECT {COLUMNS} FROM records WHERE id IN ({marks(part)})", part):
             found[row[0]] = record_of(row)
     return {number: found[number] for number in ids if number in found}
+
+
+def _docs_of(connection: sqlite3.Connection, ways: Sequence[Way], sources: Sequence[int]) -> frozenset[int]:
+    ask = f"SELECT name, id FROM sources WHERE id IN ({marks(sources)})"
+    places = [(name.rstrip("!"), number) for name, number in connection.execute(ask, sources)]
+    found: set[int] = set()
+    for way in ways:
+        tables, column = way.ids
+        numbers = [number for kind, number in places if kind == way.kind]
+        rows = connection.execute(
+            f"SELECT docs.id FROM {tables} CROSS JOIN docs ON docs.source IN ({marks(numbers)}) AND docs.path = {column} "
+            f"WHERE {way.where}",
+            (*numbers, *way.values),
+        )
+        found.update(row[0] for row in rows)
+    return frozenset(found)
 
 
 def select_records(connection: sqlite3.Connection, wanted: Wanted, limit: int, offset: int = 0) -> list[Record[Any]]:
