@@ -16,6 +16,7 @@ from cortex.paging import check_budget, too_small
 from cortex.text import TOKEN_CHARACTERS, estimate_tokens
 
 Row = dict[str, object]
+Part = Row | str  # of a slot
 
 CALL_CHARACTERS = 240  # of a recommended call
 CURSOR = "x" * 48  # no cursor is longer
@@ -37,6 +38,8 @@ CUT_FIELDS = (
     "rule",
     "warnings",
 )
+
+KEPT_FIELDS = ("id", "slug", "path", "title", "text", "claim", "state")  # without which a row says nothing
 
 # How the contract calls what went wrong; whatever isn't named is the server's own affair.
 CODES: Mapping[str, str] = {
@@ -61,7 +64,7 @@ class Slot:
     """A part of an answer: rows, the weightiest first; `share` is how much of the room it may claim for itself."""
 
     name: str
-    rows: Sequence[Row]
+    rows: Sequence[Part]
     share: int = 1
     left: int = 0  # more rows that there are
 
@@ -69,7 +72,7 @@ class Slot:
 @dataclass(slots=True)
 class _Filling:
     slot: Slot
-    kept: list[Row] = field(default_factory=list)
+    kept: list[Part] = field(default_factory=list)
     used: int = 0
     cut: bool = False  # the last of the kept rows is not whole
 
@@ -161,6 +164,8 @@ def slots_text(
         **({"more": left} if left else {}),
     }
     after = cursor(len(fillings[0].kept)) if cursor and slots and slots[0].name in left else ""
+    if after and not fillings[0].kept:
+        raise too_small(budget * TOKEN_CHARACTERS + MIN_TEXT)  # else it would go on where it is
     if after:
         body["next_cursor"] = after
     return _sealed(body, truncated, more_call(after) if more_call and (truncated or left) else next_call)
@@ -252,7 +257,10 @@ def _sealed(body: Row, truncated: bool, next_call: str) -> str:
 
 
 def fitted(row: Row, room: int) -> Row | None:
-    """The row in at most so many characters: its longest texts cut, then its lists from their ends; None where that isn't enough."""
+    """The row in at most so many characters: its longest texts cut, then its lists from their ends, then without what it can do without.
+
+    None where all that isn't enough.
+    """
     row = dict(row)
     while (over := size(row) - room) > 0:
         texts = {name: len(str(row[name])) for name in CUT_FIELDS if isinstance(row.get(name), str)}
@@ -260,15 +268,24 @@ def fitted(row: Row, room: int) -> Row | None:
         if longest and texts[longest] > MIN_TEXT:
             row[longest] = cut(str(row[longest]), max(MIN_TEXT, texts[longest] - over - 1))
             continue
-        lists = {name: value for name, value in row.items() if isinstance(value, list) and value}
-        if not lists:
+        lists = {name: value for name, value in row.items() if isinstance(value, list)}
+        if lists:
+            largest = max(lists, key=lambda name: size(lists[name]))
+            kept = lists[largest][:-1]
+            row = {name: kept if name == largest else value for name, value in row.items() if name != largest or kept}
+            continue
+        spare = [name for name in row if name not in KEPT_FIELDS]
+        if not spare:
             return None
-        largest = max(lists, key=lambda name: size(lists[name]))
-        kept = lists[largest][:-1]
-        row.pop(largest)
-        if kept:
-            row[largest] = kept
+        row.pop(spare[-1])
     return row
+
+
+def _fitted_part(part: Part, room: int) -> Part | None:
+    if not isinstance(part, str):
+        return fitted(part, room)
+    over = size(part) - room
+    return part if over <= 0 else cut(part, len(part) - over - 1) if len(part) - over > MIN_TEXT else None
 
 
 def _fill(slots: Sequence[Slot], room: int) -> list[_Filling]:
@@ -291,7 +308,7 @@ def _add(one: _Filling, room: int) -> None:
         one.used -= size(one.kept.pop()) + 1
         one.cut = False
     for row in one.slot.rows[len(one.kept) :]:
-        kept = fitted(row, room - one.used - 1)
+        kept = _fitted_part(row, room - one.used - 1)
         if kept is None or (kept != row and size(kept) * 3 < size(row) and one.kept):
             return
         one.kept.append(kept)

@@ -14,9 +14,13 @@ from pathlib import Path
 from cortex.engine import Engine
 from cortex.errors import CortexError, FileError
 from cortex.everywhere import Place, search_all
-from cortex.families.team.answers import Row, cut, told
+from cortex.families.team.answers import Row, age_of, cut, told
 from cortex.families.team.arguments import CodeSubject
 from cortex.families.team.context import Team
+from cortex.library import Library
+from cortex.memories.ids import find_memory
+from cortex.sources import git
+from cortex.text import rfc3339
 from cortex.types import Cancel, FileView, Hit, Mode, Query, Symbol
 
 DEFINITION_CHARACTERS = 1_600
@@ -25,6 +29,7 @@ CALLERS, CALLER_DEPTH = 8, 40
 MENTIONS, MENTION_DEPTH = 4, 20
 LINE_CHARACTERS = 160
 MENTION_CHARACTERS = 240
+SAME_SECONDS = 60  # what was written with a commit is about what it commits
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +173,21 @@ def _uses(hit: Hit, name: str) -> Iterator[tuple[int, str]]:
             yield number, line.strip()
 
 
-def mentions(places: Sequence[Place], found: Located, cancel: Cancel) -> dict[str, list[Row]]:
-    """The documents and memories, by the name of their place, whose text names the symbol or the file."""
+# -- who mentions it ---------------------------------------------------------------------------------------------------
+
+
+def mentions(library: Library, places: Sequence[Place], found: Located, cancel: Cancel) -> dict[str, list[Row]]:
+    """The documents and memories, by the name of their place, whose text names the symbol or the file.
+
+    One that is older than the last change of the code says so.
+    """
     name = re.split(r"\W+", found.symbol)[-1] if found.symbol else ""
     file = found.path.rpartition("/")[2]
     named = [re.escape(word) for word in (found.path, name, file) if len(word) > 2]
+    if not named:
+        return {}
     query = Query(f"{name} {file}".strip(), mode=Mode.WORDS, limit=MENTION_DEPTH)
+    changed = 0.0
     rows: dict[str, list[Row]] = {}
     for place in places:
         try:
@@ -181,8 +195,9 @@ def mentions(places: Sequence[Place], found: Located, cancel: Cancel) -> dict[st
         except CortexError:  # a pack is of what there is
             continue
         told_rows = (_mention(one.hit, one.cited, named) for one in located)
-        if some := [row for row in told_rows if row][:MENTIONS]:
-            rows[place.name] = some
+        if some := list({row["id"]: row for row in told_rows if row}.values())[:MENTIONS]:
+            changed = changed or changed_at(found)
+            rows[place.name] = [_with_age(library, place.family, row, found, changed) for row in some]
     return rows
 
 
@@ -198,3 +213,39 @@ def _mention(hit: Hit, cited: Mapping[str, object], named: Sequence[str]) -> Row
     around = ("…" if start else "") + text[start:]
     number = str(cited.get("id") or cited.get("document_id") or hit.path)
     return told({"id": number, "title": cut(title, 120), "text": cut(around, MENTION_CHARACTERS)})
+
+
+def _with_age(library: Library, family: str, row: Row, found: Located, changed: float) -> Row:
+    """A row with how old it is, and whether the code changed since."""
+    number = str(row["id"])
+    try:
+        match family:
+            case "memory":
+                written = find_memory(library, number, "").memory.created / 1000
+            case "kb":
+                written = library.document(number)[1].mtime_ns / 1e9
+            case _:
+                return row
+    except CortexError:
+        return row
+    stale = changed > written + SAME_SECONDS
+    since = [f"{found.path} changed on {rfc3339(changed)[:10]}, after this was written"] if stale else []
+    return told({**row, "age": age_of(int(written * 1000)), "maybe_stale": since})
+
+
+def changed_at(found: Located) -> float:
+    """When the code was last changed, in seconds since 1970: by a commit, or on disk where that was later; 0 where nobody knows."""
+    if found.root is None:
+        return 0.0
+    try:
+        file = found.root / found.path
+        touched = file.stat().st_mtime
+        now = file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0.0
+    if git.committed(found.root, found.path) != now:
+        return touched
+    lines = f"{found.lines[0]},{found.lines[1]}" if found.lines else ""
+    commits = git.commits_of_lines(found.root, found.path, lines, 1) if lines else []
+    commits = commits or git.commits(found.root, found.path, 1)
+    return float(commits[0].moment) if commits else touched

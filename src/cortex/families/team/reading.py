@@ -20,6 +20,7 @@ from cortex.paging import make_cursor, read_cursor
 from cortex.records.changing import resolve_ref
 from cortex.records.inbox import Entry, inbox
 from cortex.records.warnings import warnings_of
+from cortex.store import kind_of_id
 from cortex.text import TOKEN_CHARACTERS
 from cortex.tools import Answer, Call
 
@@ -144,10 +145,12 @@ def get_inbox(context: Team, arguments: GetInbox, call: Call) -> Answer:
     budget = chosen_budget(arguments.budget, arguments.max_chars, BUDGET, MOST_BUDGET)
     include = arguments.include or ("notifications", "tasks", "reviews")
     with context.open() as library:
-        found = inbox(library, None, include=include, limit=arguments.limit, before=arguments.cursor or "")
+        found = inbox(
+            library, context.actor.name, include=include, limit=arguments.limit, before=arguments.cursor or ""
+        )
     entries = found.entries
     slot = Slot("entries", [_entry_row(one) for one in entries], left=int(found.more))
-    following = entries[0].next if entries else ""
+    following = open_call(entries[0].next) if entries else ""
 
     def more(after: str) -> str:
         return call_text("get_inbox", cursor=after or None)
@@ -173,9 +176,21 @@ def _entry_row(entry: Entry) -> Row:
             "title": answers.cut(entry.title, 160),
             "why": entry.why,
             "age": answers.age_of(entry.at),
-            "next": entry.next,
+            "open": entry.next if entry.next not in (entry.about, entry.id) else "",
         }
     )
+
+
+def open_call(number: str) -> str:
+    """The call that opens a record."""
+    match kind_of_id(number):
+        case "thread":
+            return call_text("get_thread", thread_id=number)
+        case "artifact":
+            return call_text("get_artifact", artifact_id=number)
+        case "task":
+            return call_text("get_context_pack", subject={"task_id": number})
+    return call_text("get_context_pack", subject={"ref": number})
 
 
 def slug_of(library: Library) -> Slug:

@@ -6,10 +6,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cortex.families.team.answers import Row, age_of, cut, told
-from cortex.kinds import SENSITIVE, Artifact, CodeLink, Comment, Record, Task, Thread
+from cortex.kinds import (
+    SENSITIVE,
+    Artifact,
+    CodeLink,
+    Comment,
+    Draft,
+    Link,
+    Observation,
+    Record,
+    Subcortex,
+    Task,
+    Thread,
+)
+from cortex.records.packs import Entry
 
 TITLE_CHARACTERS = 160
-CLAIM_CHARACTERS = 300
 
 Slug = Callable[[str], str]  # of a subcortex, by its id
 
@@ -39,6 +51,72 @@ def short_row(record: Record[Any], warnings: Sequence[str] = ()) -> Row:
 def usual_state(record: Record[Any]) -> str:
     """The state of a record, "" where all of its kind have the same."""
     return record.body.state if isinstance(record.body, Thread | Artifact | Task) else ""
+
+
+def entry_row(entry: Entry, *, why: bool = True) -> Row:
+    """A record in a pack: what it claims, how it stands, and why it is there."""
+    record, body = entry.record, entry.record.body
+    row: Row = {"id": record.id}
+    match body:
+        case Comment():
+            row |= {"by": record.author, "text": entry.claim}
+        case Link():
+            row |= {"source": body.source, "target": body.target, "claim": entry.claim, "state": body.state}
+        case Task():
+            title, blocked = cut(body.title, TITLE_CHARACTERS), entry.claim if body.state == "blocked" else ""
+            row |= {"title": title, "state": body.state, "claim": blocked or entry.claim}
+            row |= {"priority": "" if body.priority == "normal" else body.priority, "for": list(body.assignees)}
+        case _:
+            same = entry.claim.rstrip(".").casefold() == body.title.rstrip(".").casefold()
+            row |= {"title": cut(body.title, TITLE_CHARACTERS), "claim": "" if same else entry.claim}
+            row |= {"state": usual_state(record)}
+    row |= {"age": age_of(record.updated), "why": entry.why if why else "", "warnings": list(entry.warnings)}
+    return told(row)
+
+
+def opened_row(record: Record[Any], slug: Slug, warnings: Sequence[str]) -> Row:
+    """A record that a pack is about, whole: `text` is what it says."""
+    match record.body:
+        case Thread():
+            row = thread_row(record, slug, warnings)
+            return told({**row, "body": "", "text": row.get("body")})
+        case Artifact():
+            return told({**artifact_row(record, slug, warnings), "text": record.body.body})
+        case Subcortex() as body:
+            return told(
+                {
+                    "id": record.id,
+                    "slug": body.slug,
+                    "title": body.name,
+                    "state": "" if body.state == "active" else body.state,
+                    "stewards": list(body.stewards),
+                    "warnings": list(warnings),
+                    "naming": list(body.naming),
+                    "glossary": [f"{one.term}: {one.meaning}" for one in body.glossary],
+                    "text": "\n\n".join(part for part in (body.description, body.charter) if part),
+                }
+            )
+        case body:
+            text = getattr(body, "summary", "") if isinstance(body, Observation) else getattr(body, "body", "")
+            fields = ("type", "priority", "blocked_reason", "notes", "thread", "task", "parent")
+            return told(
+                {
+                    "id": record.id,
+                    "title": "" if isinstance(body, Comment) else body.title,
+                    "state": body.state if isinstance(body, Task | Draft | Link) else "",
+                    **{name: getattr(body, name, "") for name in fields},
+                    "subcortex": slug(getattr(body, "subcortex", "")),
+                    "for": list(getattr(body, "assignees", ())),
+                    "by": record.author,
+                    "age": age_of(record.updated),
+                    "tags": list(getattr(body, "tags", ())),
+                    "warnings": list(warnings),
+                    "code": [code_text(link) for link in getattr(body, "code_links", ())],
+                    "attachments": [one.ref for one in getattr(body, "attachments", ())],
+                    "cites": list(getattr(body, "citations", ())),
+                    "text": text,
+                }
+            )
 
 
 def comment_row(record: Record[Comment], most: int) -> Row:

@@ -1,0 +1,221 @@
+"""A small company: a repository, a document, a memory and what a team keeps about them; and somebody who calls the tools."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cortex.engine import Engine
+from cortex.engines import Engines
+from cortex.families import code, kb, memory, team
+from cortex.kinds import Artifact, Body, CodeLink, Comment, Evidence, Observation, Record, Subcortex, Task, Term, Thread
+from cortex.library import Library
+from cortex.memories.writing import add
+from cortex.records.changing import pin, supersede_artifact
+from cortex.records.codelinks import cited
+from cortex.records.rights import person
+from cortex.records.writing import create
+from cortex.settings import Settings, Workspace, load
+from cortex.tools import Answer, Call, Family, bind, find_tool, perform
+from cortex.types import Memory
+
+TOKENS = '''"""Tokens of sessions."""
+
+LIFETIME = 900
+
+
+def refresh_token(session: str, lifetime: int = LIFETIME) -> str:
+    """A new token for a session that still lives."""
+    return f"{session}:{lifetime}"
+'''
+LOGIN = """from tokens import refresh_token
+
+
+def log_in(user: str) -> str:
+    return refresh_token(user)
+"""
+GUIDE = "# Sessions\n\nA session lives as long as somebody calls `refresh_token` within fifteen minutes.\n"
+MOMENT = "2026-01-05T10:00:00+00:00"
+
+
+@dataclass(slots=True)
+class World:
+    """Where everything is, and the ids of what there is."""
+
+    place: Path
+    ids: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def repository(self) -> Path:
+        return self.place / "code" / "shop"
+
+    def settings(self, **flags: object) -> Settings:
+        variables = {"CORTEX_HOME": str(self.place / "home"), "ACK_MEM_PATH": str(self.place / "ack")}
+        return load(None, environment=variables, flags={"indexing.workers": 1, **flags}, user_home=self.place)
+
+    def workspace(self) -> Workspace:
+        variables = {"CORTEX_HOME": str(self.place / "home")}
+        settings = load(self.repository, environment=variables, flags={"indexing.workers": 1}, user_home=self.place)
+        return Workspace(self.repository, settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """A family and its caller."""
+
+    family: Family
+
+    def answer(self, name: str, **arguments: object) -> Answer:
+        family, tool = find_tool([self.family], f"cortex_{name}")
+        return perform(family, tool, bind(tool, arguments), Call())
+
+    def ask(self, name: str, **arguments: object) -> dict[str, Any]:
+        """The whole answer, which is no error."""
+        answer = self.answer(name, **arguments)
+        assert not answer.failed, answer.text
+        return json.loads(answer.text)
+
+    def told(self, name: str, **arguments: object) -> dict[str, Any]:
+        """What an answer says."""
+        return self.ask(name, **arguments)["data"]
+
+    def fault(self, name: str, **arguments: object) -> dict[str, Any]:
+        answer = self.answer(name, **arguments)
+        assert answer.failed, answer.text
+        return json.loads(answer.text)["error"]
+
+
+def git(folder: Path, *words: str) -> None:
+    moment = {"GIT_AUTHOR_DATE": MOMENT, "GIT_COMMITTER_DATE": MOMENT}
+    subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True, env={**os.environ, **moment})
+
+
+def make_repository(folder: Path) -> None:
+    (folder / "src").mkdir(parents=True)
+    git(folder.parent, "init", "-q", str(folder))
+    for name, text in (("tokens.py", TOKENS), ("login.py", LOGIN)):
+        (folder / "src" / name).write_text(text, encoding="utf-8", newline="\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "Tokens that are refreshed")
+
+
+def make_world(place: Path) -> World:
+    world = World(place)
+    make_repository(world.repository)
+    with Engine(world.repository, world.workspace().settings) as engine:
+        engine.index()
+    papers = place / "papers"
+    papers.mkdir()
+    (papers / "sessions.md").write_text(GUIDE, encoding="utf-8")
+    with Library(world.settings()) as library:
+        library.index(source=library.add_folder(papers).source)
+        add(library, Memory("", "refresh_token must not be called twice", "", ("It ends the session",), project="shop"))
+        fill(library, world)
+    return world
+
+
+def fill(library: Library, world: World) -> None:
+    """What the team keeps."""
+
+    def keep(name: str, body: Body) -> Record[Any]:
+        record = create(library, body, actor=person())
+        world.ids[name] = record.id
+        return record
+
+    code_link = cited(library, world.repository, [CodeLink("src/tokens.py", symbol="refresh_token")])
+    auth = keep(
+        "auth",
+        Subcortex(
+            "auth",
+            "Authentication",
+            charter="How people log in, and for how long.",
+            glossary=(Term("session", "what begins with a login"),),
+            naming=("Tokens are nouns.",),
+        ),
+    ).id
+    thread = keep("thread", Thread("How long does a token live?", "We have to decide.", "decision", subcortex=auth))
+    for number, text in enumerate(
+        (
+            "We decided that a token lives 15 minutes.",
+            "The mobile app refreshes it in the background.",
+            "Thanks!",
+        )
+    ):
+        keep(f"comment{number}", Comment(thread.id, text))
+    keep("incident", Thread("Logins fail at noon", "Since the release.", "incident", subcortex=auth))
+    keep(
+        "result",
+        Observation("Refreshing takes 3 ms", "Measured.", "test_result", subcortex=auth, code_links=code_link),
+    )
+    old = keep("old", Artifact("Tokens live for an hour", "An hour.", state="accepted", type="adr", subcortex=auth, evidence=(Evidence("thread", thread.id),)))  # fmt: skip
+    new = keep(
+        "adr",
+        Artifact(
+            "Tokens live for 15 minutes",
+            "# Decision\n\nA token lives 15 minutes, then it is refreshed.\n",
+            "Tokens live 15 minutes.",
+            "adr",
+            "accepted",
+            review_by="2026-01-31",
+            evidence=(Evidence("thread", thread.id, "where it was decided"),),
+            subcortex=auth,
+            code_links=code_link,
+        ),
+    )
+    supersede_artifact(library, old.id, new.id, actor=person())
+    keep("task", Task("Shorten the lifetime", "In tokens.py.", "in_progress", "high", ("agent",), thread=thread.id, subcortex=auth, code_links=code_link))  # fmt: skip
+    for ref in (new.id, thread.id, world.ids["task"]):
+        pin(library, "auth", ref, actor=person())
+
+
+def open_desk(world: World, *, read_only: bool = False, **flags: object) -> Desk:
+    settings, found = world.settings(**flags), [world.workspace()]
+    engines = Engines(keep=False)
+    beside = [
+        code.open_family(found, engines, read_only=True),
+        kb.open_family(settings, engines),
+        memory.open_family(settings, engines, world.repository, ""),
+    ]
+    return Desk(team.open_family(settings, engines, found, (), beside, read_only=read_only))
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory, strangers_environment: object) -> World:
+    """For tests that write nothing, or nothing that another one sees."""
+    return make_world(tmp_path_factory.mktemp("team"))
+
+
+@pytest.fixture(scope="session")
+def desk(world: World) -> Iterator[Desk]:
+    opened = open_desk(world)
+    yield opened
+    opened.family.close()
+
+
+@pytest.fixture
+def desk_of() -> Iterator[Callable[..., Desk]]:
+    opened: list[Desk] = []
+
+    def open_one(world: World, **flags: Any) -> Desk:
+        opened.append(open_desk(world, **flags))
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        one.family.close()
+
+
+def steady(value: object) -> object:
+    """An answer whose ids are numbered as they come, so that it is the same in every run."""
+    known: dict[str, str] = {}
+    text = json.dumps(value, ensure_ascii=False)
+    text = re.sub(r"(?<=_)[0-9A-HJKMNP-TV-Z]{26}", lambda one: known.setdefault(one[0], f"#{len(known) + 1}"), text)
+    return json.loads(text)

@@ -1,0 +1,276 @@
+"""Packs: what somebody new gets, what a subject gathers, and that no budget is exceeded whatever there is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cortex.kinds import Artifact, Comment, Evidence, Observation, Subcortex, Task, Term, Thread
+from cortex.library import Library
+from cortex.records.changing import pin
+from cortex.records.rights import person
+from cortex.records.writing import create
+from cortex.text import TOKEN_CHARACTERS
+from families.team.conftest import TOKENS, Desk, World, git, make_world, open_desk, steady
+from protocol.golden import check_golden
+
+CODE = {"code_link": {"path": "src/tokens.py", "symbol": "refresh_token"}}
+
+
+def ids_of(rows: list[dict]) -> list[str]:
+    return [row["id"] for row in rows]
+
+
+# -- for somebody new --------------------------------------------------------------------------------------------------
+
+
+def test_the_bootstrap_pack_has_rules_topics_pins_words_and_priorities(desk, world):
+    answer = desk.ask("get_bootstrap_pack")
+    check_golden("team-answer-bootstrap", steady(answer))
+    told = answer["data"]
+    assert [row["slug"] for row in told["subcortexes"]] == ["auth"] and told["glossary"] and told["naming"]
+    assert ids_of(told["pinned"]) == [world.ids["adr"], world.ids["thread"]]
+    assert ids_of(told["priorities"]) == [world.ids["task"]] and ids_of(told["incidents"]) == [world.ids["incident"]]
+    assert any("cortex context set" in one for one in told["warnings"])
+    assert not answer["meta"]["truncated"]
+
+
+def test_a_scope_narrows_it_and_an_unknown_one_is_an_error(desk):
+    assert desk.told("get_bootstrap_pack", scope="subcortex:auth")["subcortexes"][0]["charter"].startswith("How people")
+    assert desk.told("get_bootstrap_pack", scope="global")["scope"] == "global"
+    assert desk.fault("get_bootstrap_pack", scope="subcortex:nothing")["code"] == "SCOPE_NOT_FOUND"
+    assert desk.fault("get_bootstrap_pack", scope="everything")["code"] == "VALIDATION_ERROR"
+
+
+def test_where_there_is_nothing_it_says_what_comes_first(tmp_path, strangers_environment, desk_of):
+    world = World(tmp_path)
+    (world.repository / "src").mkdir(parents=True)
+    told = desk_of(world).told("get_bootstrap_pack")
+    assert told["rules"] and any("cortex subcortex create" in one for one in told["warnings"])
+    assert desk_of(world).told("get_inbox") == {"note": "nothing waits"}
+
+
+# -- about one subject -------------------------------------------------------------------------------------------------
+
+
+def test_a_pack_about_a_task_has_its_thread_and_what_was_decided(desk, world):
+    answer = desk.ask("get_context_pack", subject={"task_id": world.ids["task"]})
+    check_golden("team-answer-context-task", steady(answer))
+    told = answer["data"]
+    assert told["id"] == world.ids["task"] and told["thread"][0]["id"] == world.ids["thread"]
+    assert "15 minutes" in told["thread"][0]["summary"] and told["comments"]
+    assert world.ids["adr"] in ids_of(told["canon_artifacts"]) and world.ids["result"] in ids_of(
+        told["recent_observations"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("thread", "thread_id"), ("adr", "artifact_id"), ("task", "task_id"), ("result", "ref"), ("thread", "ref")],
+)
+def test_a_pack_is_about_what_is_named(desk, world, name, kind):
+    assert desk.told("get_context_pack", subject={kind: world.ids[name]})["id"] == world.ids[name]
+
+
+def test_a_topic_is_named_by_its_slug(desk, world):
+    told = desk.told("get_context_pack", subject={"subcortex_slug": "auth"})
+    assert told["slug"] == "auth" and "How people log in" in told["text"] and told["canon_artifacts"]
+
+
+@pytest.mark.parametrize("slot", ["canon_artifacts", "recent_threads", "recent_observations", "in_progress_tasks"])
+def test_a_slot_that_nobody_wants_is_left_out(desk, slot):
+    whole = desk.told("get_context_pack", subject={"subcortex_slug": "auth"})
+    less = desk.told("get_context_pack", subject={"subcortex_slug": "auth"}, include={slot: False})
+    assert slot in whole and slot not in less
+
+
+@pytest.mark.parametrize(
+    "subject", [{}, {"thread_id": "a", "task_id": "b"}, {"thread_id": "  "}, {"code_link": {"path": ""}}]
+)
+def test_a_subject_is_one_thing(desk, subject):
+    assert desk.fault("get_context_pack", subject=subject)["code"] == "VALIDATION_ERROR"
+
+
+def test_what_is_unknown_is_not_found(desk):
+    for subject in (
+        {"thread_id": "thread_x"},
+        {"subcortex_slug": "nothing"},
+        {"ref": "memories:x"},
+        {"ref": "documents:x"},
+    ):
+        assert desk.fault("get_context_pack", subject=subject)["code"] == "NOT_FOUND"
+
+
+# -- about code --------------------------------------------------------------------------------------------------------
+
+
+def test_a_pack_about_code_joins_the_code_its_history_and_who_speaks_of_it(desk, world):
+    answer = desk.ask("get_context_pack", subject=CODE)
+    told = json.loads(json.dumps(answer["data"]))
+    assert "def refresh_token" in told["code"][0]["code"] and told["code"][0]["lines"] == "6-8"
+    assert told["callers"] == [{"path": "src/login.py:5", "in": "log_in", "text": "return refresh_token(user)"}]
+    assert "Tokens that are refreshed" in json.dumps(told["sections"])
+    assert world.ids["adr"] in ids_of(told["canon_artifacts"]) and world.ids["result"] in ids_of(
+        told["recent_observations"]
+    )
+    assert [row["title"] for row in told["memories"]] == ["refresh_token must not be called twice"]
+    assert "sessions.md" in told["documents"][0]["title"] and "fifteen minutes" in told["documents"][0]["text"]
+    assert "maybe_stale" not in json.dumps(told)
+
+
+def test_lines_and_whole_files_are_code_too(desk):
+    told = desk.told(
+        "get_context_pack", subject={"code_link": {"path": "src/tokens.py", "line_start": 3, "line_end": 3}}
+    )
+    assert told["code"][0]["code"] == "LIFETIME = 900"
+    told = desk.told("get_context_pack", subject={"code_link": {"path": "src/tokens.py"}})
+    assert any("refresh_token" in name for name in told["code"][0]["defines"])
+    told = desk.told("get_context_pack", subject={"code_link": {"path": "src/tokens.py", "symbol": "gone"}})
+    assert "there is no gone" in told["notes"][0]
+
+
+@pytest.mark.parametrize("path", ["../../home/cortex.db", "/etc/passwd", "src/../../../x", "C:\\x", "link.py"])
+def test_nothing_outside_the_project_is_read(desk, world, path):
+    link = world.repository / "link.py"
+    if not link.is_symlink():
+        secret = world.place / "secret.py"
+        secret.write_text("SECRET = 1\n", encoding="utf-8")
+        link.symlink_to(secret)
+    answer = desk.answer("get_context_pack", subject={"code_link": {"path": path}})
+    assert "SECRET" not in answer.text and "SQLite" not in answer.text and "root:" not in answer.text
+    if path == "link.py":
+        link.unlink()
+    assert answer.failed and json.loads(answer.text)["error"]["code"] == "PERMISSION_DENIED"
+
+
+def test_what_was_written_before_the_code_changed_may_be_stale(tmp_path, strangers_environment, desk_of):
+    world = make_world(tmp_path)
+    changed = TOKENS.replace("{session}:{lifetime}", "{lifetime}/{session}")
+    (world.repository / "src" / "tokens.py").write_text(changed, encoding="utf-8", newline="\n")
+    git(world.repository, "commit", "-aqm", "Another form")
+    desk = desk_of(world)
+    told = desk.told("get_context_pack", subject=CODE)
+    rows = {row["id"]: row for row in (*told["canon_artifacts"], *told["recent_observations"])}
+    for name in ("adr", "result"):
+        assert any(
+            one.startswith("maybe_stale: the body of refresh_token") for one in rows[world.ids[name]]["warnings"]
+        )
+    (world.repository / "src" / "tokens.py").write_text(changed + "# more\n", encoding="utf-8", newline="\n")
+    import os
+    import time
+
+    later = time.time() + 3_600
+    os.utime(world.repository / "src" / "tokens.py", (later, later))
+    told = desk.told("get_context_pack", subject=CODE)
+    assert told["memories"][0]["maybe_stale"] and told["documents"][0]["maybe_stale"]
+
+
+def test_code_that_no_open_project_has_is_still_spoken_of(desk, world):
+    told = desk.told("get_context_pack", subject={"code_link": {"path": "src/tokens.py", "repo": "elsewhere"}})
+    assert told["notes"] and "code" not in told
+
+
+# -- what a search found -----------------------------------------------------------------------------------------------
+
+
+def test_what_a_search_found_opens_by_its_ref(desk, world):
+    found = desk.told("get_context_pack", subject=CODE)
+    for name, words in (("memories", "It ends the session"), ("documents", "A session lives")):
+        told = desk.told("get_context_pack", subject={"ref": f"{name}:{found[name][0]['id']}"})
+        assert words in told["text"] and told["title"]
+    told = desk.told("get_context_pack", subject={"ref": world.ids["comment0"]})
+    assert told["text"].startswith("We decided") and told["thread"] == world.ids["thread"]
+
+
+# -- budgets -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory, strangers_environment):
+    """A store in which everything is as long as it may be, and full of what JSON has to escape."""
+    world = make_world(tmp_path_factory.mktemp("crowd"))
+    nasty = ('"quoted" \\ path\tand\nlines 日本 😀 ' * 400)[:9_000]
+    with Library(world.settings()) as library:
+        for number in range(12):
+            scope = create(
+                library,
+                Subcortex(f"topic-{number}", "N" * 100, nasty[:1_999], nasty, glossary=tuple(Term(f"t{n}", nasty[:900]) for n in range(9)), naming=(nasty[:400],)),
+                actor=person(),
+            )  # fmt: skip
+            thread = create(library, Thread("T" * 300, nasty, "incident", subcortex=scope.id, tags=tuple(f"tag{n}" for n in range(10))), actor=person())  # fmt: skip
+            create(library, Comment(thread.id, nasty), actor=person())
+            create(library, Observation("O" * 300, nasty, subcortex=scope.id, thread=thread.id), actor=person())
+            artifact = create(library, Artifact("A" * 300, nasty, nasty[:1_999], "adr", "accepted", review_by="2020-01-01", subcortex=scope.id, evidence=tuple(Evidence("url", f"https://example.com/{n}", "n" * 200) for n in range(20))), actor=person())  # fmt: skip
+            task = create(library, Task("K" * 300, nasty, "in_progress", "urgent", ("agent",), thread=thread.id, subcortex=scope.id), actor=person())  # fmt: skip
+            for ref in (artifact.id, thread.id, task.id):
+                pin(library, scope.id, ref, actor=person())
+    world.ids |= {"big_thread": thread.id, "big_artifact": artifact.id, "big_task": task.id}
+    desk = open_desk(world)
+    yield world, desk
+    desk.family.close()
+
+
+CALLS = (
+    ("get_bootstrap_pack", {}),
+    ("get_bootstrap_pack", {"scope": "subcortex:topic-3"}),
+    ("get_context_pack", {"subject": {"task_id": "big_task"}}),
+    ("get_context_pack", {"subject": {"thread_id": "big_thread"}}),
+    ("get_context_pack", {"subject": {"artifact_id": "big_artifact"}}),
+    ("get_context_pack", {"subject": {"subcortex_slug": "topic-5"}}),
+    ("get_context_pack", {"subject": CODE}),
+    ("get_thread", {"thread_id": "big_thread"}),
+    ("get_artifact", {"artifact_id": "big_artifact"}),
+    ("get_inbox", {"limit": 100}),
+)
+
+
+def named(world: World, value: object) -> object:
+    """Arguments with ids instead of names."""
+    if isinstance(value, dict):
+        return {name: named(world, part) for name, part in value.items()}
+    return world.ids.get(value, value) if isinstance(value, str) else value
+
+
+@given(st.sampled_from(CALLS), st.integers(200, 9_000), st.booleans())
+def test_no_answer_costs_more_than_its_budget_and_each_says_what_it_cost(crowd, called, budget, characters):
+    world, desk = crowd
+    name, arguments = called
+    asked = {"max_chars": budget * TOKEN_CHARACTERS + 3} if characters else {"budget": budget}
+    answer = desk.answer(name, **named(world, arguments), **asked)
+    assert not answer.failed, answer.text
+    told = json.loads(answer.text)
+    assert len(answer.text) <= budget * TOKEN_CHARACTERS
+    assert told["meta"]["budget_used"] == -(-len(answer.text) // TOKEN_CHARACTERS)
+    if "more" in told["data"] or "next_cursor" in told["data"]:
+        assert told["meta"]["next_recommended_call"]
+
+
+def test_small_packs_still_have_something_of_everything(crowd):
+    _, desk = crowd
+    told = desk.ask("get_bootstrap_pack", budget=1_000)
+    slots = {"rules", "incidents", "priorities", "pinned", "subcortexes", "glossary", "naming"}
+    assert told["meta"]["truncated"] and slots - set(told["data"]) == set()
+
+
+def test_default_answers_are_small(desk: Desk, world: World):
+    costs = {
+        name: desk.ask(name, **arguments)["meta"]["budget_used"]
+        for name, arguments in (
+            ("get_bootstrap_pack", {}),
+            ("get_context_pack", {"subject": {"task_id": world.ids["task"]}}),
+            ("get_thread", {"thread_id": world.ids["thread"]}),
+            ("get_artifact", {"artifact_id": world.ids["adr"]}),
+            ("get_inbox", {}),
+        )
+    }
+    most = {
+        "get_bootstrap_pack": 800,
+        "get_context_pack": 700,
+        "get_thread": 400,
+        "get_artifact": 350,
+        "get_inbox": 250,
+    }
+    assert {name: cost for name, cost in costs.items() if cost > most[name]} == {}

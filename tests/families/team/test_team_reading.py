@@ -1,0 +1,181 @@
+"""One thing opened: threads, artifacts, the inbox; what they show, what they leave out, and what they warn of."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cortex.families.team import TOOLS
+from cortex.families.team.tools import TOOLS as LISTED
+from cortex.kinds import Artifact, Comment, Evidence, Record, Thread
+from cortex.library import Library
+from cortex.records.changing import revise
+from cortex.records.rights import person
+from cortex.records.writing import create
+from cortex.tools import input_schema, spell
+from families.team.conftest import make_world, steady
+from protocol.golden import check_golden
+
+READS = ["get_bootstrap_pack", "search", "get_context_pack", "get_thread", "get_artifact", "get_inbox"]
+WRITES = ["create_observations", "create_draft", "publish_comment", "update_task"]
+TOOL_TOKENS = 2_100  # that the list of tools may cost
+
+
+def test_the_tools_are_listed_with_few_words():
+    listed = [
+        {"name": spell(tool.name), "description": tool.description, "inputSchema": dict(input_schema(tool))}
+        for tool in TOOLS
+    ]
+    check_golden("team-tools", listed)
+    assert len(json.dumps(listed, separators=(",", ":"), ensure_ascii=False)) / 4 < TOOL_TOKENS
+
+
+def test_the_tools_that_write_are_keyed_and_a_read_only_server_has_none(world, desk_of):
+    assert [spell(tool.name) for tool in LISTED] == [f"cortex_{name}" for name in (*READS, *WRITES)]
+    assert [tool.writes for tool in LISTED] == [tool.keyed for tool in LISTED] == [False] * 6 + [True] * 4
+    assert [spell(tool.name) for tool in desk_of(world, read_only=True).family.tools] == [f"cortex_{n}" for n in READS]
+
+
+# -- threads -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_thread_comes_with_its_summary_its_comments_and_what_is_linked_to_it(desk, world):
+    answer = desk.ask("get_thread", thread_id=world.ids["thread"])
+    check_golden("team-answer-thread", steady(answer))
+    told = answer["data"]
+    assert "15 minutes" in told["summary"] and told["subcortex"] == "auth" and told["comment_count"] == 3
+    assert world.ids["adr"] in [row["id"] for row in told["linked"]]
+
+
+def test_comments_are_those_that_are_referred_to_the_newest_or_all(desk, world):
+    def shown(mode: str) -> list[str]:
+        return [
+            row["id"] for row in desk.told("get_thread", thread_id=world.ids["thread"], comment_mode=mode)["comments"]
+        ]
+
+    comments = [world.ids[f"comment{number}"] for number in range(3)]
+    assert shown("recent") == comments[::-1]
+    assert set(shown("top")) == set(comments)
+    assert shown("referenced")[0] in comments[:2] and comments[2] in shown("referenced")
+
+
+def test_a_thread_may_be_named_by_a_part_of_its_id(desk, world):
+    assert desk.told("get_thread", thread_id=world.ids["thread"][:22])["id"] == world.ids["thread"]
+
+
+def test_what_is_not_there_is_not_found(desk, world):
+    for name, argument, id in (
+        ("get_thread", "thread_id", "thread_01AAAAAAAAAAAAAAAAAAAAAAAA"),
+        ("get_thread", "thread_id", world.ids["adr"]),
+        ("get_artifact", "artifact_id", "nothing"),
+    ):
+        error = desk.fault(name, **{argument: id})
+        assert error["code"] == "NOT_FOUND" and error["suggestions"]
+
+
+# -- artifacts ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_artifact_comes_with_its_evidence_its_body_and_warnings(desk, world):
+    answer = desk.ask("get_artifact", artifact_id=world.ids["adr"])
+    check_golden("team-answer-artifact", steady(answer))
+    told = answer["data"]
+    assert told["evidence"] == [{"type": "thread", "ref": world.ids["thread"], "note": "where it was decided"}]
+    assert told["warnings"] == ["review overdue since 2026-01-31"] and told["supersedes"] == world.ids["old"]
+    assert told["body"].startswith("# Decision")
+
+
+def test_what_was_superseded_says_by_what_and_names_the_call_that_opens_it(desk, world):
+    answer = desk.ask("get_artifact", artifact_id=world.ids["old"])
+    assert answer["data"]["warnings"] == [f"superseded by {world.ids['adr']}"]
+    assert answer["meta"]["next_recommended_call"] == f"cortex_get_artifact(artifact_id='{world.ids['adr']}')"
+
+
+def test_an_earlier_version_is_told_as_it_was(desk, world):
+    told = desk.told("get_artifact", artifact_id=world.ids["old"], version=1)
+    assert (told["state"], told["version"], told["current_version"]) == ("accepted", 1, 2)
+    assert desk.fault("get_artifact", artifact_id=world.ids["old"], version=9)["code"] == "NOT_FOUND"
+
+
+def test_a_cursor_of_something_else_is_refused(desk, world):
+    error = desk.fault("get_artifact", artifact_id=world.ids["adr"], cursor="MTphYmM=")
+    assert error["code"] == "VALIDATION_ERROR" and error["details"]["cause"] == "CURSOR_INVALID"
+
+
+# -- the inbox ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_inbox_says_what_waits_and_why(desk, world):
+    answer = desk.ask("get_inbox")
+    check_golden("team-answer-inbox", steady(answer))
+    rows = {row["id"]: row for row in answer["data"]["entries"]}
+    assert rows[world.ids["task"]]["why"] and rows[world.ids["adr"]]["type"] == "review_overdue"
+
+
+def test_the_inbox_goes_on_where_it_ended(desk):
+    whole = [row["id"] for row in desk.told("get_inbox", limit=50)["entries"]]
+    seen, cursor = [], None
+    while True:
+        page = desk.told("get_inbox", limit=1, **({"cursor": cursor} if cursor else {}))
+        seen += [row["id"] for row in page["entries"]]
+        if not (cursor := page.get("next_cursor")):
+            break
+    assert seen == whole and len(seen) > 1
+    assert {row["type"] for row in desk.told("get_inbox", include=["reviews"])["entries"]} == {"review_overdue"}
+
+
+# -- long ones ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory, strangers_environment):
+    """A thread with many comments and an artifact with a long body."""
+    world = make_world(tmp_path_factory.mktemp("crowd"))
+    with Library(world.settings()) as library:
+        thread: Record[Thread] = create(library, Thread("Long", 'He said "no".\n' * 300), actor=person())
+        for number in range(60):
+            create(
+                library,
+                Comment(thread.id, f"Comment {number}: " + "we decided it \\ so. " * (number % 9)),
+                actor=person(),
+            )
+        body = "\n".join(f'Line {number} says "so".' for number in range(2_000))
+        artifact = create(
+            library, Artifact("Long", body, evidence=(Evidence("url", "https://example.com"),)), actor=person()
+        )
+        revise(library, artifact.id, lambda one: one, actor=person(), action="edit")
+    world.ids |= {"long_thread": thread.id, "long_artifact": artifact.id}
+    return world
+
+
+@pytest.mark.parametrize("budget", [200, 500, 4_000])
+def test_every_comment_of_a_long_thread_is_reached(crowd, desk_of, budget):
+    desk, seen, cursor = desk_of(crowd), [], None
+    for _ in range(80):
+        page = desk.told(
+            "get_thread",
+            thread_id=crowd.ids["long_thread"],
+            comment_mode="recent",
+            budget=budget,
+            **({"cursor": cursor} if cursor else {}),
+        )
+        seen += [row["id"] for row in page["comments"]]
+        if not (cursor := page.get("next_cursor")):
+            break
+    assert len(seen) == len(set(seen)) == 60
+
+
+def test_the_body_of_a_long_artifact_is_read_to_its_end(crowd, desk_of):
+    desk, read, cursor = desk_of(crowd), "", None
+    for _ in range(40):
+        page = desk.told(
+            "get_artifact",
+            artifact_id=crowd.ids["long_artifact"],
+            max_chars=8_000,
+            **({"cursor": cursor} if cursor else {}),
+        )
+        read += page["body"]
+        if not (cursor := page.get("next_cursor")):
+            break
+    assert read.splitlines() == [f'Line {number} says "so".' for number in range(2_000)]
