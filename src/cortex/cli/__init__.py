@@ -46,7 +46,7 @@ COMMANDS = {
     "uninstall": "install.uninstall_clients",
 }
 GROUPS = (
-    *("artifact", "chunks", "config", "context", "drafts", "embed", "kb", "link", "memory", "models", "qdrant"),
+    *("artifact", "chunks", "config", "context", "drafts", "embed", "kb", "link", "memory", "models", "pack", "qdrant"),
     *("subcortex", "task", "thread"),
 )
 
