@@ -227,7 +227,11 @@ def test_what_belongs_to_something_becomes_sensitive_with_it_and_stays_so(librar
     scope = make(library, Subcortex("salaries", "Salaries"))
     thread = make(library, Thread("Raises", subcortex="salaries"))
     comment, other = make(library, Comment(thread.id, "In March")), make(library, Thread("Elsewhere"))
+    told = make(library, Link(thread.id, "supports", other.id, "because of March"))
+    mention = make(library, Comment(thread.id, "@lena look"))
     edit(library, scope, sensitivity=SENSITIVE)
+    notifications = library.store.recorded.pointing([mention.id], ["about"])
+    assert [one.body.sensitivity for one in (now(library, told), *notifications)] == [SENSITIVE] * 2
     assert now(library, thread).body.sensitivity == now(library, comment).body.sensitivity == SENSITIVE
     assert now(library, other).body.sensitivity == "normal"
     assert {one.name for one in library.store.recorded.sources(("comment",))} == {"comment", "comment!"}
@@ -275,6 +279,31 @@ def test_superseding_is_told_in_both_and_never_goes_in_a_circle(library: Library
         assert error.code == "RECORD_INVALID"
     assert refused(lambda: supersede_artifact(library, three.id, two.id, actor=WRITER)).code == "RIGHTS_MISSING"
     assert refused(lambda: edit(library, one, state="proposed")).code == "RECORD_INVALID"
+
+
+def test_an_artifact_that_is_superseded_may_still_be_put_in_order(library: Library) -> None:
+    one, two = make(library, Artifact("One")), make(library, Artifact("Two", state="accepted", evidence=EVIDENCE))
+    supersede_artifact(library, one.id, two.id, actor=PERSON)
+    assert edit(library, one, tags=("old",)).body.state == "superseded"
+    assert refused(lambda: edit(library, two, supersedes="")).context["field"] == "supersedes"
+
+
+def test_accepting_by_an_edit_is_accepting(library: Library) -> None:
+    old = make(library, Artifact("Old"))
+    new = make(library, Artifact("New", supersedes=old.id), WRITER)
+    after = edit(library, new, state="accepted", evidence=EVIDENCE)
+    assert after.body.last_reviewed and now(library, old).body.superseded_by == new.id
+
+
+def test_what_an_edit_contradicts_is_kept_for_the_person_once(library: Library) -> None:
+    make(library, Observation("Cache timeout", "The cache timeout is 30 seconds."))
+    artifact = make(library, Artifact("Cache timeout", "The cache timeout is 30 seconds."))
+    edit(library, artifact, tags=("cache",))
+    wanted = Wanted(kinds=("link",), states=("candidate",))
+    assert library.store.recorded.count(wanted) == 0
+    edit(library, artifact, body="The cache timeout is 60 seconds.")
+    edit(library, artifact, body="The cache timeout is 90 seconds.")
+    assert library.store.recorded.count(wanted) == 1
 
 
 def test_an_artifact_may_stop_to_hold(library: Library) -> None:

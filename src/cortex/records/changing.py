@@ -11,9 +11,23 @@ from dataclasses import replace
 from typing import Any
 
 from cortex.errors import InputError
-from cortex.kinds import SENSITIVE, Actor, Artifact, Comment, Link, Observation, Record, Subcortex, Task, Thread, Wanted
+from cortex.kinds import (
+    NORMAL,
+    SENSITIVE,
+    Actor,
+    Artifact,
+    Comment,
+    Link,
+    Observation,
+    Record,
+    Subcortex,
+    Task,
+    Thread,
+    Wanted,
+)
 from cortex.library import Library
 from cortex.records.checks import check_move, checked, refusal
+from cortex.records.clashing import clashes_of, write_clashes
 from cortex.records.discussing import MOST_COMMENTS, renew_summary
 from cortex.records.ids import fresh_key
 from cortex.records.noticing import notice_accepted, notice_task, who
@@ -47,6 +61,7 @@ Change = Callable[[Any], Any]
 
 PATCH_FIELDS = ("state", "priority", "blocked_reason", "notes", "assignees")  # "status" is "state"
 _PINS = {"thread": "pinned_threads", "artifact": "pinned_artifacts", "task": "pinned_tasks"}
+_TELLING = ("about", "source", "target")  # in which notifications, links and drafts name what they are about
 _BATCH = 1_000  # records that become sensitive with what they belong to, at once
 
 
@@ -64,13 +79,17 @@ def revise(
     """Change a record; `version` is the one that the change was made for, None: whichever there is.
 
     `action` says what is done, and so who may do it; one that has no right of its own is an edit. With a key of the caller's,
-    `payload` says what the change is. Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED, RECORD_INVALID, SENSITIVE_BLOCKED,
+    `payload` says what the change is, which is made twice: first to look for what it contradicts. Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED, RECORD_INVALID, SENSITIVE_BLOCKED,
     RIGHTS_MISSING, TARGET_NOT_FOUND, SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY.
     """
     asked = payload or repr((record_id, version))
+    before = resolve_ref(library.store.recorded, record_id)
+    clashes = clashes_of(library, change(before.body), before)
 
     def work(step: Step) -> str:
-        return revise_in(step, record_id, change, action, version=version, settings=library.settings).id
+        record = revise_in(step, before.id, change, action, version=version)
+        write_clashes(step, record, clashes)
+        return record.id
 
     return _perform(library, work, actor, key, action, asked)
 
@@ -82,7 +101,6 @@ def revise_in(
     action: str,
     *,
     version: int | None = None,
-    settings: Settings | None = None,
     kind: str = "",
 ) -> Record[Any]:
     """Change a record inside a step; one that says the same as before stays as it is."""
@@ -105,8 +123,23 @@ def revise_in(
     check_move(before, after)
     _check_kept(before, after)
     need_sensitive(step, after)
+    if isinstance(after, Artifact) and after.state == "accepted" != before.state:
+        return _accept(step, replace(record, body=replace(after, last_reviewed=step.now)))
     written = step.put(replace(record, body=after))
     _follow(step, before, written)
+    return written
+
+
+def _accept(step: Step, record: Record[Artifact]) -> Record[Artifact]:
+    """Write an artifact that is accepted now; what it says that it supersedes is superseded with that."""
+    need(step.actor, "accept_artifact")
+    old = step.get(record.body.supersedes) if record.body.supersedes else None
+    if old is not None and old.body.superseded_by != record.id:
+        check_supersedes(step, old, record)
+    written = step.put(record)
+    if old is not None and old.body.superseded_by != record.id:
+        write_superseded(step, old, written)
+    notice_accepted(step, written)
     return written
 
 
@@ -119,9 +152,11 @@ def _check_kept(before: Any, after: Any) -> None:
             raise refusal("thread", "a comment stays in its thread")
         case Link() if (after.source, after.relation, after.target) != (before.source, before.relation, before.target):
             raise refusal("target", "a link stays between what it links; dismiss it, and make another one")
-        case Artifact() if after.superseded_by != before.superseded_by or "superseded" in (after.state, before.state):
+        case Artifact() if after.superseded_by != before.superseded_by or after.state == "superseded" != before.state:
+            raise refusal("state", "an artifact is superseded by another one: say which")
+        case Artifact() if before.state == "accepted" and after.supersedes != before.supersedes:
             raise refusal(
-                "state", "an artifact is superseded by another one, and stays so: say which one supersedes it"
+                "supersedes", "an artifact that is accepted has superseded what it does: supersede another one"
             )
 
 
@@ -140,18 +175,16 @@ def _follow(step: Step, before: Any, record: Record[Any]) -> None:
                 step.reword(comment)
         case Task():
             notice_task(step, record, before, _what_changed(before, after))
-        case Artifact() if after.state == "accepted" and before.state != "accepted":
-            notice_accepted(step, record)
 
 
 def _make_sensitive(step: Step, record: Record[Any]) -> None:
-    """What belongs to a record becomes sensitive with it: comments with their thread, everything with its subcortex."""
-    if not isinstance(record.body, Thread | Subcortex):
-        return
-    role = record.kind
-    while some := step.select(Wanted(refs=((role, record.id),), sensitivity="normal"), _BATCH):
-        for one in some:
-            step.put(replace(one, body=replace(one.body, sensitivity=SENSITIVE)), "make_sensitive")
+    """What belongs to a record, or tells of it, becomes sensitive with it: comments with their thread, everything with its subcortex."""
+    for role in (record.kind, *_TELLING):
+        while some := step.select(Wanted(refs=((role, record.id),), sensitivity=NORMAL), _BATCH):
+            for one in some:
+                _make_sensitive(
+                    step, step.put(replace(one, body=replace(one.body, sensitivity=SENSITIVE)), "make_sensitive")
+                )
 
 
 def _what_changed(before: Task, after: Task) -> str:
@@ -173,22 +206,13 @@ def accept_artifact(
 ) -> Record[Artifact]:
     """Accept an artifact, which needs evidence; what it says that it supersedes is superseded with that."""
 
-    def accept(step: Step) -> str:
+    def work(step: Step) -> str:
         def change(body: Artifact) -> Artifact:
-            return replace(body, state="accepted", last_reviewed=step.now)
+            return replace(body, state="accepted")
 
-        before = resolve_ref(step, artifact, "artifact")
-        if before.body.state == "accepted":
-            return before.id
-        old = step.get(before.body.supersedes) if before.body.supersedes else None
-        if old is not None and old.body.superseded_by != before.id:
-            check_supersedes(step, old, before)
-        record = revise_in(step, before.id, change, "accept_artifact", version=version, settings=library.settings)
-        if old is not None and old.body.superseded_by != record.id:
-            write_superseded(step, old, record)
-        return record.id
+        return revise_in(step, artifact, change, "accept_artifact", version=version, kind="artifact").id
 
-    return _perform(library, accept, actor, key, "accept_artifact", repr((artifact, version)))
+    return _perform(library, work, actor, key, "accept_artifact", repr((artifact, version)))
 
 
 def supersede_artifact(
@@ -228,7 +252,7 @@ def resolve_thread(
         return replace(body, state="resolved", resolution=resolution or body.resolution)
 
     def work(step: Step) -> str:
-        return revise_in(step, thread, change, "resolve_thread", settings=library.settings, kind="thread").id
+        return revise_in(step, thread, change, "resolve_thread", kind="thread").id
 
     return _perform(library, work, actor, key, "resolve_thread", repr((thread, resolution)))
 
@@ -311,7 +335,7 @@ def apply_task_patch(
             after = replace(after, state="assigned")
         return after
 
-    return revise_in(step, task, change, "update_task", version=version, settings=settings, kind="task")
+    return revise_in(step, task, change, "update_task", version=version, kind="task")
 
 
 def checked_patch(patch: Mapping[str, str]) -> dict[str, str]:
@@ -342,7 +366,7 @@ def _set_state(library: Library, ref: str, kind: str, state: str, actor: Actor, 
         record = resolve_ref(step, ref, kind)
         if isinstance(record.body, Comment | Observation):  # each has one state for ever
             raise refusal("state", f"the state of {record.id} can't be changed")
-        return revise_in(step, record.id, lambda body: replace(body, state=state), action, settings=library.settings).id
+        return revise_in(step, record.id, lambda body: replace(body, state=state), action).id
 
     return _perform(library, work, actor, key, action, repr((ref, state)))
 

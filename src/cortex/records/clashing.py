@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cortex.errors import CortexError, InputError
-from cortex.kinds import SENSITIVE, Artifact, Body, Link, Observation, Record, Thread
+from cortex.kinds import NORMAL, SENSITIVE, Artifact, Body, Link, Observation, Record, Thread, Wanted
 from cortex.library import Library
 from cortex.records.checks import checked
 from cortex.records.contradicting import differences, same_subject
@@ -41,12 +41,15 @@ class Clash:
     sensitivity: str
 
 
-def clashes_of(library: Library, body: Body) -> tuple[Clash, ...]:
-    """What a body that isn't written yet may contradict; of what can't be searched now nothing is told."""
-    if not _counts(body):
+def clashes_of(library: Library, body: Body, before: Record[Any] | None = None) -> tuple[Clash, ...]:
+    """What a body that isn't written yet may contradict; of what can't be searched now nothing is told.
+
+    `before` is the record whose next version it is: where that says the same, there is nothing to look for.
+    """
+    if not _counts(body) or (before is not None and _text_of(before.body) == _text_of(body)):
         return ()
     try:
-        return tuple(_clashes(library, checked(body)))
+        return tuple(_clashes(library, checked(body), before.id if before else ""))
     except InputError:  # whoever writes it says why it can't be
         return ()
     except CortexError as error:
@@ -54,11 +57,11 @@ def clashes_of(library: Library, body: Body) -> tuple[Clash, ...]:
         return ()
 
 
-def _clashes(library: Library, body: Any) -> list[Clash]:
+def _clashes(library: Library, body: Any, own: str) -> list[Clash]:
     text = _text_of(body)
     found: list[Clash] = []
     for other, shares_code in _near(library, body):
-        if not _counts(other.body) or other.id == getattr(body, "supersedes", ""):
+        if not _counts(other.body) or other.id in (own, getattr(body, "supersedes", "")):
             continue
         if not shares_code and not same_subject(body.title, other.body.title):
             continue
@@ -75,10 +78,11 @@ def write_clashes(step: Step, record: Record[Any], clashes: Sequence[Clash]) -> 
     """Keep what a new record may contradict for a person to judge; gives a warning for each."""
     warnings: list[str] = []
     for clash in clashes:
+        if _is_linked(step, record.id, clash.id) or _is_linked(step, clash.id, record.id):
+            continue
         private = SENSITIVE in (clash.sensitivity, record.body.sensitivity)
-        body = Link(record.id, "contradicts", clash.id, clash.note, "candidate")
-        if private:
-            body = Link(record.id, "contradicts", clash.id, clash.note, "candidate", SENSITIVE)
+        sensitivity = SENSITIVE if private else NORMAL
+        body = Link(record.id, "contradicts", clash.id, clash.note, "candidate", sensitivity)
         link = step.make(new_id(Link), body, "propose_link")
         notice_review(
             step,
@@ -88,6 +92,12 @@ def write_clashes(step: Step, record: Record[Any], clashes: Sequence[Clash]) -> 
         )
         warnings.append(f"may contradict {clash.id}: {clash.note}")
     return warnings
+
+
+def _is_linked(step: Step, source: str, target: str) -> bool:
+    """Whether it was said already that one may contradict the other, whatever somebody judged of that."""
+    refs = (("source", source), ("target", target), ("relation", "contradicts"))
+    return bool(step.select(Wanted(kinds=("link",), refs=refs), 1))
 
 
 def _counts(body: Body) -> bool:
