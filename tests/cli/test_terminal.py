@@ -31,14 +31,15 @@ def hostile(tmp_path_factory):
     return root
 
 
-def cortex(*arguments, **options):
-    done = subprocess.run([*CORTEX, *map(str, arguments)], capture_output=True, timeout=60, **options)
+def alone(*arguments):
+    """What the command says in a process of its own."""
+    done = subprocess.run([*CORTEX, *map(str, arguments)], capture_output=True, timeout=60)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
 @posix
 @pytest.mark.parametrize("mode", ["hybrid", "exact", "fullworkspace"])
-def test_hits_show_escapes_of_names_and_texts_where_they_stand(hostile, mode):
+def test_hits_show_escapes_of_names_and_texts_where_they_stand(hostile, cortex, mode):
     code, out, err = cortex("search", "needle", "--mode", mode, "--path", hostile)
     assert code == 0
     assert not OBEYED.search(out + err)
@@ -64,28 +65,30 @@ def test_hits_show_escapes_of_names_and_texts_where_they_stand(hostile, mode):
         ("mcp", "\x1b[2J"),
     ],
 )
-def test_no_command_sends_what_a_terminal_obeys(hostile, arguments):
-    _, out, err = cortex(*(one.replace("{root}", str(hostile)) for one in arguments))
+def test_no_command_sends_what_a_terminal_obeys(hostile, cortex, arguments):
+    run = alone if arguments[0] in ("doctor", "mcp") else cortex
+    _, out, err = run(*(one.replace("{root}", str(hostile)) for one in arguments))
     assert not OBEYED.search(out + err), out + err
     assert "\\x1b[" in out + err
 
 
 @posix
-def test_settings_and_what_is_wrong_with_them_are_escaped_too(hostile, tmp_path):
+def test_settings_and_what_is_wrong_with_them_are_escaped_too(cortex, tmp_path, monkeypatch):
     root = make_repository(tmp_path / "set", {"a.py": "x = 1\n"}, git=False)
     (root / ".cortex").mkdir()
     wrong = {"workspace": {"exclude": ["\x1b[2Jdir\u202e"], "\x1b[31mwrong\x9b": 1}}
     (root / ".cortex" / "config.yml").write_text(json.dumps(wrong), encoding="utf-8")
+    monkeypatch.chdir(root)
     for arguments in (["config", "show"], ["config", "get", "workspace.exclude"], ["index", root]):
-        _, out, err = cortex(*arguments, cwd=root)
+        _, out, err = cortex(*arguments)
         assert not OBEYED.search(out + err), arguments
-    _, out, _ = cortex("config", "show", "--json", cwd=root)
+    _, out, _ = cortex("config", "show", "--json")
     assert not OBEYED.search(out)
     assert json.loads(out)
 
 
 @posix
-def test_programs_get_the_texts_as_they_are(hostile):
+def test_programs_get_the_texts_as_they_are(hostile, cortex):
     out = cortex("search", "needle", "--mode", "exact", "--path", hostile, "--json")[1]
     assert not OBEYED.search(out)
     assert {one["file"] for one in json.loads(out)["results"]} == {"a.py", HOSTILE_NAME}
