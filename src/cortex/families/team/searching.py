@@ -19,6 +19,8 @@ from cortex.everywhere import Located, Place, search_all
 from cortex.families.team.answers import Row, Slot, age_of, call_text, chosen_budget, cut, slots_text, told
 from cortex.families.team.arguments import Budgeted
 from cortex.families.team.context import Team
+from cortex.families.team.places import FAMILY, place_of
+from cortex.families.team.reading import now
 from cortex.kinds import FOUND_KINDS, Comment, Record
 from cortex.library import Library
 from cortex.paging import make_cursor, read_cursor
@@ -110,7 +112,7 @@ def _places(context: Team, arguments: Search, library: Library, used: ExitStack,
             until=moment(filters.until, "until"),
             tags=filters.tags,
         )
-        places.append(finding.place_of(library, asked))
+        places.append(place_of(library, asked))
     if families:
         others, failures = used.enter_context(context.others(families))
         places += others
@@ -138,19 +140,19 @@ def moment(text: str | None, name: str) -> int:
 
 
 def _rows(located: Sequence[Located], library: Library) -> list[Row]:
-    known = library.store.recorded.get(str(one.cited["id"]) for one in located if one.family == finding.FAMILY)
+    known = library.store.recorded.get(str(one.cited["id"]) for one in located if one.family == FAMILY)
     return [_row(one, known, library) for one in located]
 
 
 def _row(one: Located, known: Mapping[str, Record[Any]], library: Library) -> Row:
     hit = one.hit
     row: Row = {"id": _id(one), "type": _type(one), "title": cut(_title(one), TITLE)}
-    record = known.get(str(one.cited.get("id", ""))) if one.family == finding.FAMILY else None
+    record = known.get(str(one.cited.get("id", ""))) if one.family == FAMILY else None
     if record is not None:
         row |= {
             "state": record.body.state,
             "age": age_of(record.updated),
-            "warnings": list(warnings_of(library, record)),
+            "warnings": list(warnings_of(library, record, now())),
         }
         if isinstance(record.body, Comment):
             row["thread_id"] = record.body.thread
@@ -165,7 +167,7 @@ def _row(one: Located, known: Mapping[str, Record[Any]], library: Library) -> Ro
 
 
 def _type(one: Located) -> str:
-    return str(one.cited["type"]) if one.family == finding.FAMILY else TYPE_OF[one.family]
+    return str(one.cited["type"]) if one.family == FAMILY else TYPE_OF[one.family]
 
 
 def _id(one: Located) -> str:
@@ -213,7 +215,7 @@ def _answer(
 
 def _opener(one: Located, context: Team) -> str:
     """The tool that opens what a row is, and by which argument."""
-    if one.family == finding.FAMILY:
+    if one.family == FAMILY:
         return OPENERS[_type(one)]
     if one.opener and one.family in context.served:
         return one.opener
