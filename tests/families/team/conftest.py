@@ -176,9 +176,9 @@ def fill(library: Library, world: World) -> None:
         pin(library, "auth", ref, actor=person())
 
 
-def open_desk(world: World, *, read_only: bool = False, **flags: object) -> Desk:
+def open_desk(world: World, *, read_only: bool = False, keep: bool = False, **flags: object) -> Desk:
     settings, found = world.settings(**flags), [world.workspace()]
-    engines = Engines(keep=False)
+    engines = Engines(keep=keep)
     beside = [
         code.open_family(found, engines, read_only=True),
         kb.open_family(settings, engines),
