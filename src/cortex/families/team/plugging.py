@@ -41,7 +41,7 @@ class Rounds:
 
     def start(self) -> None:
         """Begin, in the background; without any plugin but our own, which brings nothing, there is nothing to begin."""
-        if set(self._plugins.names()) - {one.name for one in BUILT_IN}:
+        if set(self._plugins.names()) - set(BUILT_IN):
             self._thread.start()
 
     def _go(self) -> None:
