@@ -8,15 +8,16 @@ in what was found, since thousands of docs in a search cost more than the search
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cortex.errors import InputError
-from cortex.kinds import FOUND_KINDS, Record, Wanted
+from cortex.kinds import FOUND_KINDS, Body, Record, Wanted
 from cortex.library import Library
 from cortex.records.sentences import cut, fold, sentences_of
 from cortex.records.targets import scope_of
+from cortex.records.wording import about_of
 from cortex.search import check_query
 from cortex.search.parse import STOP_WORDS
 from cortex.store import Brief, stem_of
@@ -93,7 +94,7 @@ def find(library: Library, asked: Asked, cancel: Cancel | None = None) -> Findin
     texts = _texts_of(library, [hit for hit, _ in chosen])
     stems = {stem_of(word): word for word in words_of(asked.query) if word not in STOP_WORDS}
     hits = [
-        Hit(known[brief.id], hit.relevance, *_told(texts.get(hit.chunk, ""), stems, hit.why))
+        Hit(known[brief.id], hit.relevance, *_told(known[brief.id].body, texts.get(hit.chunk, ""), stems, hit.why))
         for hit, brief in chosen
         if brief.id in known
     ]
@@ -215,9 +216,11 @@ def _texts_of(library: Library, hits: Sequence[Found]) -> dict[int, str]:
     }
 
 
-def _told(text: str, stems: dict[str, str], why: str) -> tuple[str, str]:
-    """The sentences of a text that say most of the query, and which of its words they were."""
-    said = [one.text for one in sentences_of(text)] or [fold(text)]
+def _told(body: Body, text: str, stems: Mapping[str, str], why: str) -> tuple[str, str]:
+    """The sentences of a text that say most of the query, and which of its words stand anywhere in it."""
+    filed = about_of(body)  # which is no sentence, line by line or as one
+    about = {fold(filed), *map(fold, filed.split("\n"))}
+    said = [one.text for one in sentences_of(text) if one.text not in about] or [fold(text)]
     held = [stems.keys() & {stem_of(word) for word in words_of(sentence)} for sentence in said]
     start = max(range(len(said)), key=lambda place: len(held[place]))
     end, length = start + 1, len(said[start])
@@ -227,6 +230,5 @@ def _told(text: str, stems: dict[str, str], why: str) -> tuple[str, str]:
     here = stems.keys() & {stem_of(word) for word in words_of(text)}
     words = [word for stem, word in stems.items() if stem in here][:MAX_WORDS]
     reason = f"words: {', '.join(words)}" if words else why
-    return cut(
-        " ".join(said[start:end]), SNIPPET_CHARACTERS
-    ), f"{why}; {reason}" if words and why != "words" else reason
+    told = f"{why}; {reason}" if words and why != "words" else reason
+    return cut(" ".join(said[start:end]), SNIPPET_CHARACTERS), told

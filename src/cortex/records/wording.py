@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from cortex import chunkers
-from cortex.kinds import SENSITIVE, Artifact, Comment, Observation, Record, Subcortex, Task, Thread
+from cortex.kinds import SENSITIVE, Artifact, Body, Comment, Observation, Record, Subcortex, Task, Thread
 from cortex.settings import Settings
 from cortex.store import Worded
 from cortex.text import hash_bytes
@@ -52,17 +52,17 @@ def text_of(record: Record[Any], get: Get) -> tuple[str, str]:
             parts = [body.description, body.charter, "\n".join((*words, *body.naming)), body.slug]
             return body.name, "" if body.state == "archived" else _joined(body.name, parts)
         case Thread() as body:
-            return body.title, _joined(body.title, [body.body, body.resolution, _about(body)])
+            return body.title, _joined(body.title, [body.body, body.resolution, about_of(body)])
         case Comment() as body:
             thread = get(body.thread)
             title = thread.body.title if thread else ""
             return title, _joined(title, [body.body])
         case Observation() as body:
-            return body.title, _joined(body.title, [body.summary, _about(body)])
+            return body.title, _joined(body.title, [body.summary, about_of(body)])
         case Artifact() as body:
-            return body.title, _joined(body.title, [body.summary, body.body, _about(body)])
+            return body.title, _joined(body.title, [body.summary, body.body, about_of(body)])
         case Task() as body:
-            return body.title, _joined(body.title, [body.body, body.blocked_reason, body.notes, _about(body)])
+            return body.title, _joined(body.title, [body.body, body.blocked_reason, body.notes, about_of(body)])
     return "", ""
 
 
@@ -70,9 +70,10 @@ def _joined(title: str, parts: list[str]) -> str:
     return "\n\n".join(part for part in (f"# {title}" if title else "", *parts) if part.strip()).strip() + "\n"
 
 
-def _about(body: Thread | Observation | Artifact | Task) -> str:
-    links = [f"{link.path} {link.symbol}".strip() for link in body.code_links]
-    return "\n".join(part for part in (", ".join(body.tags), "\n".join(links)) if part)
+def about_of(body: Body) -> str:
+    """What a body is filed under, a line each: its tags, the code that it links."""
+    links = [f"{link.path} {link.symbol}".strip() for link in getattr(body, "code_links", ())]
+    return "\n".join(part for part in (", ".join(getattr(body, "tags", ())), "\n".join(links)) if part)
 
 
 def _anchored(chunk: Chunk, title: str) -> Chunk:

@@ -1,0 +1,101 @@
+"""Code that a record speaks of: as it was when it was linked, and what changed since."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cortex.errors import InputError
+from cortex.kinds import CodeLink
+from cortex.records.codelinks import changes, changes_in, cited
+
+PLAIN = "def add(a, b):\n    return a + b\n\n\nclass Sum:\n    def total(self):\n        return 0\n"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "sums.py").write_text(PLAIN, encoding="utf-8")
+    return folder
+
+
+def test_a_link_gets_what_the_file_and_the_symbol_are_now(library, root):
+    whole, part = cited(library, root, [CodeLink("src/sums.py"), CodeLink("./src/sums.py", symbol="total")])
+    assert whole.root == part.root == str(root) and whole.file_hash == part.file_hash != ""
+    assert (part.path, part.symbol) == ("src/sums.py", "Sum.total") and part.body_hash and not whole.body_hash
+    assert changes(library, whole) == changes(library, part) == ""
+
+
+def test_a_change_is_told_of_the_symbol_that_it_is_in(library, root):
+    links = [CodeLink("src/sums.py", symbol=name) for name in ("add", "Sum.total")] + [CodeLink("src/sums.py")]
+    add, total, whole = cited(library, root, links)
+    (root / "src" / "sums.py").write_text(PLAIN.replace("a + b", "a - b"), encoding="utf-8")
+    assert changes(library, add) == "the body of add in src/sums.py changed"
+    assert changes(library, total) == "" and changes(library, whole) == "src/sums.py changed"
+
+
+def test_a_file_that_moved_or_went_is_told(library, root):
+    (link,) = cited(library, root, [CodeLink("src/sums.py")])
+    os.replace(root / "src" / "sums.py", root / "sums.py")
+    assert changes(library, link) == "src/sums.py moved to sums.py"
+    (root / "sums.py").write_text("", encoding="utf-8")
+    assert changes(library, link) == "src/sums.py is gone"
+
+
+def test_an_unknown_symbol_leaves_the_file_cited_and_the_name_as_it_was_told(library, root):
+    (link,) = cited(library, root, [CodeLink("src/sums.py", symbol="subtract")])
+    assert link.symbol == "subtract" and link.file_hash and not link.body_hash
+    (root / "src" / "sums.py").write_text("pass\n", encoding="utf-8")
+    assert changes(library, link) == "src/sums.py changed"
+
+
+@pytest.mark.parametrize("path", ["src/gone.py", "src", "other/repository.c"])
+def test_a_file_that_is_not_there_is_kept_as_it_was_told(library, root, path):
+    told = CodeLink(path, repo="elsewhere", symbol="f", line_start=3, commit="abc123")
+    assert cited(library, root, [told]) == (told,) == cited(library, None, [told])
+    assert changes(library, told) == ""
+
+
+def test_what_a_caller_says_about_hashes_does_not_count(library, root):
+    forged = CodeLink("src/gone.py", root="/etc", file_hash="00", body_hash="11")
+    assert cited(library, root, [forged]) == (CodeLink("src/gone.py"),)
+
+
+@pytest.mark.parametrize(
+    "path", ["../secret", "src/../../x", "/etc/passwd", "C:\\x", "\\\\host\\x", "~/x", "", ".", "a\0b"]
+)
+def test_a_path_that_leaves_the_repository_is_refused(library, root, path):
+    for place in (root, None):
+        with pytest.raises(InputError) as caught:
+            cited(library, place, [CodeLink(path)])
+        assert caught.value.code == "RECORD_INVALID" and caught.value.context["field"] == "code_links"
+
+
+def test_a_symbolic_link_out_of_the_repository_is_refused(library, root, tmp_path):
+    (tmp_path / "secret.py").write_text("KEY = 1\n", encoding="utf-8")
+    try:
+        (root / "inside.py").symlink_to(tmp_path / "secret.py")
+    except OSError:
+        pytest.skip("no symbolic links here")
+    with pytest.raises(InputError, match="no path inside"):
+        cited(library, root, [CodeLink("inside.py")])
+
+
+def test_an_absolute_path_inside_the_repository_becomes_relative(library, root):
+    (link,) = cited(library, root, [CodeLink(str(root / "src" / "sums.py"))])
+    assert link.path == "src/sums.py" and link.file_hash
+
+
+def test_without_time_left_files_are_only_glanced_at(library, root):
+    (link,) = cited(library, root, [CodeLink("src/sums.py", symbol="add")])
+    (root / "src" / "sums.py").write_text(PLAIN + "\nX = 1\n", encoding="utf-8")
+    assert changes_in(library, 0.0)(link) == "src/sums.py changed"
+    assert changes_in(library)(link) == ""
+
+
+def test_a_damaged_link_is_no_error(library, root):
+    assert changes(library, CodeLink("src/sums.py", root=str(root), file_hash="no hexadecimal")) == ""
+    assert changes(library, CodeLink("src/sums.py", root=str(root / "unmounted"), file_hash="00")) == ""

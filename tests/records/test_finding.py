@@ -1,0 +1,356 @@
+"""Questions to the records: what may answer, in which order, and what is told of each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cortex.errors import CortexError, InputError
+from cortex.guarded import Embedders
+from cortex.kinds import (
+    SENSITIVE,
+    Artifact,
+    Body,
+    CodeLink,
+    Comment,
+    Observation,
+    Record,
+    Subcortex,
+    Task,
+    Term,
+    Thread,
+)
+from cortex.library import Library
+from cortex.records import finding
+from cortex.records.finding import Asked, Findings, find, page_of
+from cortex.records.ids import fresh_key, new_id
+from cortex.records.rights import person
+from cortex.records.steps import perform
+from cortex.settings import Settings
+from cortex.store import Step
+from cortex.types import Cancel, Mode, Query
+
+DAY = 86_400_000
+NOW = int(time.time() * 1000)
+
+
+def keep(library: Library, *bodies: Body, at: int = NOW) -> list[Record[Any]]:
+    """Have records, in one step, as if it were then."""
+    made: list[Record[Any]] = []
+
+    def work(step: Step) -> str:
+        step.now = at
+        made.extend(step.make(new_id(type(body)), body) for body in bodies)
+        return ""
+
+    perform(library, work, actor=person(), key=fresh_key(), action="test", payload="")
+    return made
+
+
+def change(library: Library, record: Record[Any], **parts: object) -> None:
+    def work(step: Step) -> str:
+        kept = step.get(record.id)
+        assert kept is not None
+        return step.put(replace(kept, body=replace(kept.body, **parts))).id
+
+    perform(library, work, actor=person(), key=fresh_key(), action="test", payload="")
+
+
+def ask(library: Library, query: str = "", **more: object) -> Findings:
+    return find(library, Asked(query, mode=Mode.WORDS, **more))  # type: ignore[arg-type]
+
+
+def titles(found: Findings) -> list[str]:
+    return [hit.record.body.title for hit in found.hits]
+
+
+# -- by their own questions --------------------------------------------------------------------------------------------
+
+KEPT: tuple[tuple[Body, str], ...] = (
+    (
+        Subcortex("payments", "Payments", "Everything about invoices, refunds and the providers that move money."),
+        "who looks after refunding customers and invoices",
+    ),
+    (
+        Subcortex("search", "Search", "Ranking, indexing and the query language.", glossary=(Term("shard", "a part of the index on one machine"),)),
+        "what does shard mean in our index",
+    ),
+    (
+        Thread("Checkout times out at the end of the month", "Locks on the ledger table pile up while reports run.", "incident"),
+        "why do customers get a timeout when they check out at month's end",
+    ),
+    (
+        Thread("Which queue do we use for mails?", "Candidates are RabbitMQ and a table in Postgres.", "decision", "resolved", resolution="A table in Postgres, because nobody wants to run a broker."),
+        "did we choose a message broker for sending mail",
+    ),
+    (
+        Thread("Retrospective of the spring release", "The freeze was too short and the notes were written in a hurry.", "retrospective"),
+        "lessons from the last release in spring",
+    ),
+    (
+        Comment("thread_00000000000000000000000000", "The vacuum job is what holds the lock; moving it to 3 a.m. solved it in staging."),
+        "when should the vacuum job run so that it holds no lock",
+    ),
+    (
+        Comment("thread_00000000000000000000000001", "I tried zstd level 19: twice as slow to write and only 4 % smaller than level 3."),
+        "compression level of zstd, size against speed",
+    ),
+    (
+        Observation("Load test of the gateway: 1,200 requests per second", "p99 was 340 ms with 64 connections; above that the pool starves.", "test_result", ("gateway", "load")),
+        "how many requests can the gateway bear under load",
+    ),
+    (
+        Observation("Flaky: test_reconnect fails one run in thirty", "It waits for a socket that the kernel has already closed.", "test_result"),
+        "flaky reconnect test and its socket",
+    ),
+    (
+        Observation("The importer skips rows with a byte order mark", "Files from Excel begin with one; strip it before parsing.", "research_note", code_links=(CodeLink("src/importer/rows.py", symbol="read_rows"),)),
+        "spreadsheet files lose rows on import",
+    ),
+    (
+        Observation("Upgrade to Python 3.13 breaks the wheel of lxml", "No binary for musl yet; the build needs libxml2 headers.", "tool_output"),
+        "lxml does not build on musl with the new python",
+    ),
+    (
+        Artifact("ADR 12: Sessions live in signed cookies", "No session table; rotating the key logs everybody out.", "Sessions are kept in signed cookies, not in the database.", "adr", "accepted"),
+        "where is the user's session stored",
+    ),
+    (
+        Artifact("Runbook: restoring a backup", "Stop the workers, fetch the last base backup, replay the log, then check the row counts.", "How to bring the database back.", "runbook", "accepted"),
+        "steps to restore the database from a backup",
+    ),
+    (
+        Artifact("Naming of metrics", "Metrics are called service_noun_unit, counters end in _total.", "", "spec", "proposed"),
+        "what should a counter metric be named",
+    ),
+    (
+        Artifact("Postmortem: certificates expired on a Sunday", "The renewal hook had no permission to reload nginx.", "", "postmortem", "accepted"),
+        "why did the TLS certificates expire",
+    ),
+    (
+        Artifact("ADR 7: Feature flags are environment variables", "A flag is read once at start.", "", "adr", "superseded"),
+        "how are feature flags read",
+    ),
+    (
+        Task("Rotate the signing key of the package repository", "The old one ends in March.", "in_progress", "high"),
+        "rotating the key that packages are signed with",
+    ),
+    (
+        Task("Make the mobile menu usable with a screen reader", "Focus leaves the dialog.", "inbox", tags=("accessibility",)),
+        "accessibility of the menu on phones",
+    ),
+    (
+        Task("Delete accounts after two years without a login", "Legal wants it by summer.", "blocked", blocked_reason="waiting for the lawyers' text"),
+        "removing inactive accounts",
+    ),
+    (
+        Task("Cache thumbnails at the edge", "Images are half of the traffic.", "done"),
+        "serving image thumbnails from a CDN cache",
+    ),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def twenty(tmp_path_factory) -> Iterator[tuple[Library, list[Record[Any]]]]:
+    from cortex.settings import load
+
+    home = tmp_path_factory.mktemp("twenty")
+    settings = load(None, environment={"CORTEX_HOME": str(home)}, flags={"indexing.workers": 1}, user_home=home)
+    with Library(settings, embedders=Embedders(None)) as library:
+        yield library, keep(library, *(body for body, _ in KEPT))
+
+
+def test_questions_in_other_words_find_the_right_record_first(twenty):
+    library, records = twenty
+    first = [ask(library, question).hits[:1] for _, question in KEPT]
+    wrong = [KEPT[at][1] for at, hits in enumerate(first) if not hits or hits[0].record.id != records[at].id]
+    assert len(wrong) <= 3, wrong
+
+
+def test_each_hit_tells_the_sentence_that_answers_and_the_words_that_matched(twenty):
+    library, _ = twenty
+    hit = ask(library, "how many requests can the gateway bear under load").hits[0]
+    assert hit.why == "words: requests, gateway, load" and "64 connections" in hit.snippet
+    assert 0 < hit.relevance <= 1
+    filed = ask(library, "read_rows in src/importer/rows.py").hits[0]
+    assert filed.snippet == "Files from Excel begin with one; strip it before parsing."
+
+
+def test_types_choose_the_kinds_that_may_answer(twenty):
+    library, _ = twenty
+    found = ask(library, "key session flags", types=("artifact",), limit=20)
+    assert {hit.record.kind for hit in found.hits} == {"artifact"}
+    both = ask(library, "lock", types=("comment", "thread"), limit=20)
+    assert {hit.record.kind for hit in both.hits} == {"comment", "thread"}
+
+
+def test_an_unknown_type_is_refused_with_those_that_there_are(twenty):
+    with pytest.raises(InputError, match="subcortex, thread, comment") as caught:
+        ask(twenty[0], "x", types=("drafts",))
+    assert caught.value.code == "ARGUMENT_INVALID"
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({"state": "accepted"}, {"artifact"}),
+        ({"state": ("in_progress", "blocked")}, {"task"}),
+        ({"tags": ("Load", "gateway")}, {"observation"}),
+        ({"tags": ("gateway", "accessibility")}, set()),
+        ({"sensitivity": SENSITIVE}, set()),
+        ({"since": NOW + DAY}, set()),
+        ({"until": NOW - DAY}, set()),
+    ],
+)
+def test_filters_narrow_what_may_answer_with_words_and_without(twenty, filters, expected):
+    library, _ = twenty
+    asked = "key backup load certificates session accounts requests"
+    for found in (ask(library, asked, limit=50, **filters), ask(library, limit=50, **filters)):
+        assert {hit.record.kind for hit in found.hits} == expected
+        assert found.total == len(found.hits)
+
+
+@pytest.mark.parametrize("most", [0, 4_000])
+def test_a_filter_that_many_meet_gives_the_same_as_one_that_few_meet(twenty, monkeypatch, most):
+    library, _ = twenty
+    monkeypatch.setattr(finding, "MOST_DOCS", most)
+    found = ask(library, "restore the database, then renew expired certificates", state="accepted", limit=3)
+    assert titles(found)[:2] == ["Postmortem: certificates expired on a Sunday", "Runbook: restoring a backup"]
+
+
+def test_pages_follow_one_another_without_gap_or_repeat(twenty):
+    library, _ = twenty
+    question = "the key of a test that is read at the end of a release"
+    whole = [hit.record.id for hit in ask(library, question, limit=12).hits]
+    parts = [hit.record.id for at in range(0, 12, 4) for hit in ask(library, question, limit=4, offset=at).hits]
+    assert parts == whole and len(set(whole)) == len(whole)
+
+
+def test_what_cannot_be_a_question_is_refused(twenty):
+    with pytest.raises(InputError) as caught:
+        ask(twenty[0], "x" * 30_000)
+    assert caught.value.code == "QUERY_INVALID"
+
+
+# -- which comes first -------------------------------------------------------------------------------------------------
+
+
+def test_what_took_its_place_comes_before_what_was_superseded(library):
+    old = Artifact("Deploys go through the blue cluster", "We deploy by hand.", "", "adr", "superseded")
+    new = Artifact("Deploys go through the green cluster", "We deploy by hand.", "", "adr", "accepted")
+    keep(library, old)
+    keep(library, new)
+    found = ask(library, "deploys go through which cluster by hand")
+    assert titles(found) == [new.title, old.title]
+    assert found.hits[0].relevance > found.hits[1].relevance
+
+
+def test_what_is_pinned_wins_among_equals_and_newer_ones_among_the_rest(library):
+    keep(library, Observation("Cold start takes nine seconds", "first measured"), at=NOW - 300 * DAY)
+    (pinned,) = keep(
+        library, Artifact("Cold start takes nine seconds", "second measured", state="proposed"), at=NOW - 400 * DAY
+    )
+    keep(library, Observation("Cold start takes nine seconds", "third measured"), at=NOW - DAY)
+    keep(library, Subcortex("startup", "Startup", pinned_artifacts=(pinned.id,)))
+    found = ask(library, "cold start seconds measured")
+    assert [hit.snippet for hit in found.hits] == ["second measured", "third measured", "first measured"]
+
+
+def test_nothing_is_left_out_because_it_is_old(library):
+    (old,) = keep(library, Observation("The parser drops umlauts in file names"), at=NOW - 4_000 * DAY)
+    keep(library, *(Observation(f"Parser run {number} of the nightly build") for number in range(30)))
+    assert ask(library, "umlauts in file names").hits[0].record.id == old.id
+
+
+def test_a_long_discussion_does_not_hide_the_thread_or_what_else_speaks_of_it(library):
+    (thread,) = keep(library, Thread("Rename the billing tables", "Plural or singular?"))
+    keep(library, *(Comment(thread.id, f"Plural, please ({number}).") for number in range(20)))
+    keep(library, Task("Rename the billing tables in the reports", "After the migration."))
+    kinds = [hit.record.kind for hit in ask(library, "rename the billing tables", limit=6).hits]
+    assert kinds[0] == "thread" and "task" in kinds
+
+
+def test_a_long_record_is_one_hit_with_its_best_part(library):
+    parts = "\n\n".join(f"## Part {number}\n\n" + "The scheduler wakes a worker. " * 80 for number in range(6))
+    keep(library, Artifact("Handbook of the scheduler", parts + "\n\n## Leases\n\nA lease ends after forty seconds."))
+    found = ask(library, "scheduler lease ends seconds")
+    assert len(found.hits) == 1 and found.hits[0].snippet == "A lease ends after forty seconds."
+
+
+# -- what changes ------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_question_the_last_changed_come_first(library):
+    first, *_ = keep(library, Task("One"), Task("Two"), Task("Three"), at=NOW - DAY)
+    change(library, first, state="review")
+    found = ask(library, limit=2)
+    assert titles(found) == ["One", "Three"] and found.total == 3
+    assert titles(ask(library, limit=2, offset=2)) == ["Two"]
+
+
+def test_a_record_is_found_by_what_it_says_now_at_once(library):
+    (task,) = keep(library, Task("Measure the walrus"))
+    assert ask(library, "walrus").hits
+    change(library, task, title="Measure the dolphin")
+    assert not ask(library, "walrus").hits and ask(library, "dolphin", state="inbox").hits
+
+
+def test_a_subcortex_is_named_by_slug_or_id_and_an_unknown_one_is_an_error(library):
+    (scope,) = keep(library, Subcortex("harbour", "Harbour"))
+    keep(library, Thread("Cranes stand still", subcortex=scope.id), Thread("Cranes are painted"))
+    for name in ("harbour", "HARBOUR", scope.id):
+        assert titles(ask(library, "cranes", subcortex=name)) == ["Cranes stand still"]
+    with pytest.raises(InputError) as caught:
+        ask(library, "cranes", subcortex="harbor")
+    assert caught.value.code == "SCOPE_NOT_FOUND" and "harbour" in caught.value.message
+
+
+def test_sensitive_records_are_found_by_words_and_can_be_left_out(library):
+    keep(library, Observation("Salaries of the kitchen", sensitivity=SENSITIVE), Observation("Rota of the kitchen"))
+    assert len(ask(library, "kitchen").hits) == 2
+    assert titles(ask(library, "kitchen", sensitivity="normal")) == ["Rota of the kitchen"]
+    assert titles(ask(library, "kitchen", sensitivity=SENSITIVE)) == ["Salaries of the kitchen"]
+
+
+def test_nothing_kept_gives_nothing_and_no_error(library):
+    assert ask(library, "anything") == Findings((), 0, mode=Mode.WORDS)
+    assert ask(library, "anything", state="open").hits == ask(library).hits == ()
+
+
+def test_a_reader_finds_what_its_library_wrote(library):
+    keep(library, Task("Feed the otter"))
+    assert titles(find(library.reader, Asked("otter"))) == ["Feed the otter"]
+
+
+# -- among other stores ------------------------------------------------------------------------------------------------
+
+
+def test_as_one_place_of_many_each_record_is_one_hit_with_its_text(twenty):
+    library, records = twenty
+    page = page_of(library, Asked(types=("artifact",)), Query("restore backup", mode=Mode.WORDS, limit=3), Cancel())
+    assert page.hits[0].path == records[12].id and "replay the log" in page.hits[0].text
+    assert len({hit.path for hit in page.hits}) == len(page.hits) <= 3
+    narrowed = page_of(library, Asked(state="proposed"), Query("counter", mode=Mode.WORDS, limit=3), Cancel())
+    assert [hit.path for hit in narrowed.hits] == [records[13].id] and narrowed.total == 1
+
+
+def test_by_meaning_sensitive_records_are_not_looked_at(settings: Settings):
+    with Library(settings) as library:
+        keep(
+            library, Observation("Payroll of the orchestra", sensitivity=SENSITIVE), Observation("Concert in the park")
+        )
+        found = find(library, Asked("wages of musicians", mode=Mode.MEANING))
+        assert titles(found) in ([], ["Concert in the park"])
+
+
+def test_a_search_that_was_called_off_ends(library):
+    keep(library, Task("Water the plants"))
+    cancel = Cancel()
+    cancel.cancel()
+    with pytest.raises(CortexError) as caught:
+        find(library, Asked("plants", mode=Mode.WORDS), cancel)
+    assert caught.value.code == "CANCELLED"
