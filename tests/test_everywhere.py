@@ -41,6 +41,21 @@ def test_hits_of_several_places_are_merged_by_relevance_whatever_their_scores():
     assert (page.total, page.docs, page.chunks, page.notes) == (4, 4, 4, ("project: slow",))
 
 
+def test_a_family_that_may_know_nothing_leaves_room_for_the_next_one():
+    sure = make_place("code", "project", *(make_hit(f"{name}.py", 0.8) for name in "abcd"))
+    nearly = make_place("team", "records", make_hit("thread", 0.76), make_hit("task", 0.5))
+    assert [one.hit.path for one in search_all([sure, nearly], Query("x"), Cancel())[0]][:4] == [
+        "a.py",
+        "b.py",
+        "c.py",
+        "d.py",
+    ]
+    spread, _ = search_all([sure, nearly], Query("x"), Cancel(), spread=0.03)
+    assert [one.hit.path for one in spread] == ["a.py", "b.py", "thread", "c.py", "d.py", "task"]
+    parts = [search_all([sure, nearly], Query("x", limit=2, offset=at), Cancel(), spread=0.03)[0] for at in (0, 2, 4)]
+    assert [one for part in parts for one in part] == spread
+
+
 def test_the_order_of_the_places_makes_no_difference():
     forth, back = ([CODE, DOCUMENTS], [DOCUMENTS, CODE])
     assert search_all(forth, Query("x"), Cancel())[0] == search_all(back, Query("x"), Cancel())[0]

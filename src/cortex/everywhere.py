@@ -39,8 +39,14 @@ class Located:
     opener: str = ""
 
 
-def search_all(places: Sequence[Place], query: Query, cancel: Cancel) -> tuple[list[Located], Page]:
-    """Ask every place and merge by relevance; the page sums up what was searched."""
+def search_all(
+    places: Sequence[Place], query: Query, cancel: Cancel, *, spread: float = 0.0
+) -> tuple[list[Located], Page]:
+    """Ask every place and merge by relevance; the page sums up what was searched.
+
+    With `spread` each further hit of a family counts so much less than the one before it: whether a family knows the answer at all is
+    said of all its hits at once, and where it doesn't, all of them would stand before one that another family is nearly as sure of.
+    """
     if len(places) == 1:
         page = places[0].ask(query, cancel)
         return [_locate(places[0], hit) for hit in page.hits], page
@@ -60,7 +66,19 @@ def search_all(places: Sequence[Place], query: Query, cancel: Cancel) -> tuple[l
         chunks=sum(page.chunks for _, page in pages),
         cached=all(page.cached for _, page in pages),
     )
+    merged = _spread(merged, spread) if spread else merged
     return _trim(merged[query.offset : query.offset + query.limit], query.characters), whole
+
+
+def _spread(merged: Sequence[Located], spread: float) -> list[Located]:
+    """The hits in the order of what each is worth behind those of its family; of equal ones the more relevant first."""
+    seen: dict[str, int] = {}
+    worth: list[tuple[float, int]] = []
+    for place, one in enumerate(merged):
+        before = seen.get(one.family, 0)
+        seen[one.family] = before + 1
+        worth.append((round(spread * before - one.hit.relevance, 4), place))
+    return [merged[place] for _, place in sorted(worth)]
 
 
 def _locate(place: Place, hit: Hit) -> Located:

@@ -33,6 +33,7 @@ SEARCH_BUDGET, MOST_BUDGET = 4_000, 16_000
 SNIPPETS = (320, 320, 320, 160)  # characters of text: of the first three, and of each other
 TITLE, WHY = 120, 80  # characters
 MOST_NOTES = 3
+SPREAD = 0.03  # what each further hit of a family counts less; from .02 to .07 the same questions are answered (bench/mixed.py)
 MIN_DAY, MAX_DAY = 10, 40  # characters of a moment
 
 RECORDS = {f"{kind}s" if not kind.endswith("x") else f"{kind}es": kind for kind in FOUND_KINDS}
@@ -85,7 +86,7 @@ def search(context: Team, arguments: Search, call: Call) -> Answer:
     with ExitStack() as used:
         library = used.enter_context(context.open())
         places = _places(context, arguments, library, used, notes)
-        located, page = search_all(places, query, call.cancel)
+        located, page = search_all(places, query, call.cancel, spread=SPREAD)
         notes += page.notes
         rows = _rows(located, library)
     return Answer(_answer(context, arguments, rows, located, page, offset, partial(make_cursor, key), notes, budget))
