@@ -213,3 +213,32 @@ def test_a_file_that_is_no_json_is_left_alone(cortex, shop, thread):
     file.write_text("{broken", encoding="utf-8")
     assert refusal(cortex, "context", "set", "--thread", thread)["code"] == "CONFIG_INVALID"
     assert file.read_text(encoding="utf-8") == "{broken"
+
+
+# -- beside the rest ---------------------------------------------------------------------------------------------------
+
+
+def test_records_are_searched_beside_code_and_memories_and_open_by_their_ids(cortex, thread):
+    answer(cortex, "thread", "comment", thread, "Login checks the user twice on Mondays.")
+    answer(cortex, "memory", "add", "Login needs a user")
+    results = answer(cortex, "search", "login check user", "--in", "code,memory,team")["results"]
+    assert {one["family"] for one in results} == {"code", "memory", "team"}
+    comment = next(one for one in results if one["family"] == "team")
+    assert (comment["type"], comment["state"], comment["thread"]) == ("comment", "published", thread)
+    assert f"records/{thread}:1" in cortex("search", "why logged out", "--in", "team")[1]
+    assert answer(cortex, "search", "zebra", "--in", "team")["results"] == []
+    assert refusal(cortex, "search", "login", "--in", "team", "--mode", "exact")["code"] == "ARGUMENT_INVALID"
+
+
+def test_the_status_says_what_there_is_and_which_drafts_wait(cortex):
+    assert "team         nothing yet; begin with `cortex subcortex create SLUG --name NAME`" in cortex("status")[1]
+    answer(cortex, "subcortex", "create", "auth", "--name", "Who comes in")
+    answer(cortex, "subcortex", "create", "ports", "--name", "What goes out")
+    drafted(comment_draft())
+    body = answer(cortex, "status")["team"]
+    assert (body["records"]["subcortex"], body["records"]["thread"], body["drafts"]) == (2, 0, 1)
+    assert (
+        "team         2 subcortexes; 1 draft for you to decide about: `cortex drafts list`"
+        in cortex("mcp", "status")[1]
+    )
+    assert answer(cortex, "mcp", "status")["team"] == body

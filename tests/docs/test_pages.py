@@ -445,3 +445,28 @@ def test_the_examples_of_memory_commands_have_the_shape_of_real_answers(
     check("delete", key, "obs_1", "--yes")
     check("export", "-o", str(tmp_path / "out.json"))
     check("import", str(shop))
+
+
+def test_the_examples_of_team_commands_have_the_shape_of_real_answers(tmp_path: Path, answered: Answered) -> None:
+    shop, home = tmp_path / "shop", tmp_path / "home"
+    (shop / ".git").mkdir(parents=True)
+    (shop / "login.py").write_text("def check(user):\n    return user\n", encoding="utf-8")
+
+    def ask(*arguments: str) -> Any:
+        return answered(*arguments, cwd=shop, home=home)
+
+    def check(name: str, *arguments: str) -> Any:
+        body = ask(*name.split(), *arguments)
+        assert shape(body) == documented(f"cortex {name}"), name
+        return body
+
+    words = ("--term", "Token: proves who you are", "--naming", "Tables are plural")
+    ask("subcortex", "create", "auth", "--name", "Who comes in", *words)
+    told = ("--subcortex", "auth", "--type", "incident", "--tag", "tokens", "--code", "login.py#check")
+    thread = check("thread create", "Nobody can log in", *told)["id"]
+    ask("task", "create", "Call the vault", "--priority", "urgent", "--assign", "me")
+    ask("subcortex", "pin", "auth", thread)
+    check("inbox")
+    ask("context", "set", "--subcortex", "auth")
+    check("context show")
+    check("pack build", "--scope", "global")
