@@ -6,8 +6,9 @@ import json
 import os
 import re
 import subprocess
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,8 @@ def make_world(place: Path) -> World:
     (papers / "sessions.md").write_text(GUIDE, encoding="utf-8")
     with Library(world.settings()) as library:
         library.index(source=library.add_folder(papers).source)
-        add(library, Memory("", "refresh_token must not be called twice", "", ("It ends the session",), project="shop"))
+        one = Memory("", "refresh_token must not be called twice", "", ("It ends the session",), project="shop")
+        add(library, replace(one, date="2026-11-16", created=int(time.time() * 1000)))
         fill(library, world)
     return world
 
@@ -217,5 +219,6 @@ def steady(value: object) -> object:
     """An answer whose ids are numbered as they come, so that it is the same in every run."""
     known: dict[str, str] = {}
     text = json.dumps(value, ensure_ascii=False)
-    text = re.sub(r"(?<=_)[0-9A-HJKMNP-TV-Z]{26}", lambda one: known.setdefault(one[0], f"#{len(known) + 1}"), text)
+    for ids in (r"(?<=_)[0-9A-HJKMNP-TV-Z]{26}", r"(?<=mem_|doc_)[0-9a-f]{10,16}"):
+        text = re.sub(ids, lambda one: known.setdefault(one[0], f"#{len(known) + 1}"), text)
     return json.loads(text)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 
 import pytest
 from hypothesis import given
@@ -109,7 +111,8 @@ def test_what_is_unknown_is_not_found(desk):
 
 def test_a_pack_about_code_joins_the_code_its_history_and_who_speaks_of_it(desk, world):
     answer = desk.ask("get_context_pack", subject=CODE)
-    told = json.loads(json.dumps(answer["data"]))
+    check_golden("team-answer-context-code", steady(answer))
+    told = answer["data"]
     assert "def refresh_token" in told["code"][0]["code"] and told["code"][0]["lines"] == "6-8"
     assert told["callers"] == [{"path": "src/login.py:5", "in": "log_in", "text": "return refresh_token(user)"}]
     assert "Tokens that are refreshed" in json.dumps(told["sections"])
@@ -159,9 +162,6 @@ def test_what_was_written_before_the_code_changed_may_be_stale(tmp_path, strange
             one.startswith("maybe_stale: the body of refresh_token") for one in rows[world.ids[name]]["warnings"]
         )
     (world.repository / "src" / "tokens.py").write_text(changed + "# more\n", encoding="utf-8", newline="\n")
-    import os
-    import time
-
     later = time.time() + 3_600
     os.utime(world.repository / "src" / "tokens.py", (later, later))
     told = desk.told("get_context_pack", subject=CODE)
@@ -194,7 +194,7 @@ def crowd(tmp_path_factory, strangers_environment):
     world = make_world(tmp_path_factory.mktemp("crowd"))
     nasty = ('"quoted" \\ path\tand\nlines 日本 😀 ' * 400)[:9_000]
     with Library(world.settings()) as library:
-        for number in range(12):
+        for number in range(6):
             scope = create(
                 library,
                 Subcortex(f"topic-{number}", "N" * 100, nasty[:1_999], nasty, glossary=tuple(Term(f"t{n}", nasty[:900]) for n in range(9)), naming=(nasty[:400],)),
@@ -224,6 +224,7 @@ CALLS = (
     ("get_thread", {"thread_id": "big_thread"}),
     ("get_artifact", {"artifact_id": "big_artifact"}),
     ("get_inbox", {"limit": 100}),
+    ("search", {"query": "quoted path and lines", "limit": 50}),
 )
 
 

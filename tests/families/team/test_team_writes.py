@@ -190,7 +190,9 @@ def test_a_draft_for_what_is_not_there_is_kept_with_the_next_step(agent):
 
 
 def test_without_a_target_a_draft_goes_where_the_project_says(shop, desk_of):
-    told = desk_of(shop, keep=True).told("create_draft", idempotency_key="s:draft:no", draft_type="comment", body_md="Hm.")
+    told = desk_of(shop, keep=True).told(
+        "create_draft", idempotency_key="s:draft:no", draft_type="comment", body_md="Hm."
+    )
     assert "posts_to" not in told and any("cortex context set" in one for one in told["warnings"])
     try:
         route_to(shop, default_thread_id=shop.ids["incident"], default_subcortex_slug="auth")
@@ -200,7 +202,9 @@ def test_without_a_target_a_draft_goes_where_the_project_says(shop, desk_of):
         seen = desk.told("create_observations", idempotency_key="s:obs:way", observations=[{"title": "Placed"}])
         assert seen["where"] == {"thread": shop.ids["incident"], "subcortex": "auth"} and "warnings" not in seen
         route_to(shop, default_thread_id=UNKNOWN)
-        told = desk_of(shop, keep=True).told("create_draft", idempotency_key="s:draft:gone", draft_type="comment", body_md="Hm.")
+        told = desk_of(shop, keep=True).told(
+            "create_draft", idempotency_key="s:draft:gone", draft_type="comment", body_md="Hm."
+        )
         assert "posts_to" not in told and UNKNOWN in json.dumps(told["warnings"])
     finally:
         (shop.repository / ".cortex" / "config.json").unlink()

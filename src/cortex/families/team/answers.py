@@ -212,7 +212,8 @@ def _beginning(text: str, room: int) -> str:
 
 def error_text(error: CortexError) -> str:
     """An error as this family tells it."""
-    details = {name: value for name, value in error.context.items() if value not in ("", None)}
+    # What is near stands in the message, too.
+    details = {name: value for name, value in error.context.items() if value not in ("", None) and name != "near"}
     code = code_of(error)
     if code != error.code:
         details["cause"] = error.code

@@ -203,8 +203,9 @@ def mentions(library: Library, places: Sequence[Place], found: Located, cancel: 
 
 def _mention(hit: Hit, cited: Mapping[str, object], named: Sequence[str]) -> Row | None:
     """What mentions the code, around where it does; None where it only seemed to."""
-    text = " ".join(hit.text.split())
-    title = str(cited.get("title") or " > ".join(part for part in (hit.path, hit.qualified) if part))
+    named_by = str(cited.get("title") or "")
+    text = " ".join(hit.text.removeprefix(f"# {named_by}\n").split())
+    title = named_by or " > ".join(part for part in (hit.path, hit.qualified) if part)
     mark = re.compile(rf"(?<!\w)(?:{'|'.join(named)})(?!\w)")
     there = mark.search(text)
     if there is None and not mark.search(title):

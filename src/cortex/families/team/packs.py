@@ -75,10 +75,10 @@ def get_bootstrap_pack(context: Team, arguments: GetBootstrapPack, call: Call) -
 
 def _bootstrap_head(found: Bootstrap, way: Route, slug: str) -> Row:
     posts = told({"thread": way.thread, "task": way.task, "subcortex": slug})
-    notes = list(found.notes)
+    notes = list(found.notes) if posts else [*way.missing, NO_PLACE]
     if not found.topics:
         notes.append("there are no subcortexes yet; a person makes one: `cortex subcortex create`")
-    return told({"scope": found.scope, "posts_to": posts, "warnings": notes + ([] if posts else [NO_PLACE])})
+    return told({"scope": found.scope, "posts_to": posts, "warnings": notes})
 
 
 def _bootstrap_slots(found: Bootstrap) -> list[Slot]:
@@ -188,7 +188,8 @@ def _record_pack(asked: _Call, kind: str, ref: str) -> Answer:
             body = pack.thread.record.body
             parts["thread"] = [{**entry_row(pack.thread, why=False), **told({"summary": body.summary})}]
             parts["thread"][0].pop("claim", None)
-        parts["comments"] = [entry_row(one, why=False) for one in pack.comments]
+        said = pack.thread.record.body.summary  # a comment that stands there needs no row of its own
+        parts["comments"] = [entry_row(one, why=False) for one in pack.comments if one.claim not in said]
     notes = list(pack.notes)
     plugged = Asked(kind=kind, id=about.id, title=about.body.title)
     parts["sections"] = _sections(asked.context, plugged, pack, notes)

@@ -84,17 +84,19 @@ def chosen_comments(thread: Record[Thread], comments: Sequence[Record[Comment]],
 def linked_rows(library: Library, record: Record[Any]) -> list[Row]:
     """What else speaks of a record, or stands to it in some relation, as short rows."""
     lookup = library.store.recorded
-    around = lookup.pointing([record.id], limit=LINKED * 5)
     rows: dict[str, Row] = {}
-    links = [one for one in around if one.kind == "link" and one.body.state == "confirmed"]
-    ends = lookup.get([end for one in links for end in (one.body.source, one.body.target)])
-    for one in links:
-        there = one.body.target if one.body.source == record.id else one.body.source
+    links = [one.body for one in lookup.links([record.id]) if one.body.state == "confirmed"]
+    ends = lookup.get([end for link in links for end in (link.source, link.target)])
+    for link in links:
+        there = link.target if link.source == record.id else link.source
         if there in ends:
-            how = one.body.relation if one.body.source == record.id else f"{one.body.relation} this"
+            how = link.relation if link.source == record.id else f"{link.relation} this"
             rows[there] = {**short_row(ends[there]), "relation": how}
+    around = lookup.pointing([record.id], ("evidence", "citation", "supersedes"), LINKED)
+    for kind in ("task", "observation"):
+        around += lookup.select(Wanted(kinds=(kind,), refs=((record.kind, record.id),)), LINKED)
     for one in around:
-        if one.kind in FOUND_KINDS and one.kind not in ("comment", "subcortex"):
+        if one.kind in FOUND_KINDS and one.kind != "comment":
             rows.setdefault(one.id, short_row(one))
     rows.pop(record.id, None)
     return list(rows.values())[:LINKED]

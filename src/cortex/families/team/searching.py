@@ -21,11 +21,12 @@ from cortex.families.team.arguments import Budgeted
 from cortex.families.team.context import Team
 from cortex.families.team.places import FAMILY, place_of
 from cortex.families.team.reading import now
+from cortex.families.team.rows import usual_state
 from cortex.kinds import FOUND_KINDS, Comment, Record
 from cortex.library import Library
 from cortex.paging import make_cursor, read_cursor
 from cortex.records import finding
-from cortex.records.warnings import warnings_of
+from cortex.records.warnings import warnings_for
 from cortex.tools import Answer, Arguments, Call, Whole
 from cortex.types import Page, Query
 
@@ -142,29 +143,34 @@ def moment(text: str | None, name: str) -> int:
 
 def _rows(located: Sequence[Located], library: Library) -> list[Row]:
     known = library.store.recorded.get(str(one.cited["id"]) for one in located if one.family == FAMILY)
-    return [_row(one, known, library) for one in located]
+    warnings = warnings_for(library, list(known.values()), now())
+    return [_row(one, known, warnings) for one in located]
 
 
-def _row(one: Located, known: Mapping[str, Record[Any]], library: Library) -> Row:
+def _row(one: Located, known: Mapping[str, Record[Any]], warnings: Mapping[str, Sequence[str]]) -> Row:
     hit = one.hit
     row: Row = {"id": _id(one), "type": _type(one), "title": cut(_title(one), TITLE)}
+    snippet = hit.text.strip()
     record = known.get(str(one.cited.get("id", ""))) if one.family == FAMILY else None
     if record is not None:
-        row |= {
-            "state": record.body.state,
-            "age": age_of(record.updated),
-            "warnings": list(warnings_of(library, record, now())),
-        }
+        heading, snippet = _parted(snippet)
+        row |= {"state": usual_state(record), "age": age_of(record.updated), "warnings": list(warnings[record.id])}
         if isinstance(record.body, Comment):
-            row["thread_id"] = record.body.thread
+            row |= {"title": cut(heading or _title(one), TITLE), "thread_id": record.body.thread}
     elif one.family == "code":
         row |= {"path": hit.path, "lines": f"{hit.start_line}-{hit.end_line}", "workspace": one.source}
     row |= {
-        "summary_snippet": hit.text.strip(),
+        "summary_snippet": snippet,
         "score": round(hit.relevance, 2),
         "why_this_matched": cut(hit.why, WHY),
     }
     return told(row)
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """The heading of a record's text, which a row has as its title (of a comment that is its thread's), and the rest."""
+    heading, _, rest = text.partition("\n")
+    return (heading.removeprefix("# "), rest.strip()) if heading.startswith("# ") else ("", text)
 
 
 def _type(one: Located) -> str:
