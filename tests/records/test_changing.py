@@ -103,7 +103,15 @@ def test_what_names_nothing_is_told_with_what_is_near(library: Library) -> None:
     make(library, Subcortex("billing", "Billing"))
     task = make(library, Task("Paint it"))
     assert refused(lambda: resolve_ref(lookup, "biling", "subcortex")).context["near"] == ["billing"]
-    for ref, kind in ((task.id, "thread"), (task.id[:9], "task"), (new_id(Task), "task"), ("", "task"), ("%", "")):
+    for ref, kind in (
+        (task.id, "thread"),
+        (task.id[:9], "task"),
+        (new_id(Task), "task"),
+        ("", "task"),
+        ("%", ""),
+        ("\ud800", ""),
+        ("a\0b", "subcortex"),
+    ):
         error = refused(lambda ref=ref, kind=kind: resolve_ref(lookup, ref, kind))
         assert error.code == "RECORD_UNKNOWN", ref
     assert "Paint it" in refused(lambda: resolve_ref(lookup, new_id(Task), "task")).message

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from cortex.errors import InputError
 from cortex.kinds import KINDS, PREFIXES, SENSITIVE, Artifact, Body, Comment, Record, Subcortex, Wanted
 from cortex.store import RecordLookup, Step, kind_of_id
+from cortex.text import one_line
 
 B = TypeVar("B", bound=Body)
 
@@ -30,7 +31,7 @@ def resolve_ref(place: RecordLookup | Step, ref: str, kind: str = "") -> Record[
 
     Raises: InputError RECORD_UNKNOWN with near ones.
     """
-    ref = ref.strip()
+    ref = one_line(ref, 200)
     if (found := _one(place, ref)) is not None and kind in ("", found.kind):
         return found
     if kind in ("", "subcortex") and (found := by_slug(place, ref)) is not None:
@@ -50,12 +51,13 @@ def resolve_ref(place: RecordLookup | Step, ref: str, kind: str = "") -> Record[
 
 def by_slug(place: RecordLookup | Step, slug: str) -> Record[Subcortex] | None:
     """The subcortex with this slug."""
-    found = place.select(Wanted(kinds=("subcortex",), refs=(("slug", slug.casefold()),)), 1)
+    found = place.select(Wanted(kinds=("subcortex",), refs=(("slug", slug.casefold()),)), 1) if slug.isascii() else []
     return found[0] if found else None
 
 
 def scope_of(place: RecordLookup | Step, ref: str) -> Record[Subcortex]:
     """The subcortex of this slug or id. Raises: InputError SCOPE_NOT_FOUND."""
+    ref = one_line(ref, 200)
     found = _one(place, ref)
     if found is None or not isinstance(found.body, Subcortex):
         found = by_slug(place, ref)
@@ -135,6 +137,8 @@ def _check_several(step: Step, body: Body, before: Body | None) -> None:
 
 
 def _one(place: RecordLookup | Step, ref: str) -> Record[Any] | None:
+    if not ref.isascii():  # no id is; and what isn't text at all can't be asked for
+        return None
     return place.get(ref) if isinstance(place, Step) else place.one(ref)
 
 
