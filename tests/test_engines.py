@@ -190,7 +190,9 @@ def test_a_run_under_way_keeps_an_engine_with_a_window_open(make, project):
     engines.give_back(one)
 
 
-def test_calls_from_many_threads_never_meet_a_closed_engine(make, project, until):
+@pytest.mark.soak
+def test_calls_from_many_threads_never_meet_a_closed_engine(make, project, until, campaign):
+    times, seconds = campaign(6, 400), campaign(30, 600)
     engines = make(keep=True)
     windows = [Workspaces([Workspace(*project(name))], engines) for name in ("lamp", "fan", "door")]
     names = ("lamp", "fan", "door")
@@ -213,7 +215,10 @@ def test_calls_from_many_threads_never_meet_a_closed_engine(make, project, until
     with ThreadPoolExecutor(8) as threads:
         workers = [*(threads.submit(ask, number) for number in range(3)), *(threads.submit(close) for _ in range(2))]
         try:
-            until(lambda: min(closed.count(name) for name in names) >= 20 or any(one.done() for one in workers))
+            until(
+                lambda: min(closed.count(name) for name in names) >= times or any(one.done() for one in workers),
+                seconds,
+            )
         finally:
             done.set()
         for one in workers:

@@ -87,7 +87,7 @@ def test_whenever_cortexd_ends_everyone_gets_an_answer_and_nothing_acknowledged_
     dice = random.Random(int(number))
     change_some(place.root, dice)
     known = ask_all([Agent(place, "first", [])], lossless=True)
-    turns, ended = campaign(3 if number == signal.SIGKILL else 2, 200), 0
+    turns, ended = campaign(2 if number == signal.SIGKILL else 1, 200), 0
     for turn in range(turns):
         change_some(place.root, dice)
         running = place.cortexds()[:1]

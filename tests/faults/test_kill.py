@@ -16,7 +16,7 @@ from cortex.types import Mode, Query
 def test_a_killed_writer_has_lost_nothing_that_it_acknowledged(start, open_engine, campaign):
     chance = random.Random(20_240)
     said: list[list[str]] = []
-    for _ in range(campaign(6, 200)):
+    for _ in range(campaign(3, 200)):
         writer = start("writer.py")
         for _ in range(chance.randrange(1, 12)):
             said.append(writer.read().split())
@@ -51,7 +51,7 @@ def test_a_killed_embedder_pays_for_nothing_again_that_was_kept(start, open_engi
     names = {f"function_{number}" for number in range(90)}
     for name in names:
         (root / f"{name}.py").write_text(f"def {name}():\n    return '{name}'\n", encoding="utf-8")
-    for _ in range(campaign(2, 40)):
+    for _ in range(campaign(1, 40)):
         shutil.rmtree(root / ".cortex", ignore_errors=True)
         kept: set[str] = set()
         lines: list[str] = []

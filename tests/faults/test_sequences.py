@@ -160,7 +160,7 @@ def answers(engine: Engine) -> list[list[tuple[object, ...]]]:
 
 @pytest.mark.soak
 def test_any_sequence_of_changes_and_kills_equals_a_fresh_build(tmp_path, home, settings, open_engine, start, campaign):
-    for seed in range(campaign(4, 150)):
+    for seed in range(campaign(2, 150)):
         root = settings.root
         shutil.rmtree(root)
         root.mkdir()

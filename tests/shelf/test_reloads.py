@@ -64,7 +64,7 @@ def stores() -> int:
 
 @pytest.mark.soak
 def test_reloads_under_load_never_fail_nor_mix_nor_pile_up(folder, home, opened, until, campaign):
-    rounds = campaign(8, 100)
+    rounds = campaign(4, 100)
     rng = random.Random(6)
     before = stores()  # what other tests have left
     state(folder, rng, 0)
