@@ -15,6 +15,7 @@ from cortex.kinds import (
     Actor,
     Artifact,
     Body,
+    CodeLink,
     Comment,
     Evidence,
     Link,
@@ -368,6 +369,15 @@ def test_where_none_of_several_could_be_written_the_key_stays_free(library: Libr
     assert again.outcomes[0].id and not again.replayed
 
 
+def test_what_somebody_else_refused_is_told_in_its_place(library: Library) -> None:
+    no = CortexError("SENSITIVE_BLOCKED", "a plugin says no", context={"field": "title", "why": Mode.WORDS})
+    several = [Observation("Good"), Observation("Bad")]
+    for replayed in (False, True):
+        batch = create_observations(library, several, actor=AGENT, key="s:1", refused={1: no})
+        assert [one.error and one.error.code for one in batch.outcomes] == [None, "SENSITIVE_BLOCKED"]
+        assert batch.replayed is replayed and count(library, "observation") == 1
+
+
 def test_several_are_neither_none_nor_too_many(library: Library) -> None:
     for number in (0, MOST_AT_ONCE + 1):
         several = [Observation("T")] * number
@@ -405,6 +415,27 @@ def test_what_says_otherwise_is_kept_for_the_person_to_judge(library: Library) -
         library, [Observation("Cache timeout", "The cache timeout is 60 seconds.")], actor=AGENT, key="s:1"
     )
     assert again.outcomes[0].warnings == batch.outcomes[0].warnings and len(candidates(library)) == 1
+
+
+def test_what_speaks_of_the_same_code_is_compared_whatever_its_title(library: Library) -> None:
+    link = CodeLink("src/cache.py", symbol="Cache.get")
+    old = make(library, Artifact("How long things stay", "The cache timeout is 30 seconds.", code_links=(link,)))
+    make(
+        library,
+        Artifact(
+            "Elsewhere", "The cache timeout is 45 seconds.", code_links=(CodeLink("src/cache.py", symbol="Cache.put"),)
+        ),
+    )
+    make(library, Observation("Seen in production", "The cache timeout is 60 seconds.", code_links=(link,)))
+    assert [one.target for one in candidates(library)] == [old.id]
+
+
+def test_a_decision_is_compared_and_a_contradiction_of_something_sensitive_is_sensitive(library: Library) -> None:
+    old = make(
+        library, Thread("Cache timeout", "The cache timeout is 30 seconds.", type="decision", sensitivity=SENSITIVE)
+    )
+    make(library, Thread("Cache timeout", "The cache timeout is 60 seconds.", type="decision"))
+    assert [(one.target, one.sensitivity) for one in candidates(library)] == [(old.id, SENSITIVE)]
 
 
 def test_what_agrees_or_is_about_something_else_is_no_candidate(library: Library) -> None:
