@@ -16,12 +16,11 @@ from cortex.kinds import FOUND_KINDS, CodeLink, Link, Record, Thread, Wanted
 from cortex.library import Library
 from cortex.records.bootstrapping import UNFINISHED, Bootstrap, Topic, Word, bootstrap
 from cortex.records.codelinks import changes_in
-from cortex.records.entries import Entry, entries_of
+from cortex.records.entries import Entry, claim_of, entries_of
 from cortex.records.finding import Asked, find
 from cortex.records.targets import resolve_ref
 from cortex.records.warnings import SETTLED
-from cortex.search.relevance import CUT
-from cortex.types import Cancel, Mode
+from cortex.types import Cancel
 
 __all__ = [
     "SLOTS",
@@ -45,6 +44,8 @@ MOST_POINTING = 80  # records that point to the subject and are looked at
 UNDER_WAY = tuple(state for state in UNFINISHED if state != "inbox")
 ALIKE = 20  # hits of a search that are looked at
 ALIKE_CHARACTERS = 400  # of what is searched by
+TELLING_WORDS = 3  # of a title: what is said below it would only add words that everybody says
+LEAST_ALIKE = 0.68  # above the cut: the subject itself answers, so that whatever shares one word with it is not below
 LOOK_SECONDS = 0.5  # for which it is looked into linked files
 KINDS_OF = ("thread", "task", "subcortex", "artifact", "code")
 _SLOT_OF = {"artifact": CANON, "thread": THREADS, "observation": OBSERVATIONS, "task": TASKS}
@@ -235,12 +236,14 @@ def _add_alike(
     if about is not None and about.kind == "subcortex":
         return ()
     if about is not None:
-        text = f"{about.body.title} {getattr(about.body, 'summary', '')}"
+        title = about.body.title
+        text = title if len(title.split()) >= TELLING_WORDS else f"{title} {claim_of(about)}"
     else:
         link = subject.link or CodeLink("")
         text = f"{link.path} {link.symbol}"
-    found = find(library, Asked(text[:ALIKE_CHARACTERS], limit=ALIKE, mode=Mode.HYBRID), cancel)
-    hits = [hit.record for hit in found.hits if hit.relevance >= CUT]
+    kinds = tuple(kind for kind in FOUND_KINDS if kind != "comment")  # they say again what their thread says
+    found = find(library, Asked(text[:ALIKE_CHARACTERS], types=kinds, limit=ALIKE), cancel)
+    hits = [hit.record for hit in found.hits if hit.relevance >= LEAST_ALIKE]
     hits.sort(key=lambda one: scope != getattr(one.body, "subcortex", ""))  # keeps the order of each half
     gathered.add(CANON, (one for one in hits if one.kind == "artifact" and one.body.state == "accepted"), "alike")
     gathered.add(RELATED, hits, "alike")
