@@ -309,6 +309,7 @@ def refs_of(body: Body) -> tuple[tuple[str, str], ...]:
         found += [(role, value) for value in getattr(body, name, ()) if value]
     found += [("tag", tag.casefold()) for tag in getattr(body, "tags", ())]
     found += [("evidence", one.ref) for one in getattr(body, "evidence", ())]
+    found += [("citation", one.ref) for one in getattr(body, "attachments", ())]
     for link in getattr(body, "code_links", ()):
         found.append(("path", link.path))
         found += [("symbol", link.symbol.casefold())] if link.symbol else []

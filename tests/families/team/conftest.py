@@ -17,15 +17,19 @@ import pytest
 from cortex.engine import Engine
 from cortex.engines import Engines
 from cortex.families import code, kb, memory, team
-from cortex.kinds import Artifact, Body, CodeLink, Comment, Evidence, Observation, Record, Subcortex, Task, Term, Thread
+from cortex.kinds import Artifact, Body, CodeLink, Comment, Evidence, Observation, Subcortex, Task, Term, Thread
 from cortex.library import Library
 from cortex.memories.writing import add
-from cortex.records.changing import pin, supersede_artifact
+from cortex.records.changing import revise_in
 from cortex.records.codelinks import cited
+from cortex.records.ids import fresh_key
 from cortex.records.rights import person
-from cortex.records.writing import create
+from cortex.records.steps import perform
+from cortex.records.writing import add_body
 from cortex.settings import Settings, Workspace, load
-from cortex.tools import Answer, Call, Family, bind, find_tool, perform
+from cortex.store import Step
+from cortex.tools import Answer, Call, Family, bind, find_tool
+from cortex.tools import perform as run
 from cortex.types import Memory
 
 TOKENS = '''"""Tokens of sessions."""
@@ -44,6 +48,12 @@ def log_in(user: str) -> str:
     return refresh_token(user)
 """
 GUIDE = "# Sessions\n\nA session lives as long as somebody calls `refresh_token` within fifteen minutes.\n"
+DECISION = "# Decision\n\nA token lives 15 minutes, then it is refreshed.\n"
+COMMENTS = (
+    "We decided that a token lives 15 minutes.",
+    "The mobile app refreshes it in the background.",
+    "Thanks!",
+)
 MOMENT = "2026-01-05T10:00:00+00:00"
 
 
@@ -76,7 +86,7 @@ class Desk:
 
     def answer(self, name: str, **arguments: object) -> Answer:
         family, tool = find_tool([self.family], f"cortex_{name}")
-        return perform(family, tool, bind(tool, arguments), Call())
+        return run(family, tool, bind(tool, arguments), Call())
 
     def ask(self, name: str, **arguments: object) -> dict[str, Any]:
         """The whole answer, which is no error."""
@@ -124,58 +134,40 @@ def make_world(place: Path) -> World:
     return world
 
 
+def in_one_step(library: Library, work: Callable[[Step], None]) -> None:
+    """Write much at once: one transaction, indexed once."""
+
+    def done(step: Step) -> str:
+        work(step)
+        return ""
+
+    perform(library, done, actor=person(), key=fresh_key(), action="fill", payload="")
+
+
 def fill(library: Library, world: World) -> None:
     """What the team keeps."""
-
-    def keep(name: str, body: Body) -> Record[Any]:
-        record = create(library, body, actor=person())
-        world.ids[name] = record.id
-        return record
-
     code_link = cited(library, world.repository, [CodeLink("src/tokens.py", symbol="refresh_token")])
-    auth = keep(
-        "auth",
-        Subcortex(
-            "auth",
-            "Authentication",
-            charter="How people log in, and for how long.",
-            glossary=(Term("session", "what begins with a login"),),
-            naming=("Tokens are nouns.",),
-        ),
-    ).id
-    thread = keep("thread", Thread("How long does a token live?", "We have to decide.", "decision", subcortex=auth))
-    for number, text in enumerate(
-        (
-            "We decided that a token lives 15 minutes.",
-            "The mobile app refreshes it in the background.",
-            "Thanks!",
-        )
-    ):
-        keep(f"comment{number}", Comment(thread.id, text))
-    keep("incident", Thread("Logins fail at noon", "Since the release.", "incident", subcortex=auth))
-    keep(
-        "result",
-        Observation("Refreshing takes 3 ms", "Measured.", "test_result", subcortex=auth, code_links=code_link),
-    )
-    old = keep("old", Artifact("Tokens live for an hour", "An hour.", state="accepted", type="adr", subcortex=auth, evidence=(Evidence("thread", thread.id),)))  # fmt: skip
-    new = keep(
-        "adr",
-        Artifact(
-            "Tokens live for 15 minutes",
-            "# Decision\n\nA token lives 15 minutes, then it is refreshed.\n",
-            "Tokens live 15 minutes.",
-            "adr",
-            "accepted",
-            review_by="2026-01-31",
-            evidence=(Evidence("thread", thread.id, "where it was decided"),),
-            subcortex=auth,
-            code_links=code_link,
-        ),
-    )
-    supersede_artifact(library, old.id, new.id, actor=person())
-    keep("task", Task("Shorten the lifetime", "In tokens.py.", "in_progress", "high", ("agent",), thread=thread.id, subcortex=auth, code_links=code_link))  # fmt: skip
-    for ref in (new.id, thread.id, world.ids["task"]):
-        pin(library, "auth", ref, actor=person())
+
+    def work(step: Step) -> None:
+        def keep(name: str, body: Body) -> str:
+            world.ids[name] = add_body(step, body).id
+            return world.ids[name]
+
+        charter, words = "How people log in, and for how long.", (Term("session", "what begins with a login"),)
+        auth = keep("auth", Subcortex("auth", "Authentication", charter=charter, glossary=words, naming=("Tokens are nouns.",)))  # fmt: skip
+        thread = keep("thread", Thread("How long does a token live?", "We have to decide.", "decision", subcortex=auth))
+        for number, text in enumerate(COMMENTS):
+            keep(f"comment{number}", Comment(thread, text))
+        keep("incident", Thread("Logins fail at noon", "Since the release.", "incident", subcortex=auth))
+        keep("result", Observation("Refreshing takes 3 ms", "Measured.", "test_result", subcortex=auth, code_links=code_link))  # fmt: skip
+        decided = Evidence("thread", thread, "where it was decided")
+        old = keep("old", Artifact("Tokens live for an hour", "An hour.", type="adr", state="accepted", subcortex=auth, evidence=(decided,)))  # fmt: skip
+        new = keep("adr", Artifact("Tokens live for 15 minutes", DECISION, "Tokens live 15 minutes.", "adr", "accepted", review_by="2026-01-31", evidence=(decided,), subcortex=auth, code_links=code_link, supersedes=old))  # fmt: skip
+        task = keep("task", Task("Shorten the lifetime", "In tokens.py.", "in_progress", "high", ("agent",), thread=thread, subcortex=auth, code_links=code_link))  # fmt: skip
+        pins = {"pinned_artifacts": (new,), "pinned_threads": (thread,), "pinned_tasks": (task,)}
+        revise_in(step, auth, lambda body: replace(body, **pins), "edit_subcortex")
+
+    in_one_step(library, work)
 
 
 def open_desk(world: World, *, read_only: bool = False, keep: bool = False, **flags: object) -> Desk:

@@ -8,13 +8,12 @@ import pytest
 
 from cortex.families.team import TOOLS
 from cortex.families.team.tools import TOOLS as LISTED
-from cortex.kinds import Artifact, Comment, Evidence, Record, Thread
+from cortex.kinds import Artifact, Comment, Evidence, Thread
 from cortex.library import Library
-from cortex.records.changing import revise
-from cortex.records.rights import person
-from cortex.records.writing import create
+from cortex.records.writing import add_body
+from cortex.store import Step
 from cortex.tools import input_schema, spell
-from families.team.conftest import make_world, steady
+from families.team.conftest import in_one_step, make_world, steady
 from protocol.golden import check_golden
 
 READS = ["get_bootstrap_pack", "search", "get_context_pack", "get_thread", "get_artifact", "get_inbox"]
@@ -132,20 +131,17 @@ def test_the_inbox_goes_on_where_it_ended(desk):
 def crowd(tmp_path_factory, strangers_environment):
     """A thread with many comments and an artifact with a long body."""
     world = make_world(tmp_path_factory.mktemp("crowd"))
-    with Library(world.settings()) as library:
-        thread: Record[Thread] = create(library, Thread("Long", 'He said "no".\n' * 300), actor=person())
+    body = "\n".join(f'Line {number} says "so".' for number in range(2_000))
+
+    def work(step: Step) -> None:
+        thread = add_body(step, Thread("Long", 'He said "no".\n' * 300)).id
         for number in range(30):
-            create(
-                library,
-                Comment(thread.id, f"Comment {number}: " + "we decided it \\ so. " * (number % 9)),
-                actor=person(),
-            )
-        body = "\n".join(f'Line {number} says "so".' for number in range(2_000))
-        artifact = create(
-            library, Artifact("Long", body, evidence=(Evidence("url", "https://example.com"),)), actor=person()
-        )
-        revise(library, artifact.id, lambda one: one, actor=person(), action="edit")
-    world.ids |= {"long_thread": thread.id, "long_artifact": artifact.id}
+            add_body(step, Comment(thread, f"Comment {number}: " + "we decided it \\ so. " * (number % 9)))
+        artifact = add_body(step, Artifact("Long", body, evidence=(Evidence("url", "https://example.com"),))).id
+        world.ids.update({"long_thread": thread, "long_artifact": artifact})
+
+    with Library(world.settings()) as library:
+        in_one_step(library, work)
     return world
 
 

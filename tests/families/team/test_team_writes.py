@@ -122,6 +122,12 @@ def test_observations_are_found_at_once_and_what_fails_is_told_by_its_place(agen
     assert [one.ref for one in linked.body.attachments] == ["reports/quokka.html", "https://example.com/x"]
 
 
+def test_what_an_observation_links_to_knows_of_it(agent, shop):
+    one = {"title": "It holds", "links": [shop.ids["adr"], "subcortex:auth"]}
+    id = agent.told("create_observations", idempotency_key="s:obs:adr", observations=[one])["ids"][0]
+    assert id in [row["id"] for row in agent.told("get_artifact", artifact_id=shop.ids["adr"])["linked"]]
+
+
 def test_where_nothing_could_be_written_the_answer_is_an_error_and_the_key_is_free(agent):
     error = agent.fault(
         "create_observations", idempotency_key="s:obs:none", observations=[{"title": ""}, {"title": " "}]
