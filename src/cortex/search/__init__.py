@@ -96,8 +96,7 @@ def _corpus_of(sources: Sequence[Source]) -> Corpus:
     return _CORPORA.get(lone, Corpus.CODE)
 
 
-# What a team keeps is asked as memories are: short texts with a title, filed under nothing that says anything.
-_CORPORA = {"documents": Corpus.DOCUMENTS, "memories": Corpus.MEMORIES, "records": Corpus.MEMORIES}
+_CORPORA = {"documents": Corpus.DOCUMENTS, "memories": Corpus.MEMORIES, "records": Corpus.RECORDS}
 
 
 def _recency(lookup: Lookup, sources: Sequence[int]) -> Mapping[str, int]:

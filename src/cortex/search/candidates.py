@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cortex.search import evidence
 from cortex.search.beside import add_beside
-from cortex.search.classes import Corpus, weights_of
+from cortex.search.classes import TOLD, Corpus, weights_of
 from cortex.search.evidence import Candidate
 from cortex.search.parse import Parsed
 from cortex.store import Lookup, Narrow, Store, Term, Words, extension_of
@@ -61,7 +61,7 @@ def find_by_words(
     weights = weights_of(parsed.classes, parsed.corpus)
     defined = _by_definition(store.lookup, words, narrow, parsed) if weights.definition else {}
     joined = _by_joined_words(store.lookup, narrow, parsed) if weights.joined else {}
-    located = {} if parsed.corpus is Corpus.MEMORIES else _by_place(store.lookup, narrow, parsed)  # they are no files
+    located = {} if parsed.corpus in TOLD else _by_place(store.lookup, narrow, parsed)  # they are no files
     pairs = list(dict.fromkeys([*matched, *list(covered)[:COVER_DEPTH], *defined, *joined, *located]))
     places = store.lookup.places(pairs)
     found: dict[Pair, Candidate] = {}

@@ -37,6 +37,7 @@ class Corpus(StrEnum):
     CODE = "code"  # or several kinds together
     DOCUMENTS = "documents"
     MEMORIES = "memories"
+    RECORDS = "records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,4 +162,6 @@ _FOR: Mapping[Corpus, Callable[[Weights], Weights]] = {
     Corpus.CODE: of_code,
     Corpus.DOCUMENTS: of_documents,
     Corpus.MEMORIES: of_memories,
+    Corpus.RECORDS: of_memories,
 }
+TOLD = frozenset({Corpus.MEMORIES, Corpus.RECORDS})  # short texts with a title, filed under nothing that says anything

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from cortex.chunkers import language_of
-from cortex.search.classes import Corpus, QueryClass, classes_of
+from cortex.search.classes import TOLD, Corpus, QueryClass, classes_of
 from cortex.text import split_identifier, words_of
 
 MAX_TERMS = 64  # a pasted file as a query is cut to its first words; more terms cost time and add nothing
@@ -78,7 +78,7 @@ def parse(text: str, code: bool = False, corpus: Corpus = Corpus.CODE) -> Parsed
     tokens = _TOKEN.findall(text)
     name = not code and len(text.split()) == 1 and len(tokens) == 1
     names, qualified = ([], []) if code else _names(text, tokens, name)
-    weights = _weigh(text, tokens, STOP_WORDS | TALK if corpus is Corpus.MEMORIES else STOP_WORDS)
+    weights = _weigh(text, tokens, STOP_WORDS | TALK if corpus in TOLD else STOP_WORDS)
     lowered = {word.lower() for word in tokens}
     roles = frozenset(role for word, role in _ROLE_WORDS.items() if word in lowered) if not code else frozenset[str]()
     places = () if code else _places(text)
