@@ -30,6 +30,7 @@ import documents
 import hooks
 import meaning
 import memory
+import mixed
 import peers
 import queries
 import rankcost
@@ -39,6 +40,7 @@ import relevance
 import retrieval
 import scale
 import several
+import team
 import tokens
 import toolcost
 import updates
@@ -64,6 +66,8 @@ MEASURES: dict[str, Callable[[Setup], Section]] = {
     "chunks": chunks.measure,
     "documents": documents.measure,
     "memories": memories.measure,
+    "mixed": mixed.measure,
+    "team": team.measure,
     "foreign": foreign.measure,
     "hooks": hooks.measure,
 }
