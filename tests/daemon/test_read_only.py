@@ -20,6 +20,19 @@ MOUNT = """\
 while [ "$1" != -- ]; do mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 99; shift; done
 shift; exec "$@"
 """
+SEVERAL = """\
+import contextlib, io, json, sys
+from cortex.cli import run
+said = []
+for words in json.loads(sys.argv[1]):
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(words)
+    for stream in (out, err):
+        stream.flush()
+    said.append([code, out.buffer.getvalue().decode(), err.buffer.getvalue().decode()])
+print(json.dumps(said))
+"""
 LINES = b"".join(
     json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode() + b"\n"
     for number, (method, params) in enumerate([("tools/list", {}), ("tools/call", CALL)], 1)
@@ -49,15 +62,19 @@ def namespace() -> list[str]:
 
 @pytest.fixture(params=["there", "missing"])
 def cortex(place, namespace, tmp_path, request) -> Run:
-    """`cortex(*arguments, frozen=[...])`: the command where the home, or what is around it, is read-only, and other folders too."""
+    """`cortex(*arguments, frozen=[...])`: the command where the home, or what is around it, is read-only, and other folders too;
+    `start` is what stands before its arguments.
+    """
     around = tmp_path / "frozen"
     place.home = around / "home"
     place.home.mkdir(parents=True)
     if request.param == "missing":
         place.home.rmdir()
 
-    def run(*arguments: str, frozen: tuple[Path, ...] = ()) -> subprocess.CompletedProcess[str]:
-        command = [*namespace, "sh", "-c", MOUNT, "sh", str(around), *map(str, frozen), "--", *CORTEX, *arguments]
+    def run(
+        *arguments: str, frozen: tuple[Path, ...] = (), start: tuple[str, ...] = CORTEX
+    ) -> subprocess.CompletedProcess[str]:
+        command = [*namespace, "sh", "-c", MOUNT, "sh", str(around), *map(str, frozen), "--", *start, *arguments]
         done = subprocess.run(
             command, input=LINES, capture_output=True, env=place.environment(), cwd=place.root, timeout=60
         )
@@ -67,6 +84,13 @@ def cortex(place, namespace, tmp_path, request) -> Run:
         return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), text)
 
     return run
+
+
+def several(cortex: Run, *commands: list[str]) -> list[tuple[int, str, str]]:
+    """Exit code, stdout and stderr of commands, one after the other in one process."""
+    done = cortex(json.dumps(commands), start=(sys.executable, "-c", SEVERAL))
+    assert done.returncode == 0, done.stderr
+    return [(code, out, err) for code, out, err in json.loads(done.stdout)]
 
 
 def answers(done: subprocess.CompletedProcess[str]) -> dict[int, dict]:
@@ -86,26 +110,31 @@ def test_a_project_is_served_and_the_window_is_told(cortex, place, more):
 
 def test_commands_work_or_say_what_to_do(cortex, place):
     cortex("mcp", "--workspace", str(place.root))
-    status = cortex("status", "--json")
-    assert (status.returncode, json.loads(status.stdout)["running"]) == (0, True)
-    assert cortex("search", "switch_lamp").stdout.startswith("lamp.py:1")
-    for words in (["config", "set", "search.timeout", "10s"], ["install", "cursor", "--yes"]):
-        done = cortex(*words)
-        assert done.returncode == 1
-        assert "Read-only file system" in done.stderr and "CORTEX_HOME" in done.stderr
-    assert cortex("stop").returncode == 0
+    status, search, *refused, stop = several(
+        cortex,
+        ["status", "--json"],
+        ["search", "switch_lamp"],
+        ["config", "set", "search.timeout", "10s"],
+        ["install", "cursor", "--yes"],
+        ["stop"],
+    )
+    assert (status[0], json.loads(status[1])["running"]) == (0, True)
+    assert search[1].startswith("lamp.py:1")
+    for code, _, error in refused:
+        assert code == 1
+        assert "Read-only file system" in error and "CORTEX_HOME" in error
+    assert stop[0] == 0
 
 
-@pytest.mark.parametrize("fix", [[], ["--fix"]])
-def test_the_doctor_names_the_cause_and_does_not_pretend_to_fix_it(cortex, place, fix):
-    done = cortex("doctor", "--json", *fix)
-    assert done.returncode == 1
-    found = [
-        one for one in json.loads(done.stdout)["findings"] if one["check"] == "permissions" and one["level"] == "error"
-    ]
-    assert [str(place.home) in one["text"] for one in found] == [True]
-    assert "mounted read-only" in found[0]["text"] and "CORTEX_HOME" in found[0]["fix"]
-    assert (found[0]["fixable"], found[0]["done"]) == (False, "")
+def test_the_doctor_names_the_cause_and_does_not_pretend_to_fix_it(cortex, place):
+    for code, out, _ in several(cortex, ["doctor", "--json"], ["doctor", "--json", "--fix"]):
+        assert code == 1
+        found = [
+            one for one in json.loads(out)["findings"] if one["check"] == "permissions" and one["level"] == "error"
+        ]
+        assert [str(place.home) in one["text"] for one in found] == [True]
+        assert "mounted read-only" in found[0]["text"] and "CORTEX_HOME" in found[0]["fix"]
+        assert (found[0]["fixable"], found[0]["done"]) == (False, "")
 
 
 @pytest.mark.parametrize("more", [[], ["--no-sidecar"]])
@@ -116,6 +145,7 @@ def test_where_nothing_can_be_written_at_all_a_call_says_so(cortex, place, more)
     error = json.loads(answers(done)[2]["content"][0]["text"])["error"]
     assert error["code"] == "PERMISSION_DENIED" and "Read-only file system" in error["message"]
     assert any("CORTEX_HOME" in one for one in error["suggestions"])
-    doctor = cortex("doctor", "--fix", frozen=(place.root,))
-    assert doctor.returncode == 1 and "mounted read-only" in doctor.stdout
+    if not more:  # it is all the same to the doctor
+        doctor = cortex("doctor", "--fix", frozen=(place.root,))
+        assert doctor.returncode == 1 and "mounted read-only" in doctor.stdout
     assert not os.path.exists(place.root / ".cortex")
