@@ -8,7 +8,6 @@ import threading
 import pytest
 
 from cortex.library import Library
-from cortex.plugins import Screening
 from cortex.records.drafts import approve
 from cortex.records.rights import person
 from families.team.conftest import World, make_world, steady
@@ -267,26 +266,47 @@ def test_a_task_is_changed_by_who_may_and_drafted_by_others(agent, trusted, shop
 # -- plugins -----------------------------------------------------------------------------------------------------------
 
 
-class Censor:
-    """What a plugin with a say does, without its process: it refuses one word and redacts another."""
-
-    def preflight(self, text: str) -> Screening:
-        if "forbidden" in text:
-            return Screening(False, text, (), "the plugin censor refuses it: a forbidden word")
-        return Screening(True, text.replace("name", "[redacted: name]"), ("plugin censor: looked",))
+CENSOR = """
+from cortex.plugins import Line, Plugin, Redaction, Section, Verdict
 
 
-def test_a_plugin_has_its_say_before_anything_is_written(agent, shop, monkeypatch):
-    monkeypatch.setattr(agent.family.context.plugins, "preflight", Censor().preflight)
-    several = [{"title": "A forbidden thing"}, {"title": "A name"}]
-    told = agent.told("create_observations", idempotency_key="s:p:1", observations=several)
-    assert told["failed"][0]["code"] == "SENSITIVE_BLOCKED" and "refuses it" in told["failed"][0]["message"]
-    with Library(shop.settings()) as library:
-        kept = library.store.recorded.one(told["ids"][1])
-    assert kept is not None and kept.body.title == "A [redacted: name]"
+class Censor(Plugin):
+    name = "censor"
+    permissions = ("context", "preflight")
+
+    def preflight_upload(self, text):
+        at = text.find("Zeus")
+        found = (Redaction(at, at + 4, "code name"),) if at >= 0 else ()
+        return Verdict("forbidden" not in text, found, (), "a forbidden word")
+
+    def enrich_context_pack(self, subject, partial):
+        return [Section("Censored", (Line(f"{subject.kind} {subject.title}", subject.id),))]
+"""
+
+
+@pytest.fixture
+def censored(shop, desk_of, tmp_path, monkeypatch):
+    """A caller whose texts a stranger's plugin sees first."""
+    (tmp_path / "censor.py").write_text(CENSOR, encoding="utf-8")
+    about = tmp_path / "censor-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: censor\nVersion: 1.0\n", encoding="utf-8")
+    (about / "entry_points.txt").write_text("[cortex.plugins]\ncensor = censor:Censor\n", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return desk_of(shop, keep=True, **{"team.plugins": ["git", "censor"]})
+
+
+def test_a_plugin_has_its_say_before_anything_is_written_and_adds_to_packs(censored, shop):
+    several = [{"title": "A forbidden thing"}, {"title": "Of Zeus"}]
+    told = censored.told("create_observations", idempotency_key="s:p:1", observations=several)
+    assert told["failed"][0]["code"] == "SENSITIVE_BLOCKED" and "a forbidden word" in told["failed"][0]["message"]
+    kept = censored.told("get_context_pack", subject={"ref": told["ids"][1]})
+    assert kept["title"] == "Of [redacted: code name]"
     for tool, arguments in (
         ("create_draft", {"draft_type": "thread", "body_md": "forbidden"}),
         ("publish_comment", {"thread_id": shop.ids["thread"], "body_md": "forbidden"}),
         ("update_task", {"task_id": shop.ids["task"], "notes": "forbidden"}),
     ):
-        assert agent.fault(tool, idempotency_key=f"s:p:{tool}", **arguments)["code"] == "SENSITIVE_BLOCKED"
+        assert censored.fault(tool, idempotency_key=f"s:p:{tool}", **arguments)["code"] == "SENSITIVE_BLOCKED"
+    sections = censored.told("get_context_pack", subject={"task_id": shop.ids["task"]})["sections"]
+    assert sections == [{"title": "Censored", "plugin": "censor", "lines": ["task Shorten the lifetime"]}]
