@@ -122,6 +122,7 @@ def test_the_inbox_goes_on_where_it_ended(desk):
             break
     assert seen == whole and len(seen) > 1
     assert {row["type"] for row in desk.told("get_inbox", include=["reviews"])["entries"]} == {"review_overdue"}
+    assert desk.fault("get_inbox", cursor="page 2")["code"] == "VALIDATION_ERROR"
 
 
 # -- long ones ---------------------------------------------------------------------------------------------------------

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
+from typing import Any
 
 import pytest
 
 from cortex.library import Library
+from cortex.records.contextfile import clear_context, write_context
 from cortex.records.drafts import approve
 from cortex.records.rights import person
 from families.team.conftest import World, make_world, steady
@@ -32,12 +34,6 @@ def agent(shop, desk_of):
 @pytest.fixture
 def trusted(shop, desk_of):
     return desk_of(shop, keep=True, **DIRECT)
-
-
-def route_to(shop: World, **names: str) -> None:
-    folder = shop.repository / ".cortex"
-    folder.mkdir(exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(names), encoding="utf-8")
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------
@@ -194,25 +190,30 @@ def test_a_draft_for_what_is_not_there_is_kept_with_the_next_step(agent):
     assert told["draft_id"] and "posts_to" not in told and "--target" in told["next_steps"][0]
 
 
-def test_without_a_target_a_draft_goes_where_the_project_says(shop, desk_of):
-    told = desk_of(shop, keep=True).told(
-        "create_draft", idempotency_key="s:draft:no", draft_type="comment", body_md="Hm."
-    )
+def test_without_a_target_a_draft_goes_where_the_project_says_now(shop, agent):
+    def draft(key: str) -> dict[str, Any]:
+        return agent.told("create_draft", idempotency_key=key, draft_type="comment", body_md="Hm.")
+
+    told = draft("s:draft:no")
     assert "posts_to" not in told and any("cortex context set" in one for one in told["warnings"])
-    try:
-        route_to(shop, default_thread_id=shop.ids["incident"], default_subcortex_slug="auth")
-        desk = desk_of(shop, keep=True)
-        told = desk.told("create_draft", idempotency_key="s:draft:way", draft_type="comment", body_md="Hm.")
-        assert told["posts_to"]["id"] == shop.ids["incident"] and "default_thread_id" in told["routed_by"]
-        seen = desk.told("create_observations", idempotency_key="s:obs:way", observations=[{"title": "Placed"}])
-        assert seen["where"] == {"thread": shop.ids["incident"], "subcortex": "auth"} and "warnings" not in seen
-        route_to(shop, default_thread_id=UNKNOWN)
-        told = desk_of(shop, keep=True).told(
-            "create_draft", idempotency_key="s:draft:gone", draft_type="comment", body_md="Hm."
-        )
-        assert "posts_to" not in told and UNKNOWN in json.dumps(told["warnings"])
-    finally:
-        (shop.repository / ".cortex" / "config.json").unlink()
+    write_context(shop.repository, thread=shop.ids["incident"], subcortex="auth")
+    told = draft("s:draft:way")
+    assert told["posts_to"]["id"] == shop.ids["incident"] and "default_thread_id" in told["routed_by"]
+    seen = agent.told("create_observations", idempotency_key="s:obs:way", observations=[{"title": "Placed"}])
+    assert seen["where"] == {"thread": shop.ids["incident"], "subcortex": "auth"} and "warnings" not in seen
+    write_context(shop.repository, thread=UNKNOWN, subcortex="")
+    told = draft("s:draft:gone")
+    assert "posts_to" not in told and UNKNOWN in json.dumps(told["warnings"])
+    clear_context(shop.repository)
+    assert any("cortex context set" in one for one in draft("s:draft:cleared")["warnings"])
+
+
+def test_what_was_said_at_the_start_and_taken_out_since_does_not_count(shop, desk_of):
+    write_context(shop.repository, thread=shop.ids["incident"])
+    desk = desk_of(shop, keep=True)
+    assert desk.told("get_bootstrap_pack")["posts_to"]["thread"] == shop.ids["incident"]
+    clear_context(shop.repository)
+    assert "posts_to" not in desk.told("get_bootstrap_pack")
 
 
 def test_a_draft_with_a_secret_is_refused(agent):

@@ -20,6 +20,7 @@ from cortex.families.team.plugging import Rounds
 from cortex.kinds import Actor, Observation
 from cortex.library import Library
 from cortex.plugins import Plugins
+from cortex.records.contextfile import NAMES, Context, read_context
 from cortex.records.ids import fresh_key
 from cortex.records.rights import agent
 from cortex.records.writing import create_observations
@@ -45,7 +46,8 @@ class Team(Borrowed):
         """`places` are those of the other families by their names, `served` the families whose tools the client has, too."""
         super().__init__(settings, engines)
         self.root: Path | None = found[0].root if found else None
-        self.routes: Mapping[str, object] = found[0].settings.families if found else {}
+        self._routes: Mapping[str, object] = found[0].settings.families if found else {}
+        self._said = self._say()
         self.served = tuple(served)
         self.plugins = plugins
         self._rounds = Rounds(plugins, self._keep)
@@ -61,6 +63,23 @@ class Team(Borrowed):
     def actor(self) -> Actor:
         """Whoever comes over a protocol."""
         return agent(self.settings)
+
+    @property
+    def routes(self) -> Mapping[str, object]:
+        """Where the project says that contributions belong, now: a person may say something else while a client is connected."""
+        routes, now = dict(self._routes), self._say()
+        for name, key in NAMES.items():
+            if value := getattr(now, name):
+                routes[key] = value
+            elif routes.get(key) == getattr(self._said, name):  # it stood there, and was taken out
+                routes.pop(key, None)
+        return routes
+
+    def _say(self) -> Context:
+        try:
+            return read_context(self.root) if self.root else Context()
+        except CortexError:  # as in all other settings, a broken file says nothing
+            return Context()
 
     @contextmanager
     def writing(self) -> Iterator[Library]:

@@ -145,6 +145,8 @@ def _version(library: Library, current: Record[Artifact], version: int | None) -
 def get_inbox(context: Team, arguments: GetInbox, call: Call) -> Answer:
     """What waits: for the agent, and for the person that it works for."""
     budget = chosen_budget(arguments.budget, arguments.max_chars, BUDGET, MOST_BUDGET)
+    if arguments.cursor and not kind_of_id(arguments.cursor):
+        raise InputError("CURSOR_INVALID", "this cursor does not belong to the inbox")
     include = arguments.include or ("notifications", "tasks", "reviews")
     with context.open() as library:
         found = inbox(
