@@ -96,7 +96,7 @@ __all__ = [
 ]
 
 STORE_NAME = "cortex.db"
-LARGE = 20_000  # docs of a source: while it changes it isn't counted for each answer
+LARGE = 4_000  # docs of a source: while it changes it isn't counted for each answer
 COUNT_TIMES = 100  # as long as counting takes, a count holds
 
 
