@@ -30,7 +30,8 @@ from cortex.records.finding import Asked, Findings, find, page_of
 from cortex.records.ids import fresh_key, new_id
 from cortex.records.rights import person
 from cortex.records.steps import perform
-from cortex.settings import Settings
+from cortex.search import candidates
+from cortex.settings import Settings, load
 from cortex.store import Step
 from cortex.types import Cancel, Mode, Query
 
@@ -156,8 +157,6 @@ KEPT: tuple[tuple[Body, str], ...] = (
 
 @pytest.fixture(scope="module")
 def twenty(tmp_path_factory) -> Iterator[tuple[Library, list[Record[Any]]]]:
-    from cortex.settings import load
-
     home = tmp_path_factory.mktemp("twenty")
     settings = load(None, environment={"CORTEX_HOME": str(home)}, flags={"indexing.workers": 1}, user_home=home)
     with Library(settings, embedders=Embedders(None)) as library:
@@ -220,6 +219,7 @@ def test_a_filter_that_many_meet_gives_the_same_as_one_that_few_meet(twenty, mon
     monkeypatch.setattr(finding, "MOST_DOCS", most)
     found = ask(library, "restore the database, then renew expired certificates", state="accepted", limit=3)
     assert titles(found)[:2] == ["Postmortem: certificates expired on a Sunday", "Runbook: restoring a backup"]
+    assert found.total == len(found.hits)
 
 
 def test_pages_follow_one_another_without_gap_or_repeat(twenty):
@@ -345,6 +345,23 @@ def test_by_meaning_sensitive_records_are_not_looked_at(settings: Settings):
         )
         found = find(library, Asked("wages of musicians", mode=Mode.MEANING))
         assert titles(found) in ([], ["Concert in the park"])
+
+
+@pytest.mark.parametrize("depth", [4, 150])
+def test_by_meaning_a_longer_list_that_is_sifted_gives_the_same_as_a_search_among_those_that_may_be(
+    settings: Settings, monkeypatch, depth
+):
+    with Library(settings) as library:
+        keep(library, *(body for body, _ in KEPT))
+        kinds = ("thread", "observation", "artifact", "task", "subcortex")
+        monkeypatch.setattr(candidates, "DEPTH", depth)
+        answers = []
+        for longer in (5, 0):
+            monkeypatch.setattr(candidates, "LONGER", longer)
+            asked = [Asked(question, types=kinds, mode=Mode.MEANING, limit=4) for _, question in KEPT]
+            answers.append([[(hit.record.id, hit.relevance) for hit in find(library, one).hits] for one in asked])
+            keep(library, Task("Something else, so that nothing is answered from what was told before"))
+        assert answers[0] == answers[1] and any(answers[0])
 
 
 def test_a_search_that_was_called_off_ends(library):

@@ -152,7 +152,8 @@ def _ranked(
         # What was found first is mostly something else: then it takes longer.
         docs = lookup.docs(wanted, [source.id for source in sources])
         found, page = _look(library, query, sources, docs, wanted, cancel)
-    total = len(found) if page.total <= len(page.hits) else max(page.total, len(found))
+    sifted = docs is None and narrowed  # then it is only known how many of those are right that were looked at
+    total = len(found) if sifted or page.total <= len(page.hits) else max(page.total, len(found))
     return _ordered(found, lookup.targets("pin")), replace(page, total=total)
 
 
