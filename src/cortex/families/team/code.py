@@ -20,15 +20,18 @@ from cortex.families.team.context import Team
 from cortex.library import Library
 from cortex.memories.ids import find_memory
 from cortex.sources import git
-from cortex.text import rfc3339
+from cortex.text import rfc3339, role_of
 from cortex.types import Cancel, FileView, Hit, Mode, Query, Symbol
 
 DEFINITION_CHARACTERS = 1_600
 OUTLINE = 30  # names of a file that no symbol was asked of
-CALLERS, CALLER_DEPTH = 8, 40
+CALLERS, CALLER_DEPTH = 8, 80
 MENTIONS, MENTION_DEPTH = 4, 20
 LINE_CHARACTERS = 160
 MENTION_CHARACTERS = 240
+# How lines begin that name something without using it, and those that define it.
+_NO_CALL = r"#|//|/\*|\*|--|(?:import|from|use|using|include|require)\b"
+_DEFINES = r"(?:def|class|func|function|fn|interface|struct|enum|trait|type|module|macro)"
 SAME_SECONDS = 60  # what was written with a commit is about what it commits
 
 
@@ -62,7 +65,7 @@ def locate(context: Team, asked: CodeSubject, cancel: Cancel) -> Located:
         rows = (_definition(view, symbol, lines),) if lines else _outline(view)
         name = symbol.name if symbol else re.split(r"\W+", asked.symbol or "")[-1]
         notes = () if symbol or not asked.symbol else (f"there is no {asked.symbol} in {path} now",)
-        callers = _callers(engine, name, path, lines, cancel) if name else ()
+        callers = _callers(engine, name, symbol, path, lines, cancel) if name else ()
         return Located(
             engine.root, path, symbol.qualified if symbol else asked.symbol or "", lines, rows, callers, notes
         )
@@ -138,39 +141,34 @@ def _outline(view: FileView) -> tuple[Row, ...]:
     return (told({"path": view.path, "lines": f"1-{view.text.count(chr(10)) + 1}", "defines": names[:OUTLINE]}),)
 
 
-def _callers(engine: Engine, name: str, path: str, lines: tuple[int, int] | None, cancel: Cancel) -> tuple[Row, ...]:
+def _callers(
+    engine: Engine, name: str, symbol: Symbol | None, path: str, lines: tuple[int, int] | None, cancel: Cancel
+) -> tuple[Row, ...]:
     """Where the name is used as one uses what it names, outside of its own definition."""
     if len(name) < 2:
         return ()
     try:
         page = engine.search(Query(name, mode=Mode.WORDS, limit=CALLER_DEPTH), cancel=cancel)
-    except CortexError:
+    except CortexError:  # a pack is of what there is
         return ()
+    before = r"(?:\.|->|::)" if symbol is not None and symbol.kind == "method" else r"(?<!\w)"
+    used = re.compile(rf"{before}{re.escape(name)}\s*[(<!{{]")
+    other = re.compile(rf"\s*(?:{_NO_CALL}|(?:\w+\s+){{0,3}}{_DEFINES}\s+(?:\([^)]*\)\s*)?{re.escape(name)}\b)")
     rows: dict[tuple[str, int], Row] = {}
     for hit in page.hits:
-        for number, line in _uses(hit, name):
+        for number, line in _numbered(hit):
             own = hit.path == path and lines is not None and lines[0] <= number <= lines[1]
-            if not own and (hit.path, number) not in rows:
-                rows[hit.path, number] = told(
-                    {
-                        "path": f"{hit.path}:{number}",
-                        "in": hit.qualified or hit.name,
-                        "text": cut(line, LINE_CHARACTERS),
-                    }
-                )
+            if not own and used.search(line) and not other.match(line):
+                where = told({"path": f"{hit.path}:{number}", "in": hit.qualified or hit.name})
+                rows[hit.path, number] = {**where, "text": cut(line.strip(), LINE_CHARACTERS)}
                 break  # one line of each caller
-    return tuple(rows.values())[:CALLERS]
+    kept = sorted(rows.items(), key=lambda one: bool(role_of(one[0][0])))  # tests and examples after what they are of
+    return tuple(row for _, row in kept)[:CALLERS]
 
 
-def _uses(hit: Hit, name: str) -> Iterator[tuple[int, str]]:
-    """The lines of a chunk that call or name what is looked for, and aren't its definition."""
-    used = re.compile(rf"(?<![\w]){re.escape(name)}\s*[(<.\[{{!]")
-    defined = re.compile(
-        rf"\b(?:def|class|func|function|fn|interface|struct|enum|trait|type|module|macro)\s+(?:\([^)]*\)\s*)?{re.escape(name)}\b"
-    )
-    for number, line in zip(hit.lines or range(hit.start_line, hit.end_line + 1), hit.text.split("\n"), strict=False):
-        if used.search(line) and not defined.search(line):
-            yield number, line.strip()
+def _numbered(hit: Hit) -> Iterator[tuple[int, str]]:
+    """The lines of a chunk with their numbers."""
+    return zip(hit.lines or range(hit.start_line, hit.end_line + 1), hit.text.split("\n"), strict=False)
 
 
 # -- who mentions it ---------------------------------------------------------------------------------------------------
