@@ -116,12 +116,13 @@ class Library(Engine):
         """Have what was written found, and what was deleted gone, here or by whoever holds the lease; true where that is so now."""
         store = self.store
         store.lookup.drop_recent()
+        written = store.truth.seq()  # what others write meanwhile is theirs to wait for
         deadline = time.monotonic() + FOLLOW_SECONDS
         if self.holds():
             self.embedding.catch_up()
             if forget:
                 store.indexes.tidy()
-        while store.indexes.state()[1] < store.truth.seq() or (forget and store.truth.words_linger):
+        while store.indexes.state()[1] < written or (forget and store.truth.words_linger):
             if self.holds() or not store.lease.holder() or not _wait(deadline):
                 return False
         while forget and not store.checkpoint():  # the write-ahead log has the text, too

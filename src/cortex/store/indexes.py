@@ -100,15 +100,19 @@ class Indexes:
         return self.sets.of(stamp)
 
     def catch_up(self, makings: Iterable[Making] = (), room: int = sys.maxsize) -> None:
-        """Replay into the words, and into these vectors, what SQLite has and they haven't. Only the lease holder may call this.
+        """Replay into the words, and into these vectors, what SQLite has by now and they haven't. Only the lease holder may call this.
+
+        Of several threads that wait here one does it for all that had written by then.
 
         Raises: LimitError EMBEDDINGS_LIMIT where the vectors would take more than `room` bytes; the words are complete then, and
         what vectors there are is kept.
         """
+        wanted = self._truth.seq()
         with self._writing:
             words = self._usable_words()
-            seq, mark = self._truth.seq(), words.watermark()
-            if mark < seq:
+            mark = words.watermark()
+            if mark < wanted:
+                seq = self._truth.seq()
                 gone = self._gone(mark)
                 with closing(self._rows(mark)) as rows:
                     words.apply(rows, [doc for doc, _, _ in gone], seq)

@@ -130,10 +130,11 @@ class VectorSets:
 
         Raises: LimitError EMBEDDINGS_LIMIT where vectors that are made here would take more than `room` bytes; what is there is kept.
         """
+        wanted = self._truth.seq()
         with self._writing:
             with self._unless_away():
                 if making.embed is not None:
-                    self._make(self.of(making.stamp), making.embed, room)
+                    self._make(self.of(making.stamp), making.embed, room, wanted)
                 else:
                     self._copy(self.of(making.stamp), room)
             if self._directory is not None:  # ids of another store, say of one that was deleted, mean other chunks
@@ -343,7 +344,9 @@ class VectorSets:
             for path in self._directory.glob(f"{REMOVED}*"):
                 shutil.rmtree(path, ignore_errors=True)
 
-    def _make(self, vectors: VectorSet, embed: Embed, room: int) -> None:
+    def _make(self, vectors: VectorSet, embed: Embed, room: int, wanted: int) -> None:
+        if wanted <= vectors.watermark <= self._truth.seq():  # another thread did it, with its own
+            return
         due = self._due(vectors.watermark)
         if due.seq == vectors.watermark:
             return
