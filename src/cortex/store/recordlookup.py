@@ -15,6 +15,7 @@ from cortex.types import Source
 
 RECORDS = "records"  # the kind of a source
 BATCH = 500
+MAX_NARROWED = 32  # answers of `narrow` that are remembered
 COLUMNS = "records.id, records.kind, records.body, records.author, records.created, records.updated, records.version"
 
 B = TypeVar("B")
@@ -50,6 +51,7 @@ class RecordLookup:
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
+        self._narrowed: tuple[str, dict[tuple[Wanted, int], tuple[list[Source], frozenset[int] | None]]] = ("", {})
 
     def get(self, ids: Iterable[str]) -> dict[str, Record[Any]]:
         """Those of these records that there are."""
@@ -119,13 +121,27 @@ class RecordLookup:
             return _docs_of(connection, ways_to(connection, wanted, ordered=False), sources)
 
     def narrow(self, wanted: Wanted, most: int) -> tuple[list[Source], frozenset[int] | None]:
-        """The sources in which some may be that are wanted, and their docs: None where more than `most` would have to be looked at."""
+        """The sources in which some may be that are wanted, and their docs: None where more than `most` would have to be looked at.
+
+        Remembered until something that can be found is written: who narrows a search does so again.
+        """
         with self._connections.read() as connection:
-            ways = [way for way in ways_to(connection, wanted, ordered=False) if way.rows]
-            sources = self.sources(way.kind for way in ways)
-            if sum(way.rows for way in ways) > most or any(way.rows == FEW for way in ways):
-                return sources, None
-            return sources, _docs_of(connection, ways, [source.id for source in sources])
+            state = connection.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()[0]
+            known = self._narrowed  # of this state, whatever another thread puts in its place meanwhile
+            if known[0] != state or len(known[1]) >= MAX_NARROWED:
+                known = self._narrowed = (state, {})
+            if (wanted, most) not in known[1]:
+                known[1][wanted, most] = self._narrow(connection, wanted, most)
+            return known[1][wanted, most]
+
+    def _narrow(
+        self, connection: sqlite3.Connection, wanted: Wanted, most: int
+    ) -> tuple[list[Source], frozenset[int] | None]:
+        ways = [way for way in ways_to(connection, wanted, ordered=False) if way.rows]
+        sources = self.sources(way.kind for way in ways)
+        if sum(way.rows for way in ways) > most or any(way.rows == FEW for way in ways):
+            return sources, None
+        return sources, _docs_of(connection, ways, [source.id for source in sources])
 
     def briefs(self, docs: Sequence[int], wanted: Wanted) -> dict[int, Brief]:
         """The records of these docs, in brief; only those that are wanted."""
