@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cortex.kinds import Artifact, Comment, Evidence, Observation, Subcortex, Task, Term, Thread
@@ -252,6 +252,51 @@ def test_no_answer_costs_more_than_its_budget_and_each_says_what_it_cost(crowd, 
     assert told["meta"]["budget_used"] == -(-len(answer.text) // TOKEN_CHARACTERS)
     if "more" in told["data"] or "next_cursor" in told["data"]:
         assert told["meta"]["next_recommended_call"]
+
+
+def said(most: int) -> st.SearchStrategy[str]:
+    part = st.sampled_from(["a", "lamp ", '"', "\\", "é", "日", "\n", "😀", "We decided it so. "])
+    return st.builds(lambda one, times: f"x{one * times}"[:most], part, st.sampled_from([0, 1, 30, most]))
+
+
+BODIES = st.one_of(
+    st.builds(Thread, said(300), said(5_000), st.sampled_from(["incident", "decision"])),
+    st.builds(Observation, said(300), said(5_000)),
+    st.builds(Artifact, said(300), said(9_000), said(2_000), review_by=st.sampled_from(["", "2020-01-01"])),
+    st.builds(Task, said(300), said(5_000), st.just("blocked"), st.sampled_from(["urgent", "low"]), st.just(("agent",)), blocked_reason=said(500)),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory, strangers_environment):
+    world = make_world(tmp_path_factory.mktemp("growing"))
+    desk = open_desk(world)
+    yield world, desk
+    desk.family.close()
+
+
+@settings(max_examples=20)  # each writes
+@given(st.data(), st.lists(BODIES, max_size=4), st.integers(200, 3_000))
+def test_whatever_a_store_holds_no_answer_costs_more_than_its_budget(growing, data, bodies, budget):
+    world, desk = growing
+
+    def work(step: Step) -> None:
+        for body in bodies:
+            record = add_body(step, replace(body, subcortex=world.ids["auth"]))
+            if isinstance(body, Thread):
+                add_body(step, Comment(record.id, body.body or "x"))
+            world.ids[f"last_{record.kind}"] = record.id
+
+    with desk.family.context.writing() as library:
+        in_one_step(library, work)
+    kind = data.draw(st.sampled_from([name for name in world.ids if name.startswith("last_")] or ["thread"]))
+    subject = {"ref": world.ids[kind]}
+    calls = [*CALLS[:1], *CALLS[9:], ("get_context_pack", {"subject": subject})]
+    name, arguments = data.draw(st.sampled_from(calls))
+    answer = desk.answer(name, **arguments, budget=budget)
+    assert not answer.failed, answer.text
+    assert len(answer.text) <= budget * TOKEN_CHARACTERS
+    assert json.loads(answer.text)["meta"]["budget_used"] == -(-len(answer.text) // TOKEN_CHARACTERS)
 
 
 def test_small_packs_still_have_something_of_everything(crowd):
