@@ -2,10 +2,12 @@
 
 import os
 import random
+import threading
 
 import pytest
 
 from cortex.errors import StoreError
+from cortex.store import words as words_module
 from cortex.store.words import FIELDS, MAX_HELD, NO_WATERMARK, Narrow, Row, Term, Words, extension_of
 from cortex.types import Chunk, Doc
 
@@ -32,6 +34,22 @@ def test_the_watermark_is_committed_with_the_rows(tmp_path):
     words.close()
     again = Words(tmp_path / "w")
     assert (again.watermark(), len(again), find(again, "lamp")) == (7, 1, [(1, 1)])
+
+
+def test_a_lock_that_somebody_gives_back_in_a_moment_is_waited_for(tmp_path, monkeypatch):
+    first, second = Words(tmp_path / "w", create=True), Words(tmp_path / "w")
+    first.apply([row(1, 1, "lamp")], (), 1)
+    monkeypatch.setattr(words_module, "LOCK_SECONDS", 0.0)
+    with pytest.raises(StoreError) as caught:
+        second.apply([row(2, 2, "lamp")], (), 2)
+    assert caught.value.code == "STORE_LOCKED"
+    monkeypatch.setattr(words_module, "LOCK_SECONDS", 30.0)
+    leaving = threading.Timer(0.05, first.close)
+    leaving.start()
+    second.apply([row(2, 2, "lamp")], (), 2)
+    leaving.join()
+    assert find(second, "lamp") == [(1, 1), (2, 2)]
+    second.close()
 
 
 def test_rows_that_fail_on_the_way_in_leave_the_index_as_it_was(tmp_path):

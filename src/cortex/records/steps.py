@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 
-from cortex.errors import InputError
+from cortex.errors import CortexError, InputError
 from cortex.kinds import Actor
 from cortex.library import Library
 from cortex.records.ids import fresh_key
 from cortex.records.wording import wording
 from cortex.store import Done, Step
+
+log = logging.getLogger(__name__)
 
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 
@@ -18,7 +21,7 @@ _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 def perform(
     library: Library, work: Callable[[Step], str], *, actor: Actor, key: str, action: str, payload: str
 ) -> Done:
-    """Do `work` once for this key, and have what it wrote found.
+    """Do `work` once for this key, and have what it wrote found, now or as soon as the indexes can.
 
     Raises: InputError RECORD_INVALID for a key that is none, IDEMPOTENCY_REPLAY, RECORD_CHANGED; whatever `work` raises.
     """
@@ -27,8 +30,16 @@ def perform(
         work, actor=actor, key=key, action=action, payload=payload, wording=wording(library.settings)
     )
     if not done.replayed:
-        library.follow()
+        _follow(library)
     return done
+
+
+def _follow(library: Library) -> None:
+    """Have it found; whoever wrote is told that it is written even where the indexes can't follow yet."""
+    try:
+        library.follow()
+    except CortexError as error:  # a full disk, another writer: whoever keeps the library goes on with it
+        log.warning("what was written isn't found yet: %s", error.message)
 
 
 def check_key(key: str) -> None:

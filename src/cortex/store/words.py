@@ -9,6 +9,7 @@ SQLite FTS5 was the other candidate: forty times slower on OR queries at 200,000
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -32,6 +33,8 @@ COVER_FIELDS = ("name", "path", "body")  # the doc stands in the body too
 WRITER_BYTES = (
     32_000_000  # memory of the one writer thread; more makes fewer segments and costs exactly that much memory
 )
+LOCK_SECONDS = 2.0  # that the lock of a writer is waited for
+LOCK_POLL_SECONDS = 0.01
 FORMAT = "5"  # part of the directory's name: another layout is another directory
 NO_WATERMARK = -1
 MANY_DOCS = 1_000  # in a query: 5,000 take 10 ms, ten times the search itself
@@ -141,14 +144,25 @@ class Words:
     def _open_writer(self) -> tantivy.IndexWriter:
         """A writer with nothing left to merge: rows deleted in its first commit come back when a merge of older segments ends later."""
         if not self._merged:
-            writer = self._index.writer(heap_size=WRITER_BYTES, num_threads=1)
+            writer = self._new_writer()
             try:
                 writer.commit()  # which starts the merges
                 writer.wait_merging_threads()
             finally:
                 del writer  # whoever keeps the exception would keep the lock on the directory with it
             self._merged = True
-        return self._index.writer(heap_size=WRITER_BYTES, num_threads=1)
+        return self._new_writer()
+
+    def _new_writer(self) -> tantivy.IndexWriter:
+        """A writer, under a lock of its own: a holder of the lease that was killed gives that back first, and this a moment later."""
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                return self._index.writer(heap_size=WRITER_BYTES, num_threads=1)
+            except ValueError as error:
+                if "LockBusy" not in str(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(LOCK_POLL_SECONDS)
 
     def search(self, terms: Sequence[Term], narrow: Narrow, limit: int) -> list[tuple[int, int, float]]:
         """The best rows as (doc, chunk, score), best first, ties by doc and chunk."""
