@@ -268,18 +268,16 @@ def publish_comment_tool(context: Team, arguments: PublishComment, call: Call) -
     """Comment in a thread, or draft it."""
     key, payload = key_of(arguments, "publish_comment"), payload_of(arguments)
     with context.writing() as library:
-        allowed = may(context.actor, "comment") and context.settings.team.publish_comments
         before = done_before(library, context, key, payload, ("create_comment", "create_draft"))
+        direct, thread = before == "create_comment", arguments.thread_id
         why = "agents don't publish comments here (team.agentTier 2 and team.publishComments let them)"
-        if allowed or before == "create_comment":
-            thread = _thread(library, arguments.thread_id)
-            if thread.body.sensitivity == SENSITIVE and not may(context.actor, "sensitive") and not before:
-                allowed, why = False, "the thread is sensitive: what is said there is drafted first"
-        if before == "create_comment" or (allowed and before != "create_draft"):
+        if not before and may(context.actor, "comment") and context.settings.team.publish_comments:
+            found = _thread(library, thread)
+            direct, thread = found.body.sensitivity != SENSITIVE or may(context.actor, "sensitive"), found.id
+            why = "the thread is sensitive: what is said there is drafted first"
+        if direct:
             texts, warnings = screened(context, {"body": arguments.body_md})
-            done = create_once(
-                library, Comment(arguments.thread_id, texts["body"]), actor=context.actor, key=key, payload=payload
-            )
+            done = create_once(library, Comment(thread, texts["body"]), actor=context.actor, key=key, payload=payload)
             row: Row = {
                 "published": True,
                 "comment_id": done.record.id,
