@@ -2,13 +2,14 @@
 
 import io
 import json
+import os
 import re
 import sys
 
 import pytest
 
 from cli.team_answers import answer, opened, refusal
-from cortex.cli.team_show import wrapped
+from cortex.cli.team_show import say_rows, wrapped
 from cortex.kinds import Wanted
 
 pytestmark = pytest.mark.usefixtures("shop")
@@ -331,9 +332,9 @@ def test_an_edit_in_an_editor_that_somebody_was_faster_than_overwrites_nothing(c
     terminal("text = '9090\\n'")
     assert answer(cortex, "artifact", "edit", number)["body"] == "9090"
     run = "import subprocess\nsubprocess.run([sys.executable, '-m', 'cortex', 'artifact', 'edit', '%s', '--body', '7070'])"
-    monkeypatch.setenv("PYTHONPATH", ":".join(sys.path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     terminal(f"{run % number}\ntext = '6060'")
-    monkeypatch.setenv("EDITOR", __import__("os").environ["EDITOR"].replace(" -S ", " "))
+    monkeypatch.setenv("EDITOR", os.environ["EDITOR"].replace(" -S ", " "))
     code, out, _ = cortex("artifact", "edit", number, "--json")
     error = json.loads(out)["error"] if code else None
     assert error is not None
@@ -436,3 +437,13 @@ def test_long_lines_are_broken_between_words_but_not_those_of_code():
     text = "one two three four\n- five six seven\n```\nwide wide wide wide\n```\nshort"
     assert wrapped(text, 10) == "one two\nthree four\n- five six\n  seven\n```\nwide wide wide wide\n```\nshort"
     assert wrapped(text, 0) == text
+
+
+def test_on_a_terminal_a_line_fits_its_width_and_its_id_is_whole(monkeypatch, capsys):
+    monkeypatch.setattr("cortex.cli.team_show.columns", lambda: 80)
+    number = "thread_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    say_rows([(number, "open", "a very long cell of a name", "Wörter " * 30), (number, "resolved", "x", "short")])
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{number} open     a very long")
+    assert (len(first) <= 80, first.endswith("…")) == (True, True)
+    assert second == f"{number} resolved x              short"

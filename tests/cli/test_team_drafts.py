@@ -242,3 +242,9 @@ def test_the_status_says_what_there_is_and_which_drafts_wait(cortex):
         in cortex("mcp", "status")[1]
     )
     assert answer(cortex, "mcp", "status")["team"] == body
+
+
+def test_who_removes_everything_hears_that_records_go_with_it(cortex, thread):
+    code, _, err = cortex("uninstall", "--all", "--dry-run")
+    assert (code, "What your team keeps" in err) == (0, True)
+    assert answer(cortex, "thread", "show", thread)["id"] == thread

@@ -99,7 +99,7 @@ def list_artifacts(
             everything=everything,
             subcortex=subcortex,
             tags=tag,
-            keep=(lambda body: body.type == told) if told else None,
+            refs=[("type", told)] if told else (),
             due=rfc3339(time.time())[:10] if overdue else "",
         )
     if as_json:

@@ -162,12 +162,14 @@ def _remove_everything(machine: Machine, home: Path, *, dry_run: bool, yes: bool
     """Show everything of ours, ask, end cortexd, and remove it."""
     from cortex.daemon import control
     from cortex.install.traces import find_profiles, find_traces, remove_traces
-    from cortex.library import has_own_memories
+    from cortex.library import has_own_memories, has_records
 
     here = find_project_root(Path.cwd(), machine.home)
     projects = [here] if here else []
-    remembers = any(has_own_memories(one) for one in (home, *find_profiles(home)))  # first: reading leaves files
-    for one in (home, *find_profiles(home)):  # a profile knows projects of its own
+    homes = (home, *find_profiles(home))
+    remembers = any(has_own_memories(one) for one in homes)  # first: reading leaves files
+    keeps = any(has_records(one) for one in homes)
+    for one in homes:  # a profile knows projects of its own
         projects += [*known_projects(one), *_open_projects(one)]
     traces = find_traces(machine, home, projects, [Path(one) for one in control.places(str(home))])
     if not as_json:
@@ -176,6 +178,11 @@ def _remove_everything(machine: Machine, home: Path, *, dry_run: bool, yes: bool
             say(
                 "Your own memories are among this, and nothing brings them back: keep them first with "
                 "`cortex memory export --state any -o FILE`.",
+                error=True,
+            )
+        if keeps:
+            say(
+                "What your team keeps (`cortex status` counts it) is among this, and nothing brings it back.",
                 error=True,
             )
     failed = list(traces.failed)

@@ -74,7 +74,7 @@ def list_threads(
             everything=everything,
             subcortex=subcortex,
             tags=tag,
-            keep=(lambda body: body.type == told) if told else None,
+            refs=[("type", told)] if told else (),
         )
     if as_json:
         print_json({"threads": [record_json(one) for one in found.rows], "more": found.more})
