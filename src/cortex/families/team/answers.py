@@ -229,6 +229,8 @@ def error_text(error: CortexError) -> str:
 
 def code_of(error: CortexError) -> str:
     """What the contract calls an error."""
+    if error.code == "ARGUMENT_INVALID" and "filter" in error.context:
+        return "INVALID_FILTER"
     return CODES.get(error.code, "SERVER_ERROR")
 
 

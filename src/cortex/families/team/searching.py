@@ -134,7 +134,9 @@ def moment(text: str | None, name: str) -> int:
         return max(1, int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000))
     except (ValueError, OverflowError):
         raise InputError(
-            "ARGUMENT_INVALID", f"`filters.{name}`: {text!r} is no date; say 2026-01-31, or 7d for the last week"
+            "ARGUMENT_INVALID",
+            f"`filters.{name}`: {text!r} is no date; say 2026-01-31, or 7d for the last week",
+            context={"filter": name},
         ) from None
 
 
