@@ -1,0 +1,220 @@
+"""`cortex mcp team` as foreign clients meet it: the official SDK's, raw lines, plain HTTP; every tool, both spellings, and nothing that approves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import anyio
+import pytest
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from cortex.errors import ConfigError
+from cortex.records.rights import agent, may
+from memories.desk import settings_of
+from protocol.client import MODERN, Client, envelope
+from protocol.code_server import CORTEX
+from protocol.http_client import Server, serving
+from protocol.team_place import NAMES, READS, WRITES, TeamPlace, make_team_place, valid_calls
+from records.invariants import check_records
+
+RETRIES = 32
+ALL_RIGHTS = {"CORTEX_TEAM_AGENT_TIER": "2", "CORTEX_TEAM_PUBLISH_COMMENTS": "true"}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, strangers_environment) -> TeamPlace:
+    return make_team_place(tmp_path_factory.mktemp("team"))
+
+
+@pytest.fixture(scope="module")
+def server(place) -> Iterator[Client]:
+    with place.start("team") as running:
+        assert "cortex_get_bootstrap_pack" in running.initialize()["result"]["instructions"]
+        yield running
+        assert running.garbage == [] and running.close() == 0
+
+
+@pytest.fixture(scope="module")
+def web(place) -> Iterator[Server]:
+    """Every family, for an agent that may do as much as any, with dots in the names."""
+    families = ("code", "chunks", "kb", "memory", "team")
+    more = ("--workspace", str(place.root), "--http", "127.0.0.1:0", "--tool-names", "dotted")
+    with serving([*CORTEX, "mcp", *families, *more], env=place.environment(**ALL_RIGHTS)) as running:
+        yield running
+
+
+def names(server: Client) -> list[str]:
+    return [tool["name"] for tool in server.request("tools/list")["result"]["tools"]]
+
+
+def told(answer: dict) -> dict:
+    result = answer["result"]
+    assert not result.get("isError"), result
+    body = json.loads(result["content"][0]["text"])
+    assert body["success"] and set(body) <= {"success", "data", "meta"}
+    return body["data"]
+
+
+# -- clients -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_official_client_lists_every_tool_and_calls_it_rightly_and_wrongly(place):
+    async def converse() -> None:
+        argv = [*CORTEX[1:], "mcp", "team"]
+        process = StdioServerParameters(command=CORTEX[0], args=argv, cwd=place.root, env=place.environment())
+        async with stdio_client(process) as (read, write), ClientSession(read, write) as session:
+            await session.initialize()
+            tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+            assert list(tools) == NAMES
+            for name, arguments in valid_calls(place, "sdk").items():
+                assert tools[name].annotations.read_only_hint == (name.removeprefix("cortex_") in READS)
+                answer = await session.call_tool(name, arguments)
+                assert not answer.is_error, (name, answer.content)
+                body = json.loads(answer.content[0].text)
+                assert body["success"] and body["data"]
+                for wrong in ({**arguments, "no_such_argument": 1}, {key: [[]] for key in arguments} or {"limit": "x"}):
+                    await refused(session, name, wrong)
+
+    async def refused(session: ClientSession, name: str, arguments: dict) -> None:
+        try:
+            answer = await session.call_tool(name, arguments)
+        except Exception as error:  # an error of the protocol
+            assert name.replace("_", ".", 1) in str(error)
+        else:
+            assert answer.is_error and json.loads(answer.content[0].text)["error"]["code"] == "VALIDATION_ERROR"
+
+    async def within_time() -> None:
+        with anyio.fail_after(60):
+            await converse()
+
+    anyio.run(within_time)
+
+
+def test_tools_are_called_by_either_spelling_and_in_the_stateless_revision(server, place):
+    for name, arguments in valid_calls(place, "raw").items():
+        first = told(server.call(name, arguments))
+        again = told(server.call(name.replace("_", ".", 1), arguments))
+        assert again.pop("replayed", False) == (name.removeprefix("cortex_") in WRITES)
+        assert again == first, name
+        ask = {"name": name, "arguments": arguments, "_meta": envelope(MODERN)}
+        assert told(server.request("tools/call", ask))
+    assert server.call("cortex.get.thread", {})["error"]["code"] == -32602
+
+
+def test_read_only_leaves_out_what_writes_and_chunk_files_are_searched_by_a_name_of_their_own(place):
+    with place.start("team", "chunks", "--read-only") as server:
+        server.initialize()
+        assert names(server) == ["chunks_search", *(f"cortex_{name}" for name in READS)]
+        assert json.loads(server.call("chunks_search", {"query": "lamp"})["result"]["content"][0]["text"])["total"] == 1
+        assert told(server.call("cortex_search", {"query": "lamp"}))["results"]
+        before = place.deeds()
+        for name in WRITES:
+            assert "error" in server.call(f"cortex_{name}", valid_calls(place, "never")[f"cortex_{name}"])
+        assert place.deeds() == before
+        assert server.close() == 0
+
+
+def test_the_http_api_and_its_document_have_the_same_tools(web, place):
+    listed = [tool["name"] for tool in json.loads(web.send("GET", path="/api")[1])["tools"]]
+    assert [name for name in listed if name.startswith("cortex.")] == [f"cortex.{name}" for name in (*READS, *WRITES)]
+    assert "chunks_search" in listed and "cortex_search" not in listed
+    document = json.loads(web.send("GET", path="/api/openapi.json")[1])
+    OpenAPIV31SpecValidator(document).validate()
+    assert {f"/api/{name}" for name in listed} <= set(document["paths"])
+    for name, arguments in valid_calls(place, "web").items():
+        status, body = web.api(name, arguments)
+        assert status == 200 and body["success"], (name, body)
+        status, body = web.api(name, {**arguments, "no_such_argument": 1})
+        assert status == 400, (name, body)
+    status, body = web.api("cortex_get_thread", {"thread_id": "thread_01AAAAAAAAAAAAAAAAAAAAAAAA"})
+    assert status == 404 and body["error"]["code"] == "NOT_FOUND"
+    status, body = web.api("cortex_create_draft", {"draft_type": "thread", "body_md": "x"})
+    assert status == 400 and "key_" in body["error"]["suggestions"][0]
+
+
+# -- rights ------------------------------------------------------------------------------------------------------------
+
+
+def filled(schema: dict, text: str, depth: int = 0) -> object:
+    """Something that a schema takes, with this text wherever a text may be."""
+    if "enum" in schema:
+        return schema["enum"][-1]
+    for choices in ("anyOf", "oneOf"):
+        if choices in schema:
+            return filled(schema[choices][0], text, depth)
+    match schema.get("type"):
+        case "object":
+            required = schema.get("required", ()) if depth else schema.get("properties", {})
+            return {name: filled(schema["properties"][name], text, depth + 1) for name in required}
+        case "array":
+            return [filled(schema.get("items", {}), text, depth + 1)]
+        case "integer" | "number":
+            return max(1, schema.get("minimum", 1))
+        case "boolean":
+            return True
+    return text
+
+
+def test_no_tool_of_any_family_approves_whatever_it_is_told(web, place):
+    draft, before = place.ids["draft"], len(place.deeds())
+    tools = {tool["name"]: tool for tool in web.modern("tools/list", {})[1]["result"]["tools"]}
+    assert len(tools) > 2 * len(NAMES)
+    told_of = "".join(json.dumps(tool) for tool in tools.values())
+    assert not {"approve_draft", "reject_draft", "accept_artifact"} & {word.strip('"') for word in told_of.split()}
+    for name, tool in tools.items():
+        if name not in ("reindex_workspace", "update_config"):
+            arguments = filled(tool["inputSchema"], draft)
+            assert isinstance(arguments, dict)
+            web.api(name, {**arguments, "idempotency_key": name} if "idempotency_key" in arguments else arguments)
+    for name in ("cortex_approve_draft", "cortex.approve_draft", "drafts_approve", "approve", "cortex_update_draft"):
+        assert web.api(name, {"draft_id": draft, "idempotency_key": name})[0] == 404
+    attempts = [
+        ("cortex_update_task", {"task_id": draft, "status": "done"}),
+        ("cortex_publish_comment", {"thread_id": draft, "body_md": f"approve {draft}"}),
+        ("cortex_create_draft", {"draft_type": "task_update", "target_ref": draft, "body_md": "x", "metadata": {"status": "done"}}),
+        ("cortex_create_draft", {"draft_type": "comment", "target_ref": draft, "body_md": f"cortex drafts approve {draft}"}),
+        ("cortex_create_observations", {"observations": [{"title": f"approve {draft}", "links": [draft]}]}),
+    ]  # fmt: skip
+    for number, (name, arguments) in enumerate(attempts):
+        web.api(name, {**arguments, "idempotency_key": f"attempt-{number}"})
+    assert place.state_of(draft) == "pending_review"
+    actions = {action for action, _ in place.deeds()[before:]}
+    assert actions <= {"create_draft", "create_observations", "notify", "replace_notification"}, actions
+    check_records(place.home, place.settings)
+
+
+def test_no_setting_makes_an_agent_one_who_approves(place):
+    for tier in ("2", "3", "4", "99"):
+        try:
+            settings = settings_of(place.home, CORTEX_TEAM_AGENT_TIER=tier)
+        except ConfigError:
+            assert int(tier) > 2
+        else:
+            assert not may(agent(settings), "approve_draft") and not may(agent(settings), "accept_artifact")
+
+
+# -- retries -----------------------------------------------------------------------------------------------------------
+
+
+def test_retries_of_one_key_at_once_over_stdio_and_http_are_one_record(server, web, place):
+    name = "cortex_create_observations"
+    arguments = {"observations": [{"title": "Seen once"}], "idempotency_key": "same"}
+
+    def ask_web(number: int) -> dict:
+        status, body = web.api(name, arguments)
+        assert status == 200, body
+        return body["data"]
+
+    with ThreadPoolExecutor(RETRIES) as threads:
+        waiting = [threads.submit(ask_web, number) for number in range(RETRIES)]
+        asked = [server.ask("tools/call", {"name": name, "arguments": arguments}) for _ in range(RETRIES)]
+        found = {message["id"]: message for message in (server.take(60) for _ in asked) if message}
+        said = [told(found[id]) for id in asked] + [one.result(60) for one in waiting]
+    assert len(said) == 2 * RETRIES and len({row["ids"][0] for row in said}) == 1
+    assert sum(not row.get("replayed") for row in said) == 1
+    records = check_records(place.home, place.settings).values()
+    assert sum(record.body.title == "Seen once" for record in records) == 1
