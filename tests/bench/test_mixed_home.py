@@ -1,0 +1,118 @@
+"""The mixed home and the records that the benchmarks make up: the same each time, kept as they are, and every question has an answer in it."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from cortex.kinds import Comment, Link, Subcortex, Thread, refs_of
+from cortex.records.checks import check_first, checked
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[SimpleNamespace]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "bench"))
+        names = ("mixed", "mixed_made", "mixed_questions", "mixed_texts", "team_made")
+        yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
+
+
+@pytest.fixture(scope="module")
+def records(bench):
+    return list(bench.mixed_made.records(7))
+
+
+def test_there_are_ten_questions_of_each_type_and_every_one_has_its_answer(bench):
+    questions = bench.mixed_questions.QUESTIONS
+    assert Counter(one.type for one in questions) == dict.fromkeys(bench.mixed_questions.TYPES, 10)
+    assert len({one.text for one in questions}) == 40
+    texts = bench.mixed_texts
+    known = {
+        "record": {*texts.RECORDS, *texts.SUBCORTEXES},
+        "memory": set(texts.MEMORIES),
+        "document": {path.name for path in (ROOT / "docs").glob("*.md")},
+    }
+    for one in questions:
+        for right in one.right:
+            file, _, name = right.partition("#")
+            if one.type == "function":
+                first, last = bench.mixed.lines_of(ROOT / "src" / "cortex" / file, name)
+                assert first < last
+            else:
+                assert right in known[one.type]
+
+
+def test_the_functions_that_are_asked_for_are_in_the_part_of_the_code_that_is_copied(bench, tmp_path):
+    bench.mixed.copy_repository(tmp_path)
+    for one in bench.mixed_questions.QUESTIONS:
+        if one.type == "function":
+            assert all((tmp_path / right.partition("#")[0]).is_file() for right in one.right)
+
+
+def test_no_question_is_the_title_of_what_it_asks_for(bench):
+    texts = bench.mixed_texts
+    titles = {key: one.title.lower() for key, one in {**texts.RECORDS, **texts.SUBCORTEXES, **texts.MEMORIES}.items()}
+    for one in bench.mixed_questions.QUESTIONS:
+        for right in one.right:
+            assert one.text.lower().rstrip("?") not in titles.get(right, "-")
+
+
+def test_a_thousand_records_and_three_hundred_memories_are_made_the_same_each_time(bench, records):
+    assert list(bench.mixed_made.records(7)) == records
+    assert len(dict(records)) == 1_000
+    kept = list(bench.mixed_made.memories(7))
+    assert kept == list(bench.mixed_made.memories(7))
+    assert len({memory.title for _, memory in kept}) == 300
+
+
+def test_the_records_are_such_as_can_be_kept(records):
+    threads = {key for key, body in records if isinstance(body, Thread)}
+    slugs = {body.slug for _, body in records if isinstance(body, Subcortex)}
+    for _, body in records:
+        check_first(checked(body))
+        if isinstance(body, Comment):
+            assert body.thread in threads
+        elif not isinstance(body, Subcortex):
+            assert body.subcortex in slugs
+
+
+def test_a_row_is_right_by_its_id_its_thread_or_the_lines_of_the_function(bench, tmp_path):
+    mixed, question = bench.mixed, bench.mixed_questions.Question
+    (tmp_path / "src" / "cortex").mkdir(parents=True)
+    (tmp_path / "src" / "cortex" / "a.py").write_text("x = 1\n\n\ndef wanted():\n    return 1\n", encoding="utf-8")
+    home = mixed.Home(tmp_path, {}, {"record": {"key": "thread_1"}, "memory": {"key": "m1"}})
+    record = question("record", "?", ("key",))
+    assert mixed.is_right(home, record, {"id": "thread_1"})
+    assert mixed.is_right(home, record, {"id": "comment_2", "thread_id": "thread_1"})
+    assert not mixed.is_right(home, record, {"id": "thread_2"})
+    assert mixed.is_right(home, question("memory", "?", ("key",)), {"id": "memories:m1"})
+    function = question("function", "?", ("a.py#wanted",))
+    row = {"type": "code", "path": "src/cortex/a.py", "id": "x"}
+    assert mixed.is_right(home, function, {**row, "lines": "3-4"})
+    assert not mixed.is_right(home, function, {**row, "lines": "1-2"})
+
+
+def test_what_a_large_team_keeps_points_only_to_what_was_made_before(bench):
+    made = list(bench.team_made.make(600, 7))
+    assert [body for _, body, _ in made if not _points(body)] == [
+        body for _, body, _ in bench.team_made.make(600, 7) if not _points(body)
+    ]
+    seen: set[str] = set()
+    roles = ("subcortex", "thread", "evidence", "source", "target")
+    for number, body, at in made:
+        assert all(target in seen for role, target in refs_of(body) if role in roles)
+        assert 0 <= at < bench.team_made.YEAR
+        seen.add(number)
+    assert {type(body).__name__ for _, body, _ in made} >= {"Comment", "Observation", "Task", "Thread", "Artifact"}
+
+
+def _points(body) -> bool:
+    """Whether a body names others by ids, which are new each time."""
+    return isinstance(body, Comment | Link) or bool(getattr(body, "subcortex", "") or getattr(body, "thread", ""))
