@@ -10,7 +10,9 @@ import pytest
 
 from cli.team_answers import answer, opened, refusal
 from cortex.cli.team_show import say_rows, wrapped
-from cortex.kinds import Wanted
+from cortex.kinds import Observation, Wanted
+from cortex.records.rights import agent
+from cortex.records.writing import create_observations
 
 pytestmark = pytest.mark.usefixtures("shop")
 
@@ -447,3 +449,26 @@ def test_on_a_terminal_a_line_fits_its_width_and_its_id_is_whole(monkeypatch, ca
     assert first.startswith(f"{number} open     a very long")
     assert (len(first) <= 80, first.endswith("…")) == (True, True)
     assert second == f"{number} resolved x              short"
+
+
+# -- observations ------------------------------------------------------------------------------------------------------
+
+
+def test_a_person_sees_what_agents_observed(cortex, auth, thread):
+    with opened() as library:
+        seen = [
+            Observation("Tokens live 60 minutes", "Measured twice.", "test_result", ("tokens",), auth, thread),
+            Observation("The cache is cold after a restart"),
+        ]
+        done = create_observations(library, seen, actor=agent(library.settings), key="seen")
+        first, second = (one.id for one in done.outcomes)
+    listed = answer(cortex, "observation", "list")
+    assert [one["id"] for one in listed["observations"]] == [second, first]
+    assert not listed["more"]
+    for options in (("--type", "test_result"), ("--thread", thread), ("--tag", "tokens"), ("--subcortex", "auth")):
+        assert [one["id"] for one in answer(cortex, "observation", "list", *options)["observations"]] == [first]
+    whole = answer(cortex, "observation", "show", first)
+    assert (whole["summary"], whole["author"]) == ("Measured twice.", "agent")
+    text = cortex("observation", "show", first)[1]
+    assert "Measured twice." in text and "How long do tokens live?" in text and "auth" in text
+    assert refusal(cortex, "observation", "show", thread)["code"] == "RECORD_UNKNOWN"

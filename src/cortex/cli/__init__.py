@@ -46,8 +46,8 @@ COMMANDS = {
     "uninstall": "install.uninstall_clients",
 }
 GROUPS = (
-    *("artifact", "chunks", "config", "context", "drafts", "embed", "kb", "link", "memory", "models", "pack", "qdrant"),
-    *("subcortex", "task", "thread"),
+    *("artifact", "chunks", "config", "context", "drafts", "embed", "kb", "link", "memory", "models"),
+    *("observation", "pack", "qdrant", "subcortex", "task", "thread"),
 )
 
 

@@ -22,6 +22,7 @@ SHOWN_BY = {
     "thread": "cortex thread show {}",
     "task": "cortex task show {}",
     "artifact": "cortex artifact show {}",
+    "observation": "cortex observation show {}",
     "subcortex": "cortex subcortex show {}",
     "draft": "cortex drafts show {}",
     "link": "cortex link confirm {0}, or cortex link dismiss {0}",

@@ -1,0 +1,69 @@
+"""`cortex observation`: what was seen and kept, by agents and plugins above all; nobody has to approve it, so that people look here."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cortex.cli.options import JsonFlag
+from cortex.cli.show import print_json, say
+from cortex.cli.team_look import labels_of, list_records, look_around, say_around, whole_json
+from cortex.cli.team_options import IdArgument, InSubcortexOption, LimitOption, WithTagOption, number_of, one_of, team
+from cortex.cli.team_show import day, record_json, say_head, say_list, say_more, say_rows, say_text
+from cortex.records import changing
+from cortex.records.checks import OBSERVATION_TYPES
+
+KIND = "observation"
+START = "There is no observation yet: agents make them with cortex_create_observations"
+TYPES_HELP = ", ".join(OBSERVATION_TYPES)
+
+app = typer.Typer(name=KIND, help="What agents saw and kept.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_observations(
+    type: Annotated[str, typer.Option("--type", metavar="TYPE", help=f"Only of this type: {TYPES_HELP}.")] = "",
+    subcortex: InSubcortexOption = "",
+    thread: Annotated[str, typer.Option("--thread", metavar="ID", help="Only of this thread.")] = "",
+    tag: WithTagOption = None,
+    limit: LimitOption = 30,
+    as_json: JsonFlag = False,
+) -> int:
+    """List observations, the newest first."""
+    told = one_of(type, OBSERVATION_TYPES, "--type")
+    with team() as library:
+        found = list_records(
+            library,
+            KIND,
+            limit,
+            usual=(),
+            subcortex=subcortex,
+            tags=tag,
+            refs=[("thread", number_of(library, thread, "thread"))] if thread else (),
+            keep=(lambda body: body.type == told) if told else None,
+        )
+    if as_json:
+        print_json({"observations": [record_json(one) for one in found.rows], "more": found.more})
+    elif not found.rows:
+        say(START if found.nothing_yet else "nothing found", error=True)
+    else:
+        say_rows([(one.id, day(one.created), one.body.type, one.author, one.body.title) for one in found.rows])
+        say_more(found.more)
+    return 0
+
+
+@app.command("show")
+def show(told: IdArgument, as_json: JsonFlag = False) -> int:
+    """Show an observation: what was seen, where it belongs, and what contradicts it."""
+    with team() as library:
+        record = changing.resolve_ref(library.store.recorded, told, KIND)
+        around = look_around(library, record)
+    if as_json:
+        print_json(whole_json(record, around))
+        return 0
+    say_head(record, labels_of(record, around), around.warnings)
+    say_text(record.body.summary)
+    say_list("Attachments", [f"{one.name}: {one.ref}" for one in record.body.attachments])
+    say_around(record, around)
+    return 0
