@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from cortex.kinds import Comment, Draft, Observation, Record, Task, Thread
+from cortex.library import Library
 from cortex.records.rights import person
 from cortex.records.writing import create
 from daemon.contributors import Contributor
@@ -50,8 +51,9 @@ def test_what_agents_write_through_one_cortexd_is_there_once_whoever_is_killed(
     place.end()
     assert psutil.wait_procs(workers, 10)[1] == []
     records = check_records(place.home, settings)
-    with open_library(settings, read_only=True) as library:
+    with Library(settings) as library:  # with vectors, as cortexd had them
         versions = library.store.recorded.versions(task).values()
+        assert library.holds() and library.follow() and library.store.check() == []
     check(agents, [*(record for record in records.values() if record.author == "agent"), *versions])
     written = sum(len(agent.acknowledged) for agent in agents)
     starts, replays = sum(agent.starts for agent in agents), sum(agent.replays for agent in agents)

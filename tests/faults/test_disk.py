@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,15 @@ import pytest
 
 from cortex.engine import Engine
 from cortex.errors import CortexError
+from cortex.kinds import Observation, Wanted
+from cortex.library import Library
+from cortex.records.rights import person
+from cortex.records.writing import create
 from cortex.settings import load
 from cortex.types import Mode, Query
+from faults.plan import key_of
+from memories.desk import open_library, settings_of
+from records.invariants import check_records
 
 
 @pytest.fixture
@@ -53,6 +61,29 @@ def test_indexing_on_a_full_disk_says_so_and_goes_on_when_there_is_space(small_h
         assert len(engine.store.truth.known(engine.source.id)) == 21
         assert engine.store.check() == []
         assert engine.freshness().state == "ready"
+
+
+def test_records_on_a_full_disk_are_refused_clearly_or_kept_once(small_home):
+    settings, written = settings_of(small_home), {}
+
+    def write(library: Library, number: int) -> str:
+        body = Observation(f"Lamp {number}", f"{random.Random(number).randbytes(4_000).hex()}")
+        return create(library, body, actor=person(), key=key_of(number)).id
+
+    with open_library(settings) as library:
+        for number in range(500):
+            try:
+                written[number] = write(library, number)
+            except CortexError as error:
+                refused = error
+                break
+        assert (refused.code, refused.retryable) == ("DISK_FULL", True)
+        subprocess.run(["mount", "-o", "remount,size=60m", str(small_home)], check=True, timeout=20)
+        assert {write(library, number) for number in written} == set(written.values())  # retries
+        written[number] = write(library, number)
+        assert library.follow() and library.store.check() == []
+        assert {found.id for found in library.store.recorded.select(Wanted(), 1_000)} == set(written.values())
+    check_records(small_home, settings)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit on the size of a file")

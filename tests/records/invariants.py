@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cortex.kinds import FOUND_KINDS, Comment, Draft, Link, Notification, Record, Thread, refs_of
+from cortex.records.discussing import _summarized
 from cortex.records.wording import wording
 from cortex.settings import Settings
 from cortex.store import STORE_NAME, kind_of_id
@@ -100,18 +101,19 @@ def _check_docs(database: sqlite3.Connection, records: dict[str, Record[Any]], s
 
 
 def _check_threads(records: dict[str, Record[Any]]) -> None:
-    """A summary names comments of its own thread, and the newest comments are not forgotten by it."""
-    comments: dict[str, set[str]] = defaultdict(set)
-    for number, record in records.items():
-        if isinstance(record.body, Comment):
-            comments[record.body.thread].add(number)
+    """A summary names comments of its own thread, and is the one that all of them make."""
+    comments: dict[str, list[Record[Comment]]] = defaultdict(list)
+    for number in sorted(records):
+        if isinstance(records[number].body, Comment):
+            comments[records[number].body.thread].append(records[number])
     for number, record in records.items():
         if isinstance(record.body, Thread):
-            body, own = record.body, comments[number] | {number}
+            body, own = record.body, {number, *(one.id for one in comments[number])}
             assert set(body.summary_sources) <= own, number
             assert set(_CITED.findall(body.summary)) <= own & set(body.summary_sources), number
-            assert bool(body.summary) or not comments[number], "comments without a summary"
-            assert len(body.summary) <= 1_200
+            assert not comments[number] or _summarized(record, comments[number]) == body, (
+                "the summary is of another day"
+            )
 
 
 def _check_drafts_and_notices(records: dict[str, Record[Any]]) -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from cortex.kinds import Observation
+from concurrent.futures import ThreadPoolExecutor
+
+from cortex.errors import InputError
+from cortex.guarded import Embedders
+from cortex.kinds import Draft, Observation, Thread, Wanted
+from cortex.library import Library
+from cortex.records.drafts import approve, create_draft
 from cortex.records.finding import Asked, find
-from cortex.records.rights import person
+from cortex.records.rights import agent, person
 from cortex.records.writing import create
 from cortex.store import words as words_module
 from cortex.store.words import Words
+from records.invariants import check_records
 
 
 def test_what_cannot_be_indexed_yet_is_written_and_found_later(library, settings, monkeypatch, caplog):
@@ -26,3 +33,22 @@ def test_what_cannot_be_indexed_yet_is_written_and_found_later(library, settings
     others.close()
     assert library.follow()
     assert [hit.record.id for hit in find(library, Asked("second lamp")).hits][:1] == [kept.id]
+
+
+def test_of_many_who_approve_a_draft_at_once_one_publishes_it(library, settings):
+    thread = create(library, Thread("Which lamp?"), actor=person()).id
+    draft = create_draft(library, Draft("comment", "", "The green one.", target=thread), actor=agent(settings))[0].id
+
+    def decide(place: Library, number: int) -> str:
+        try:
+            return approve(place, draft, actor=person(), key=f"k{number}").record.id
+        except InputError as error:
+            return error.code
+
+    with Library(settings, embedders=Embedders(None)) as other, ThreadPoolExecutor(16) as threads:
+        outcomes = list(threads.map(lambda number: decide((library, other)[number % 2], number), range(16)))
+    published = [one for one in outcomes if one != "RECORD_CHANGED"]
+    assert len(published) == 1 and outcomes.count("RECORD_CHANGED") == 15
+    comments = library.store.recorded.select(Wanted(kinds=("comment",)))
+    assert [one.id for one in comments] == published
+    check_records(settings.home, settings)
