@@ -371,3 +371,11 @@ def test_a_search_that_was_called_off_ends(library):
     with pytest.raises(CortexError) as caught:
         find(library, Asked("plants", mode=Mode.WORDS), cancel)
     assert caught.value.code == "CANCELLED"
+
+
+def test_what_changes_its_state_is_found_by_the_new_one_at_once(library: Library) -> None:
+    (task,) = keep(library, Task("Rotate the certificate", "Of the gateway."))
+    assert not find(library, Asked("certificate", state="done")).hits
+    change(library, task, state="done")
+    assert [hit.record.id for hit in find(library, Asked("certificate", state="done")).hits] == [task.id]
+    assert not find(library, Asked("certificate", state="inbox")).hits

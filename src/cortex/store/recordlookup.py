@@ -123,10 +123,13 @@ class RecordLookup:
     def narrow(self, wanted: Wanted, most: int) -> tuple[list[Source], frozenset[int] | None]:
         """The sources in which some may be that are wanted, and their docs: None where more than `most` would have to be looked at.
 
-        Remembered until something that can be found is written: who narrows a search does so again.
+        Remembered until some record is written: who narrows a search does so again. The audit log tells, since a record may change its
+        state and be found by the same words.
         """
         with self._connections.read() as connection:
-            state = connection.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()[0]
+            state = connection.execute(
+                "SELECT value || ' ' || (SELECT coalesce(max(id), 0) FROM audit) FROM meta WHERE key = 'seq'"
+            ).fetchone()[0]
             known = self._narrowed  # of this state, whatever another thread puts in its place meanwhile
             if known[0] != state or len(known[1]) >= MAX_NARROWED:
                 known = self._narrowed = (state, {})
