@@ -218,3 +218,14 @@ def test_retries_of_one_key_at_once_over_stdio_and_http_are_one_record(server, w
     assert sum(not row.get("replayed") for row in said) == 1
     records = check_records(place.home, place.settings).values()
     assert sum(record.body.title == "Seen once" for record in records) == 1
+
+
+def test_retries_of_an_update_at_once_change_a_task_once(web, place):
+    arguments = {"task_id": place.ids["task"], "status": "review", "notes": "once", "idempotency_key": "update-once"}
+    done, before = ("update_task", place.ids["task"]), place.deeds()
+    with ThreadPoolExecutor(RETRIES) as threads:
+        answers = list(threads.map(lambda _: web.api("cortex_update_task", arguments), range(RETRIES)))
+    assert {status for status, _ in answers} == {200}, answers
+    assert len({body["data"]["version"] for _, body in answers}) == 1
+    assert sum(not body["data"].get("replayed") for _, body in answers) == 1
+    assert place.deeds()[len(before) :].count(done) == 1

@@ -35,7 +35,7 @@ from cortex.records.rights import TIERS, need
 from cortex.records.steps import perform
 from cortex.records.superseding import check_supersedes, write_superseded
 from cortex.records.targets import resolve_ref, resolved
-from cortex.records.writing import need_sensitive
+from cortex.records.writing import Created, need_sensitive
 from cortex.settings import Settings
 from cortex.store import Step
 
@@ -55,6 +55,7 @@ __all__ = [
     "supersede_artifact",
     "unpin",
     "update_task",
+    "update_task_once",
 ]
 
 Change = Callable[[Any], Any]
@@ -307,12 +308,26 @@ def update_task(
     version: int | None = None,
 ) -> Record[Task]:
     """Change the fields of a task that PATCH_FIELDS names. Raises: InputError RECORD_UNKNOWN, RECORD_INVALID, RECORD_CHANGED."""
+    return update_task_once(library, task, patch, actor=actor, key=key, payload=payload, version=version).record
+
+
+def update_task_once(
+    library: Library,
+    task: str,
+    patch: Mapping[str, str],
+    *,
+    actor: Actor,
+    key: str = "",
+    payload: str = "",
+    version: int | None = None,
+) -> Created:
+    """As `update_task`, and whether that had been done before under the same key."""
 
     def work(step: Step) -> str:
         return apply_task_patch(step, task, patch, library.settings, version=version).id
 
     asked = payload or repr((task, sorted(patch.items()), version))
-    return _perform(library, work, actor, key, "update_task", asked)
+    return _perform_once(library, work, actor, key, "update_task", asked)
 
 
 def apply_task_patch(
@@ -374,7 +389,13 @@ def _set_state(library: Library, ref: str, kind: str, state: str, actor: Actor, 
 def _perform(
     library: Library, work: Callable[[Step], str], actor: Actor, key: str, action: str, payload: str
 ) -> Record[Any]:
+    return _perform_once(library, work, actor, key, action, payload).record
+
+
+def _perform_once(
+    library: Library, work: Callable[[Step], str], actor: Actor, key: str, action: str, payload: str
+) -> Created:
     done = perform(library, work, actor=actor, key=key or fresh_key(), action=action, payload=payload)
     record = library.store.recorded.one(done.result)
     assert record is not None  # nothing is ever removed
-    return record
+    return Created(record, done.replayed)

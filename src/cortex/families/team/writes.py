@@ -27,7 +27,7 @@ from cortex.families.team.context import Team
 from cortex.families.team.reading import slug_of
 from cortex.kinds import SENSITIVE, Attachment, CodeLink, Comment, Draft, Observation, Record, Task
 from cortex.library import Library
-from cortex.records.changing import checked_patch, resolve_ref, update_task
+from cortex.records.changing import checked_patch, resolve_ref, update_task_once
 from cortex.records.checks import STATES, check_value, refusal
 from cortex.records.codelinks import cited
 from cortex.records.drafts import create_draft, destination
@@ -306,9 +306,7 @@ def update_task_tool(context: Team, arguments: UpdateTask, call: Call) -> Answer
     with context.writing() as library:
         before = done_before(library, context, key, payload, ("update_task", "create_draft"))
         if before == "update_task" or (may(context.actor, "update_task") and before != "create_draft"):
-            return Answer(
-                answers.whole_text(_updated(context, library, arguments.task_id, patch, key, payload, before))
-            )
+            return Answer(answers.whole_text(_updated(context, library, arguments.task_id, patch, key, payload)))
         title = f"{arguments.task_id}: {', '.join(f'{name} {cut(value, 60)}' for name, value in patch)}"
         draft = Draft("task_update", cut(title, 300), "", target=arguments.task_id, target_kind="task", patch=patch)
         row = _drafted(context, library, draft, key, payload)
@@ -322,15 +320,15 @@ def _updated(
     patch: Sequence[tuple[str, str]],
     key: str,
     payload: str,
-    before: str,
 ) -> Row:
     texts, warnings = screened(context, dict(patch))
     try:
-        record = update_task(library, task_id, texts, actor=context.actor, key=key, payload=payload)
+        done = update_task_once(library, task_id, texts, actor=context.actor, key=key, payload=payload)
     except InputError as error:
         if error.code != "RECORD_UNKNOWN":
             raise
         raise InputError("TARGET_NOT_FOUND", error.message, context=error.context) from None
+    record = done.record
     return told(
         {
             "updated": True,
@@ -340,6 +338,6 @@ def _updated(
             "blocked_reason": record.body.blocked_reason,
             "version": record.version,
             "warnings": warnings,
-            "replayed": bool(before),
+            "replayed": done.replayed,
         }
     )
