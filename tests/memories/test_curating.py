@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from cortex import library as libraries
 from cortex.embedders.hashing import HashingEmbedder
 from cortex.errors import InputError
 from cortex.library import Library
-from cortex.memories import curating, indexes
+from cortex.memories import curating
 from cortex.memories.curating import delete, edit, judge, supersede, undo
 from cortex.memories.ids import find_memory
 from cortex.memories.importing import Brought
@@ -178,7 +179,7 @@ def test_what_was_deleted_here_is_gone_though_another_process_holds_the_lease(li
 
 def test_what_a_reader_is_still_looking_at_is_not_said_to_be_gone(library, isolated, monkeypatch):
     key, other = keep(library, QUAGGA), keep(library, "Lamps are blue")
-    monkeypatch.setattr(indexes, "FOLLOW_SECONDS", 0.3)
+    monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.3)
     with open_library(settings_of(isolated.cortex), read_only=True) as reader:
         with reader.store.reading():
             assert len(memories(reader)) == 2

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from cortex import library as libraries
 from cortex.errors import InputError
 from cortex.library import Library
-from cortex.memories import indexes, writing
+from cortex.memories import writing
 from cortex.memories.curating import judge
 from cortex.memories.importing import Brought
 from cortex.memories.writing import HOOK, IMPORT, add, add_all
@@ -163,7 +164,7 @@ def test_many_are_one_step_however_many_transactions_they_take(library, monkeypa
 
 
 def test_what_another_process_writes_at_the_same_moment_is_one_memory(library, isolated, monkeypatch):
-    monkeypatch.setattr(indexes, "FOLLOW_SECONDS", 0.1)  # whoever holds the lease is the one who waits
+    monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.1)  # whoever holds the lease is the one who waits
     with open_library(settings_of(isolated.cortex)) as other:
         looked = writing.similar_to
 
