@@ -145,11 +145,11 @@ def check_value(field: str, value: str, allowed: Sequence[str]) -> None:
         raise refusal(field, f"{field} is one of {told}, not {redact(value)[0][:40]!r}", allowed)
 
 
-def check_secrets(body: object) -> None:
+def check_secrets(body: object, prefix: str = "") -> None:
     """Raises: InputError SENSITIVE_BLOCKED with every field, line and kind of secret."""
     found = [
         {"field": field, "line": text.count("\n", 0, leak.start) + 1, "secret": leak.name}
-        for field, text in texts_of(body)
+        for field, text in texts_of(body, prefix)
         for leak in find_leaks(text)
     ]
     if found:

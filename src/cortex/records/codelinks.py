@@ -16,6 +16,7 @@ from cortex.citing import check, cite, look
 from cortex.errors import CortexError, FileError, InputError
 from cortex.kinds import CodeLink
 from cortex.library import Library
+from cortex.records.checks import check_secrets
 from cortex.types import Citation
 
 LOOK_SECONDS = 1.0  # for which a write, or an answer, looks into files
@@ -25,8 +26,10 @@ _ABSOLUTE = re.compile(r"[A-Za-z]:|[\\/]|~[\\/]")
 def cited(library: Library, root: Path | None, links: Sequence[CodeLink]) -> tuple[CodeLink, ...]:
     """The links with what their files and symbols are now, where those are below `root`; others as they were told.
 
-    Raises: InputError RECORD_INVALID for a path that leaves the repository.
+    Raises: InputError RECORD_INVALID for a path that leaves the repository, SENSITIVE_BLOCKED.
     """
+    for number, link in enumerate(links):  # as it was told: of an address with a password a path is made that hides it
+        check_secrets(link, f"code_links[{number}].")
     until = time.monotonic() + LOOK_SECONDS
     return tuple(_cited(library, root, link, late=time.monotonic() >= until) for link in links)
 

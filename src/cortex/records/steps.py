@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from cortex.errors import CortexError, InputError
 from cortex.kinds import Actor
+from cortex.leaks import find_leaks
 from cortex.library import Library
 from cortex.records.ids import fresh_key
 from cortex.records.wording import wording
@@ -43,7 +44,14 @@ def _follow(library: Library) -> None:
 
 
 def check_key(key: str) -> None:
-    """Raises: InputError RECORD_INVALID with a key that could be used."""
+    """Raises: InputError RECORD_INVALID with a key that could be used, SENSITIVE_BLOCKED for one that holds a secret: keys are kept."""
+    if leaks := find_leaks(key):
+        raise InputError(
+            "SENSITIVE_BLOCKED",
+            f"idempotency_key or commit_id holds a secret ({leaks[0].name}); nothing was written",
+            context={"field": "idempotency_key"},
+            suggestions=(f"Call it again with idempotency_key {fresh_key()!r}.",),
+        )
     if _KEY.fullmatch(key):
         return
     what = "a key is 1 to 200 characters without blanks" if key else "every write needs an `idempotency_key`"

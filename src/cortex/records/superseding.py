@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cortex.kinds import SENSITIVE, Artifact, Link, Record, Wanted
-from cortex.records.checks import refusal
+from cortex.records.checks import checked, refusal
 from cortex.records.ids import new_id
 from cortex.records.rights import need
 from cortex.store import Step
@@ -38,5 +38,5 @@ def write_superseded(step: Step, old: Record[Artifact], new: Record[Artifact], n
     if (known := linked(step, new.id, "supersedes", old.id)) is not None:
         return known
     private = SENSITIVE in (old.body.sensitivity, new.body.sensitivity)
-    body = Link(new.id, "supersedes", old.id, note)
+    body = checked(Link(new.id, "supersedes", old.id, note))
     return step.make(new_id(Link), replace(body, sensitivity=SENSITIVE) if private else body, "supersede_artifact")

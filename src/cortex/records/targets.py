@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from cortex.errors import InputError
 from cortex.kinds import KINDS, PREFIXES, SENSITIVE, Artifact, Body, Comment, Record, Subcortex, Wanted
+from cortex.leaks import redact
 from cortex.store import RecordLookup, Step, kind_of_id
 from cortex.text import one_line
 
@@ -39,13 +40,13 @@ def resolve_ref(place: RecordLookup | Step, ref: str, kind: str = "") -> Record[
     begun = _beginning_with(place, ref, kind)
     if len(begun) == 1:
         return begun[0]
-    what = kind or "record"
+    what, ref = kind or "record", _shown(ref)
     near = [f"{one.id} ({one.body.title[:60]})" for one in begun] or _near(place, ref, kind)
-    why = f"{len(begun)} begin like that" if begun else f"there is no {what} {ref[:80]!r}"
+    why = f"{len(begun)} begin like that" if begun else f"there is no {what} {ref!r}"
     raise InputError(
         "RECORD_UNKNOWN",
         f"{why}{'; near: ' + ', '.join(near) if near else ''}",
-        context={"id": ref[:80], "type": what, "near": near},
+        context={"id": ref, "type": what, "near": near},
     )
 
 
@@ -63,10 +64,10 @@ def scope_of(place: RecordLookup | Step, ref: str) -> Record[Subcortex]:
         found = by_slug(place, ref)
     if found is not None:
         return found
-    near = _near(place, ref, "subcortex")
+    near, ref = _near(place, ref, "subcortex"), _shown(ref)
     told = f"; near: {', '.join(near)}" if near else ""
     raise InputError(
-        "SCOPE_NOT_FOUND", f"there is no subcortex {ref[:80]!r}{told}", context={"subcortex": ref[:80], "near": near}
+        "SCOPE_NOT_FOUND", f"there is no subcortex {ref!r}{told}", context={"subcortex": ref, "near": near}
     )
 
 
@@ -75,9 +76,8 @@ def target_of(place: RecordLookup | Step, ref: str, kinds: tuple[str, ...], fiel
     found = _one(place, ref)
     if found is None or found.kind not in kinds:
         what = " or ".join(kinds) if len(kinds) < 4 else "record"
-        raise InputError(
-            "TARGET_NOT_FOUND", f"there is no {what} {ref[:80]!r}", context={"field": field, "id": ref[:80]}
-        )
+        shown = _shown(ref)
+        raise InputError("TARGET_NOT_FOUND", f"there is no {what} {shown!r}", context={"field": field, "id": shown})
     return found
 
 
@@ -134,6 +134,11 @@ def _check_several(step: Step, body: Body, before: Body | None) -> None:
                 f"{body.parent} is a comment of another thread: {parent.body.thread}",
                 context={"field": "parent", "id": body.parent},
             )
+
+
+def _shown(ref: str) -> str:
+    """What somebody named, as an error tells it: it may be anything, a secret too."""
+    return redact(ref)[0][:80]
 
 
 def _one(place: RecordLookup | Step, ref: str) -> Record[Any] | None:

@@ -1,0 +1,68 @@
+"""What must not be kept, from wherever it comes: secrets in places where nobody writes texts."""
+
+from __future__ import annotations
+
+import pytest
+
+from cortex.errors import InputError
+from cortex.kinds import Artifact, CodeLink, Observation
+from cortex.library import Library
+from cortex.records.changing import supersede_artifact
+from cortex.records.codelinks import cited
+from cortex.records.rights import person
+from cortex.records.targets import resolve_ref, scope_of
+from cortex.records.writing import create
+
+SECRET = "AKIA" + "IOSFODNN7EXAMPLQ"
+PASSWORD = "kT7" + "pQ2xV9mR4"
+
+
+def refused(error: pytest.ExceptionInfo[InputError], secret: str = SECRET) -> str:
+    """The code of an error that doesn't tell the secret again."""
+    assert secret not in error.value.message + repr(error.value.context) + repr(error.value.suggestions)
+    return error.value.code
+
+
+def is_kept(library: Library, secret: str) -> bool:
+    return any(secret.encode() in file.read_bytes() for file in library.settings.home.rglob("*") if file.is_file())
+
+
+@pytest.mark.parametrize("key", [SECRET, f"{SECRET}:create_draft", f"session:{SECRET}:1"])
+def test_a_key_that_holds_a_secret_is_refused_with_another_one(library, key):
+    with pytest.raises(InputError) as error:
+        create(library, Observation("fine"), actor=person(), key=key)
+    assert refused(error) == "SENSITIVE_BLOCKED" and error.value.context["field"] == "idempotency_key"
+    assert "key_" in error.value.suggestions[0]
+    assert not is_kept(library, SECRET)
+
+
+@pytest.mark.parametrize("path", ["postgres://bob:{}@db.corp.internal/x", "src/https://bob:{}@db.corp.internal/x"])
+def test_an_address_with_a_password_is_no_code_link(library, tmp_path, path):
+    for root in (None, tmp_path):
+        with pytest.raises(InputError) as error:
+            cited(library, root, [CodeLink("src/a.py"), CodeLink(path.format(PASSWORD))])
+        assert refused(error, PASSWORD) == "SENSITIVE_BLOCKED"
+        assert error.value.context["field"] == "code_links[1].path"
+
+
+def test_the_note_of_a_supersession_is_checked_as_any_text(library):
+    old, new = (create(library, Artifact(title, "x"), actor=person()) for title in ("Old", "New"))
+    for note, code in (
+        (f"with {SECRET}", "SENSITIVE_BLOCKED"),
+        ("\x1b[2J", "RECORD_INVALID"),
+        ("x" * 501, "RECORD_INVALID"),
+    ):
+        with pytest.raises(InputError) as error:
+            supersede_artifact(library, old.id, new.id, actor=person(), note=note)
+        assert refused(error) == code
+    assert not is_kept(library, SECRET)
+
+
+def test_a_secret_where_an_id_was_expected_is_not_told_again(library):
+    lookup = library.store.recorded
+    with pytest.raises(InputError) as error:
+        resolve_ref(lookup, SECRET, "thread")
+    assert refused(error) == "RECORD_UNKNOWN"
+    with pytest.raises(InputError) as error:
+        scope_of(lookup, SECRET)
+    assert refused(error) == "SCOPE_NOT_FOUND"
