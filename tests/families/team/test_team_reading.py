@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 
 import pytest
 
@@ -176,3 +178,35 @@ def test_the_body_of_a_long_artifact_is_read_to_its_end(crowd, desk_of):
         if not (cursor := page.get("next_cursor")):
             break
     assert read.splitlines() == [f'Line {number} says "so".' for number in range(2_000)]
+
+
+# -- what is recommended next ------------------------------------------------------------------------------------------
+
+
+def called(desk, text: str):
+    """The answer to a call as an answer recommends it."""
+    name, arguments = re.fullmatch(r"cortex_(\w+)\((.*)\)", text).groups()
+    parsed = ast.parse(f"f({arguments})", mode="eval").body
+    assert isinstance(parsed, ast.Call)
+    return desk.ask(name, **{one.arg: ast.literal_eval(one.value) for one in parsed.keywords if one.arg})
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("search", {"query": "token", "types": ["threads", "artifacts"], "limit": 1}),
+        ("search", {"query": "token", "filters": {"subcortex": "auth", "since": "30d"}, "limit": 1}),
+        ("get_inbox", {"include": ["tasks", "reviews"], "limit": 1}),
+        ("get_bootstrap_pack", {"scope": "subcortex:auth", "budget": 300}),
+        ("get_context_pack", {"subject": {"subcortex_slug": "auth"}, "include": {"contradictions": False}, "budget": 200}),
+    ],
+)  # fmt: skip
+def test_what_is_recommended_next_goes_on_with_the_same_question(desk, name, arguments):
+    text = desk.ask(name, **arguments)["meta"]["next_recommended_call"]
+    assert all(f"{one}=" in text for one in arguments if one not in ("limit", "budget")), text
+    called(desk, text)
+
+
+def test_a_question_too_long_to_repeat_is_not_cut_into_another_one(desk):
+    text = desk.ask("search", query="how long does a token live " * 6, limit=1)["meta"]["next_recommended_call"]
+    assert text.startswith("cortex_search(query=…, cursor='")

@@ -18,7 +18,8 @@ from cortex.text import TOKEN_CHARACTERS, estimate_tokens
 Row = dict[str, object]
 Part = Row | str  # of a slot
 
-CALL_CHARACTERS = 240  # of a recommended call
+CALL_CHARACTERS = 250  # of a recommended call
+SAME_CHARACTERS = 50  # of an argument that the caller knows
 CURSOR = "x" * 48  # no cursor is longer
 MIN_TEXT = 40  # characters that a text is worth being cut to
 MAX_MESSAGE, MAX_SUGGESTIONS = 1_200, 4
@@ -114,9 +115,15 @@ def age_of(at: int, now: int | None = None) -> str:
 
 
 def call_text(tool: str, **arguments: object) -> str:
-    """A call as a reader would write it."""
-    inner = ", ".join(f"{name}={value!r}" for name, value in arguments.items() if value is not None)
+    """A call as a reader would write it; what is empty is not told, and `...` is whatever it was in the call before."""
+    told_ones = {name: value for name, value in arguments.items() if value not in (None, "", [], {})}
+    inner = ", ".join(f"{name}={'…' if value is ... else repr(value)}" for name, value in told_ones.items())
     return cut(f"cortex_{tool}({inner})", CALL_CHARACTERS)
+
+
+def same(argument: object) -> object:
+    """An argument of the call before, for the next one: itself where it is short."""
+    return argument if len(repr(argument)) <= SAME_CHARACTERS else ...
 
 
 def cut(text: str, most: int) -> str:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from cortex.errors import InputError
 from cortex.families.team import answers
-from cortex.families.team.answers import Part, Row, Slot, call_text, chosen_budget, cut, told
+from cortex.families.team.answers import Part, Row, Slot, call_text, chosen_budget, cut, same, told
 from cortex.families.team.arguments import GetBootstrapPack, GetContextPack, Include, Subject
 from cortex.families.team.code import Located, locate, mentions
 from cortex.families.team.context import Team
@@ -63,13 +62,8 @@ def get_bootstrap_pack(context: Team, arguments: GetBootstrapPack, call: Call) -
         found = packs.bootstrap(library, scope, workspace_route=way)
         head = _bootstrap_head(found, way, slug_of(library)(way.subcortex))
     following = _after_bootstrap(found, way)
-    text = answers.slots_text(
-        head,
-        _bootstrap_slots(found),
-        budget,
-        next_call=following,
-        more_call=lambda after: _wider("get_bootstrap_pack", budget),
-    )
+    wider = _wider("get_bootstrap_pack", budget, MOST_BOOTSTRAP, scope=same(arguments.scope)) or following
+    text = answers.slots_text(head, _bootstrap_slots(found), budget, next_call=following, more_call=lambda after: wider)
     return Answer(text)
 
 
@@ -232,13 +226,10 @@ def _told_pack(
     slots += [Slot(name, rows) for name, rows in parts.items() if rows and name not in order]
     if notes:
         head = {**head, "notes": [cut(note, 200) for note in dict.fromkeys(notes)][:3]}
-    text = answers.slots_text(
-        head,
-        slots,
-        asked.budget,
-        next_call=following,
-        more_call=lambda after: _wider("get_context_pack", asked.budget, subject=_shown(asked.arguments.subject)),
-    )
+    subject = same(asked.arguments.subject.model_dump(exclude_none=True))
+    left_out = {name: False for name in Include.model_fields if not getattr(asked.arguments.include, name)}
+    wider = _wider("get_context_pack", asked.budget, MOST_CONTEXT, subject=subject, include=same(left_out)) or following
+    text = answers.slots_text(head, slots, asked.budget, next_call=following, more_call=lambda after: wider)
     return Answer(text)
 
 
@@ -272,12 +263,9 @@ def _first_call(pack: ContextPack) -> str:
     return open_call(pack.thread.id) if pack.thread and pack.comments else ""
 
 
-def _wider(tool: str, budget: int, **arguments: object) -> str:
-    return call_text(tool, **arguments, budget=2 * budget)
-
-
-def _shown(subject: Subject) -> dict[str, Any]:
-    return subject.model_dump(exclude_none=True)
+def _wider(tool: str, budget: int, most: int, **arguments: object) -> str:
+    """The same call with more room, "" where there is no more."""
+    return call_text(tool, **arguments, budget=min(2 * budget, most)) if budget < most else ""
 
 
 # -- what a search found -----------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def get_thread(context: Team, arguments: GetThread, call: Call) -> Answer:
         return make_cursor(key, offset + count)
 
     def more(after: str) -> str:
-        return call_text("get_thread", thread_id=thread.id, comment_mode=arguments.comment_mode, cursor=after or None)
+        return call_text("get_thread", thread_id=thread.id, comment_mode=arguments.comment_mode, cursor=after)
 
     others = call_text("get_thread", thread_id=thread.id, comment_mode="recent") if total > len(chosen) else ""
     text = answers.slots_text(told(head), slots, budget, next_call=others, more_call=more, cursor=cursor)
@@ -157,7 +157,7 @@ def get_inbox(context: Team, arguments: GetInbox, call: Call) -> Answer:
     following = open_call(entries[0].next) if entries else ""
 
     def more(after: str) -> str:
-        return call_text("get_inbox", cursor=after or None)
+        return call_text("get_inbox", include=list(arguments.include or ()), cursor=after)
 
     head: Row = {} if entries else {"note": "nothing waits"}
     text = answers.slots_text(

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from cortex.errors import InputError
 from cortex.everywhere import Located, Place, search_all
-from cortex.families.team.answers import Row, Slot, age_of, call_text, chosen_budget, cut, slots_text, told
+from cortex.families.team.answers import Row, Slot, age_of, call_text, chosen_budget, cut, same, slots_text, told
 from cortex.families.team.arguments import Budgeted
 from cortex.families.team.context import Team
 from cortex.families.team.places import FAMILY, place_of
@@ -35,7 +35,7 @@ SNIPPETS = (320, 320, 320, 160)  # characters of text: of the first three, and o
 TITLE, WHY = 120, 80  # characters
 MOST_NOTES = 3
 SPREAD = 0.03  # what each further hit of a family counts less; from .02 to .07 the same questions are answered (bench/mixed.py)
-MIN_DAY, MAX_DAY = 10, 40  # characters of a moment
+MAX_DAY = 40  # characters of a moment
 
 RECORDS = {f"{kind}s" if not kind.endswith("x") else f"{kind}es": kind for kind in FOUND_KINDS}
 OTHERS = {
@@ -209,7 +209,8 @@ def _answer(
     )
 
     def more(after: str) -> str:
-        return call_text("search", query=cut(arguments.query, 60), cursor=after or None)
+        types, filters = list(arguments.types or ()), arguments.filters.model_dump(mode="json", exclude_defaults=True)
+        return call_text("search", query=same(arguments.query), types=same(types), filters=same(filters), cursor=after)
 
     left = max(0, page.total - offset - len(rows)) if rows else 0
     return slots_text(
