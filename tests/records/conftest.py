@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 from cortex.guarded import Embedders
 from cortex.library import Library
 from cortex.settings import Settings, load
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # what other tests make is shared
 
 
 @pytest.fixture
