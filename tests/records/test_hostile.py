@@ -1,14 +1,18 @@
-"""What must not be kept, from wherever it comes: secrets in places where nobody writes texts."""
+"""What others may put anywhere: secrets in places where nobody writes texts, pipes in the place of files."""
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from cortex.errors import InputError
+from cortex.errors import ConfigError, InputError
+from cortex.families.team.code import Located, changed_at
 from cortex.kinds import Artifact, CodeLink, Observation
 from cortex.library import Library
 from cortex.records.changing import supersede_artifact
 from cortex.records.codelinks import cited
+from cortex.records.contextfile import read_context, write_context
 from cortex.records.rights import person
 from cortex.records.targets import resolve_ref, scope_of
 from cortex.records.writing import create
@@ -66,3 +70,23 @@ def test_a_secret_where_an_id_was_expected_is_not_told_again(library):
     with pytest.raises(InputError) as error:
         scope_of(lookup, SECRET)
     assert refused(error) == "SCOPE_NOT_FOUND"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no such pipes here")
+def test_a_pipe_in_the_place_of_a_projects_file_holds_nobody_up(tmp_path):
+    (tmp_path / ".cortex").mkdir()
+    os.mkfifo(tmp_path / ".cortex" / "config.json")
+    with pytest.raises(ConfigError) as error:
+        read_context(tmp_path)
+    assert error.value.code == "CONFIG_INVALID"
+    with pytest.raises(ConfigError):
+        write_context(tmp_path, thread="thread_x")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no such pipes here")
+def test_when_code_changed_is_not_read_from_a_pipe_nor_from_a_huge_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe.py")
+    assert changed_at(Located(tmp_path, "pipe.py", "")) == 0.0
+    with open(tmp_path / "large.py", "wb") as file:
+        file.truncate(1 << 40)
+    assert changed_at(Located(tmp_path, "large.py", "")) > 0.0

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -93,6 +94,8 @@ def _target(root: Path) -> Path:
 
 def _read(target: Path, file: Path) -> str:
     try:
+        if not stat.S_ISREG(os.stat(target).st_mode):  # from a pipe nobody may ever answer
+            _refuse(file, "isn't a file")
         with open(target, "rb") as source:
             content = source.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:

@@ -7,6 +7,7 @@ found by name in the index, so that a large project costs no more than a search;
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -238,11 +239,14 @@ def changed_at(found: Located) -> float:
         return 0.0
     try:
         file = found.root / found.path
-        touched = file.stat().st_mtime
-        now = file.read_text(encoding="utf-8", errors="replace")
+        state = file.stat()
+        if not stat.S_ISREG(state.st_mode):  # from a pipe nobody may ever answer
+            return 0.0
+        touched = state.st_mtime
+        now = file.read_text(encoding="utf-8", errors="replace") if state.st_size < git.HISTORY_BYTES else None
     except OSError:
         return 0.0
-    if git.committed(found.root, found.path) != now:
+    if now is None or git.committed(found.root, found.path) != now:
         return touched
     lines = f"{found.lines[0]},{found.lines[1]}" if found.lines else ""
     commits = git.commits_of_lines(found.root, found.path, lines, 1) if lines else []
