@@ -22,11 +22,15 @@ from cortex.chunkers import LANGUAGES, languages
 from cortex.chunkers.grammars import has_grammar
 from cortex.cli import app
 from cortex.errors import CODES
-from cortex.families import chunks, kb, memory
+from cortex.families import chunks, kb, memory, team
 from cortex.families.code import PROMPTS, RESOURCES, TOOLS
+from cortex.families.team.answers import CODES as TEAM_CODES
+from cortex.kinds import PREFIXES
+from cortex.records.allowed import FIRST, LIMITS, STATES, TYPES
+from cortex.records.rights import TIERS
 from cortex.search.classes import WEIGHTS, Weights
 from cortex.sources import names
-from cortex.tools import Prompt, Resource, Tool, input_schema
+from cortex.tools import Prompt, Resource, Tool, input_schema, spell
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -61,22 +65,24 @@ def command_rows(command: Any) -> list[str]:
     return rows
 
 
-def tool_rows(tools: Sequence[Tool] = TOOLS) -> list[str]:
-    rows = ["| tool | changes the index or settings | when to use it |", "|---|---|---|"]
+def tool_rows(tools: Sequence[Tool] = TOOLS, writes: str = "changes the index or settings") -> list[str]:
+    rows = [f"| tool | {writes} | when to use it |", "|---|---|---|"]
     for tool in tools:
         first = re.split(r"(?<=\.) ", tool.description, maxsplit=1)[0]
-        rows.append(f"| `{tool.name}` | {'yes' if tool.writes else 'no'} | {_cell(first)} |")
+        rows.append(f"| `{spell(tool.name)}` | {'yes' if tool.writes else 'no'} | {_cell(first)} |")
     return rows
 
 
-def argument_rows(tool: Tool) -> list[str]:
+def argument_rows(tool: Tool, meanings: Mapping[str, str] | None = None) -> list[str]:
+    """The arguments; what a person wrote about one comes before what its schema says, which every client pays for."""
     if not input_schema(tool)["properties"]:
         return ["It takes no arguments."]
     rows = ["| argument | type | default | meaning |", "|---|---|---|---|"]
     for name, schema, required in _arguments(input_schema(tool)):
-        default = "" if schema.get("default") is None else f"`{_plain(schema['default'])}`"
+        default = "" if schema.get("default") in (None, []) else f"`{_plain(schema['default'])}`"
         default = "required" if required else default
-        rows.append(f"| `{name}` | {_type(schema)} | {default} | {_cell(schema.get('description', ''))} |")
+        meaning = (meanings or {}).get(name) or _cell(schema.get("description", ""))
+        rows.append(f"| `{name}` | {_type(schema)} | {default} | {meaning} |")
     return rows
 
 
@@ -84,6 +90,7 @@ def _arguments(schema: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
     for name, part in schema.get("properties", {}).items():
         yield prefix + name, part, name in schema.get("required", ())
         yield from _arguments(part, f"{prefix}{name}.")
+        yield from _arguments(part.get("items", {}), f"{prefix}{name}[].")
 
 
 def _type(schema: Mapping[str, Any]) -> str:
@@ -106,6 +113,42 @@ def prompt_rows(prompts: Sequence[Prompt] = PROMPTS) -> list[str]:
         for argument in prompt.arguments:
             need = "required" if argument.required else "optional"
             rows.append(f"| | `{argument.name}` | {need} | {_cell(argument.description)} |")
+    return rows
+
+
+def kind_rows() -> list[str]:
+    """Every kind of record; the states that one may begin with are in bold."""
+    rows = ["| kind | id | types | states |", "|---|---|---|---|"]
+    for cls, prefix in PREFIXES.items():
+        first = FIRST.get(cls, STATES[cls])
+        states = " ".join(f"**`{state}`**" if state in first else f"`{state}`" for state in STATES[cls])
+        types = " ".join(f"`{one}`" for one in TYPES.get(cls, ()))
+        rows.append(f"| {cls.__name__.lower()} | `{prefix}…` | {types} | {states} |")
+    return rows
+
+
+def limit_rows() -> list[str]:
+    rows = ["| of | at most |", "|---|---|"]
+    for cls, limits in LIMITS.items():
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", cls.__name__).lower()
+        rows.append(f"| {name} | {', '.join(f'`{field}` {most:,}' for field, most in limits.items())} |")
+    return rows
+
+
+def right_rows(meanings: Mapping[str, str]) -> list[str]:
+    """Who may do what; what a person wrote says what it is."""
+    rows = ["| right | what it is | from tier |", "|---|---|---|"]
+    rows += [f"| `{right}` | {meanings.get(right, '')} | {tier} |" for right, tier in TIERS.items()]
+    return rows
+
+
+def team_error_rows(meanings: Mapping[str, str]) -> list[str]:
+    """What the team's tools call an error, and which errors that are."""
+    rows = ["| code | meaning | causes |", "|---|---|---|"]
+    for code in [*dict.fromkeys(TEAM_CODES.values()), "SERVER_ERROR"]:
+        causes = [f"`{one}`" for one, told in TEAM_CODES.items() if told == code != one]
+        told = " ".join(causes) or ("all others" if code == "SERVER_ERROR" else "")
+        rows.append(f"| `{code}` | {meanings.get(code, '')} | {told} |")
     return rows
 
 
@@ -173,7 +216,17 @@ def tables() -> dict[str, tuple[str, Callable[[str], list[str]]]]:
     for tool in memory.TOOLS:
         if tool.arguments.model_fields:
             found[f"arguments of {tool.name}"] = ("memory.md", lambda _, tool=tool: argument_rows(tool))
+    for tool in team.TOOLS:
+        found[f"arguments of {tool.name}"] = (
+            "team.md",
+            lambda old, tool=tool: argument_rows(tool, _column(old, 3)),
+        )
     return found | {
+        "team tools": ("team.md", lambda _: tool_rows(team.TOOLS, "writes")),
+        "team errors": ("team.md", lambda old: team_error_rows(_column(old, 1))),
+        "record kinds": ("team.md", lambda _: kind_rows()),
+        "record limits": ("team.md", lambda _: limit_rows()),
+        "record rights": ("team.md", lambda old: right_rows(_column(old, 1))),
         "document tools": ("documents.md", lambda _: tool_rows(kb.TOOLS)),
         "memory tools": ("memory.md", lambda _: tool_rows(memory.TOOLS)),
         "document resources": ("documents.md", lambda _: resource_rows(kb.RESOURCES)),
@@ -213,7 +266,18 @@ def test_a_table_of_the_handbook_says_what_the_code_says(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["commands.md", "code.md", "chunks.md", "errors.md", "files.md", "python.md", "ranking.md", "documents.md"]
+    "page",
+    [
+        "commands.md",
+        "code.md",
+        "chunks.md",
+        "errors.md",
+        "files.md",
+        "python.md",
+        "ranking.md",
+        "documents.md",
+        "team.md",
+    ],
 )
 def test_a_page_has_no_table_of_something_that_is_gone(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
@@ -221,7 +285,16 @@ def test_a_page_has_no_table_of_something_that_is_gone(page: str) -> None:
     assert present - {"secrets", "harmless"} == {name for name, (on, _) in tables().items() if on == page}
 
 
-@pytest.mark.parametrize(("page", "name", "column"), [("errors.md", "errors", 3), ("python.md", "names", 1)])
+@pytest.mark.parametrize(
+    ("page", "name", "column"),
+    [
+        ("errors.md", "errors", 3),
+        ("python.md", "names", 1),
+        ("team.md", "record rights", 1),
+        ("team.md", "team errors", 1),
+        *(("team.md", f"arguments of {tool.name}", 3) for tool in team.TOOLS),
+    ],
+)
 def test_every_row_has_its_meaning(page: str, name: str, column: int) -> None:
     meanings = _column(between(DOCS / page, name), column)
     assert [one for one, meaning in meanings.items() if not meaning] == []

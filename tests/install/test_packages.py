@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from cortex.families import kb, memory, team
 from cortex.families.code import TOOLS
 from cortex.install.clients import EVENTS, find_client
 from cortex.install.entries import Server, write_entry
+from cortex.tools import spell
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "plugin"
@@ -66,9 +68,9 @@ def test_the_skill_names_only_tools_that_exist_and_all_of_them():
     assert front["name"] == "cortex"
     assert 1 <= len(front["description"]) <= 1024
     assert len(text) < 4_000
-    tools = {tool.name: tool for tool in TOOLS}
-    named = set(re.findall(r"`([a-z]+_[a-z_]+)`", text))
-    assert named == set(tools)
+    named = set(re.findall(r"`([a-z]+_[a-z_]+)`", text)) - {"idempotency_key"}
+    assert {tool.name for tool in TOOLS} | {spell(tool.name) for tool in team.TOOLS} <= named
+    assert named <= {spell(tool.name) for tool in (*TOOLS, *kb.TOOLS, *memory.TOOLS, *team.TOOLS)}
     arguments = {name for tool in TOOLS for name in tool.arguments.model_fields}
     assert set(re.findall(r"`([a-z]+[A-Z]\w*|cursor|threshold|workspace)`", text)) <= arguments
 

@@ -1,0 +1,150 @@
+"""The page about the team family tells a day that can be lived: its commands and calls are made, in its order, and answered as it says.
+
+Ids are made anew each time, so the page has some of its own, which stand for the first, the second, ... of a kind. CORTEX_GOLDEN=write
+puts the answers of today into the page; then look at the difference before it is committed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import cortex
+from cortex.cli import run
+
+PAGE = Path(__file__).parents[2] / "docs" / "team.md"
+ID = re.compile(r"\b(thread|task|artifact|draft|obs|comment|link|notif|subcortex)_(01[0-9A-Z]{6,24})\b")
+WHOLE = 26  # characters of a ULID
+WIDTH = 165
+WRITE = os.environ.get("CORTEX_GOLDEN") == "write"  # asked here: tests have no variables of ours
+MOMENT = "2026-11-16T09:00:00+00:00"
+TOKENS = '''\
+"""Tokens: who may come in, and for how long."""
+
+LIFETIME_SECONDS = 900
+
+
+class Tokens:
+    """Gives out tokens, and checks them."""
+
+    def refresh(self, token: str) -> str:
+        """A new token for an old one."""
+        return self.give(check(token))
+
+    def give(self, user: str) -> str:
+        return f"{user}.{LIFETIME_SECONDS}"
+
+
+def check(token: str) -> str:
+    """The user of a token."""
+    return token.split(".")[0]
+'''
+
+
+class Ids:
+    """The page's ids and those of today, each kind in the order in which they were met."""
+
+    def __init__(self, text: str) -> None:
+        found = [match[0] for match in ID.finditer(text) if len(match[2]) == WHOLE]
+        self._page = list(dict.fromkeys(found))
+        self._today: list[str] = []
+
+    def meet(self, text: str) -> None:
+        """Take in what there is now."""
+        for match in ID.finditer(text):
+            if len(match[2]) == WHOLE and match[0] not in self._today:
+                self._today.append(match[0])
+
+    def todays(self, text: str) -> str:
+        return ID.sub(lambda match: self._other(match[0], self._page, self._today), text)
+
+    def of_page(self, text: str) -> str:
+        return ID.sub(lambda match: self._other(match[0], self._today, self._page), text)
+
+    def _other(self, one: str, here: list[str], there: list[str]) -> str:
+        kind = one.partition("_")[0] + "_"
+        ours = [number for number in here if number.startswith(kind)]
+        theirs = [number for number in there if number.startswith(kind)]
+        place = next((place for place, number in enumerate(ours) if number.startswith(one)), len(theirs))
+        return theirs[place] if place < len(theirs) else one
+
+
+def rendered(value: object, depth: int = 0) -> str:
+    """JSON as a page has it: on one line what fits there."""
+    line = json.dumps(value, ensure_ascii=False)
+    if len(line) + depth <= WIDTH or not isinstance(value, dict | list) or not value:
+        return line
+    blanks = " " * (depth + 2)
+    if isinstance(value, dict):
+        parts = [f"{blanks}{json.dumps(key)}: {rendered(part, depth + 2)}" for key, part in value.items()]
+    else:
+        parts = [blanks + rendered(part, depth + 2) for part in value]
+    ends = "{}" if isinstance(value, dict) else "[]"
+    return ends[0] + "\n" + ",\n".join(parts) + "\n" + " " * depth + ends[1]
+
+
+def shape(value: object, place: str = "") -> set[str]:
+    """Every key of an answer by its place."""
+    if isinstance(value, list):
+        return {key for one in value for key in shape(one, f"{place}[]")}
+    if not isinstance(value, dict):
+        return set()
+    return {f"{place}.{key}" for key in value} | {
+        key for name, part in value.items() for key in shape(part, f"{place}.{name}")
+    }
+
+
+def make_shop(folder: Path) -> Path:
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "tokens.py").write_text(TOKENS, encoding="utf-8", newline="\n")
+    moment = {"GIT_AUTHOR_DATE": MOMENT, "GIT_COMMITTER_DATE": MOMENT}
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "Give out tokens, and check them"]):
+        subprocess.run(["git", "-C", str(folder), *words], check=True, env={**os.environ, **moment}, timeout=30)
+    return folder
+
+
+def test_the_day_that_the_page_tells_can_be_lived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    ids, shop = Ids(text), make_shop(tmp_path / "shop")
+    monkeypatch.setenv("CORTEX_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(shop)
+
+    def live(lines: list[str]) -> None:
+        for line in lines:
+            capsys.readouterr()
+            assert run([*shlex.split(ids.todays(line))[1:], "--json"]) == 0, line
+            ids.meet(capsys.readouterr().out)
+
+    day = re.findall(r"<!-- a day -->\n```console\n(.*?)```", text, re.DOTALL)[0]
+    commands = [line.removeprefix("$ ") for line in day.splitlines() if line.startswith("$ cortex ")]
+    agent = commands.index("cortex install")
+    live(commands[:agent])
+    calls = re.findall(r"<!-- call of cortex\.(\w+) -->\n```json\n(.*?)```", text, re.DOTALL)
+    wrong = []
+    with cortex.open_tools("code", "team", root=shop, writes=True) as tools:
+        listed = [str(one["name"]) for one in tools.definitions()]
+        assert [f"cortex_{name}" for name, _ in calls] == [one for one in listed if one.startswith("cortex_")]
+        tools.call("reindex_workspace", {})
+        for name, arguments in calls:
+            answer = tools.call(f"cortex_{name}", json.loads(ids.todays(arguments)))
+            assert not answer.is_error, answer.text
+            ids.meet(answer.text)
+            block = re.compile(rf"(<!-- answer of cortex\.{name} -->\n```json\n)(.*?)(```)", re.DOTALL)
+            told = block.search(text)
+            assert told is not None, name
+            if WRITE:
+                today = rendered(json.loads(ids.of_page(answer.text)))
+                text = text.replace(told[0], f"{told[1]}{today}\n{told[3]}")
+                PAGE.write_text(text, encoding="utf-8", newline="\n")
+            elif shape(json.loads(told[2])) != shape(json.loads(answer.text)):
+                wrong.append(name)
+    live(commands[agent + 1 :])
+    assert wrong == []
