@@ -63,9 +63,7 @@ def gone(until: Callable[..., float]) -> Callable[..., float]:
     """`gone(pid, seconds)`: wait for the end of a process; gives how long that took."""
 
     def wait(pid: int, seconds: float = 10.0) -> float:
-        return until(
-            lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, seconds
-        )
+        return until(lambda: _is_gone(pid), seconds)
 
     return wait
 
@@ -79,3 +77,10 @@ def killed(gone: Callable[..., float]) -> Callable[[int], None]:
         gone(pid)
 
     return kill
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
