@@ -1,6 +1,7 @@
 """Words for agents."""
 
 from cortex import guide
+from cortex.families import FAMILIES
 
 
 def test_instructions_stay_under_two_kilobytes_and_keep_whole_parts():
@@ -9,6 +10,11 @@ def test_instructions_stay_under_two_kilobytes_and_keep_whole_parts():
     assert guide.text("code") in text
     assert "ä" not in text
     assert text.endswith("last")
+
+
+def test_what_all_families_say_of_themselves_fits_together():
+    parts = [guide.text(name) for name in FAMILIES]
+    assert [part for part in parts if part not in guide.instructions(parts)] == []
 
 
 def test_a_template_is_filled_and_sections_without_a_value_are_gone():
