@@ -95,3 +95,10 @@ def test_many_records_are_told_of_in_one_look(library):
     found = warnings_for(library, records, NOW)
     assert found == {one.id: told(library, one) for one in records}
     assert all(found.values()) and warnings_for(library, [], NOW) == {}
+
+
+def test_what_something_sensitive_says_is_not_told_by_a_record_that_is_not(library):
+    open_one, private = keep(library, Artifact("A"), Artifact("B", sensitivity=SENSITIVE))
+    keep(library, Link(open_one.id, "contradicts", private.id, "30 here, 10 there", sensitivity=SENSITIVE))
+    assert told(library, open_one) == (f"contradicted by {private.id}",)
+    assert told(library, private)[1] == f"contradicted by {open_one.id}: 30 here, 10 there"

@@ -275,9 +275,13 @@ def test_sensitive_comments_stay_out_of_the_summary_of_an_open_thread(library: L
     thread = make(library, Thread("How do we round invoices?"))
     make(library, Comment(thread.id, "We decided that Lena earns 90,000 a year.", sensitivity=SENSITIVE))
     assert "Lena" not in now(library, thread).body.summary
+    said = Comment(thread.id, "Lena earns 90,000 a year.", sensitivity=SENSITIVE)
+    assert refused(lambda: make(library, said, summary="Lena earns a lot.")).context["field"] == "summary"
     private = make(library, Thread("How much?", sensitivity=SENSITIVE))
     make(library, Comment(private.id, "We decided that Lena earns 90,000 a year."))
     assert "Lena" in now(library, private).body.summary
+    make(library, Comment(private.id, "That is all."), summary="Lena earns a lot.")
+    assert now(library, private).body.summary == "Lena earns a lot."
 
 
 def test_comments_that_come_at_once_are_all_there_and_none_is_lost(library: Library) -> None:

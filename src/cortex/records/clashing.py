@@ -90,7 +90,8 @@ def write_clashes(step: Step, record: Record[Any], clashes: Sequence[Clash]) -> 
             f"{record.body.title} may contradict {clash.title}",
             f"a possible contradiction waits for your judgement: {clash.note}",
         )
-        warnings.append(f"may contradict {clash.id}: {clash.note}")
+        hidden = clash.sensitivity == SENSITIVE != record.body.sensitivity
+        warnings.append(f"may contradict {clash.id}" + ("" if hidden else f": {clash.note}"))
     return warnings
 
 

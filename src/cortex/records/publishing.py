@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cortex.kinds import Artifact, Comment, Draft, Evidence, Record, Task, Thread
+from cortex.kinds import SENSITIVE, Artifact, Comment, Draft, Evidence, Record, Task, Thread
 from cortex.records.changing import apply_task_patch, checked_patch
 from cortex.records.checks import EVIDENCE_KINDS, checked
 from cortex.records.ids import new_id
@@ -59,7 +59,10 @@ def destination(records: RecordLookup | Step, draft: Draft) -> Destination:
 def publish(step: Step, draft: Draft, place: Record[Any] | None, settings: Settings) -> Record[Any]:
     """Write what a draft is for, into the place that it has."""
     if draft.type != "task_update":
-        return add_body(step, body_of(draft, place, step.get), draft.summary, settings)
+        body = body_of(draft, place, step.get)
+        # A sensitive comment tells the summary of an open thread nothing; who approves it can't take its summary out.
+        told = draft.sensitivity != SENSITIVE or (place is not None and place.body.sensitivity == SENSITIVE)
+        return add_body(step, body, draft.summary if told else "", settings)
     assert place is not None
     return apply_task_patch(step, place.id, patch_of(draft), settings)
 

@@ -85,7 +85,9 @@ def _against(record: Record[Any], about: dict[str, list[Link]], known: dict[str,
         other = known.get(link.target if link.source == record.id else link.source)
         if other is None or other.body.state in SETTLED or other.id in found:
             continue
-        note = f": {link.note}" if link.note else ""
+        # A link to something sensitive says what that says: nobody hears it from a record that isn't.
+        hidden = link.sensitivity == SENSITIVE != record.body.sensitivity
+        note = f": {link.note}" if link.note and not hidden else ""
         maybe = "contradicted" if link.state == "confirmed" else "maybe contradicted"
         found[other.id] = f"{maybe} by {other.id}{note}"
     return list(found.values())[:MAX_NAMED]

@@ -95,7 +95,8 @@ def add_thread(step: Step, body: Thread, settings: Settings | None = None) -> Re
 def add_comment(step: Step, body: Comment, summary: str = "", settings: Settings | None = None) -> Record[Comment]:
     """Write a comment; the summary of its thread is renewed, or is the one that came with it.
 
-    Raises: InputError TARGET_NOT_FOUND for an unknown thread, RECORD_INVALID for an archived one.
+    Raises: InputError TARGET_NOT_FOUND for an unknown thread, RECORD_INVALID for an archived one, or for a summary that would tell
+    in an open thread what a sensitive comment says.
     """
     need(step.actor, "comment")
     body = checked(body)
@@ -104,6 +105,10 @@ def add_comment(step: Step, body: Comment, summary: str = "", settings: Settings
         raise refusal("thread", f"{thread.id} is archived: nobody comments there any more")
     if thread.body.sensitivity == SENSITIVE:
         body = replace(body, sensitivity=SENSITIVE)
+    elif body.sensitivity == SENSITIVE and summary.strip():
+        raise refusal(
+            "summary", f"{thread.id} isn't sensitive: the summary that all see can't come with a sensitive comment"
+        )
     body = _new(step, replace(body, subcortex=thread.body.subcortex))
     supplied = supply_summary(thread, summary, step.author) if summary.strip() else None
     record = step.make(new_id(Comment), body)
