@@ -228,6 +228,9 @@ def test_the_same_key_writes_once_and_another_write_under_it_is_refused(cortex, 
     update = ("task", "update", task, "--note", "Half of them.", "--key", "job-3")
     assert answer(cortex, *update)["notes"] == answer(cortex, *update)["notes"] == "Half of them."
     assert refusal(cortex, *update[:-3], "All of them.", "--key", "job-3")["code"] == "IDEMPOTENCY_REPLAY"
+    answer(cortex, "task", "update", task, "--assign", "Lena")
+    leave = ("task", "update", task, "--unassign", "Lena", "--key", "job-4")
+    assert answer(cortex, *leave)["version"] == answer(cortex, *leave)["version"]
 
 
 # -- tasks -------------------------------------------------------------------------------------------------------------

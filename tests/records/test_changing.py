@@ -439,3 +439,39 @@ def test_a_record_never_leaves_the_states_of_its_kind(library: Library, body: Bo
         assert after == before or after in MOVES[type(body)][before]
     versions = library.store.recorded.versions(record.id)
     assert list(versions) == list(range(1, len(versions) + 1))
+
+
+def test_a_retry_of_a_change_that_takes_something_away_is_harmless(library: Library) -> None:
+    artifact = make(library, Artifact("A", "B", tags=("old",)))
+
+    def untag(body: Artifact) -> Artifact:
+        if "old" not in body.tags:
+            raise InputError("ARGUMENT_INVALID", "there is no such tag")
+        return replace(body, tags=())
+
+    for _ in range(2):
+        after = revise(library, artifact.id, untag, actor=PERSON, action="edit", key="job-1", payload="untag old")
+        assert (after.version, after.body.tags) == (2, ())
+
+
+def test_evidence_that_comes_with_an_acceptance_is_written_with_it_or_not_at_all(library: Library) -> None:
+    artifact = make(library, Artifact("A", "B"))
+    assert accept_artifact(library, artifact.id, actor=PERSON, evidence=EVIDENCE).body.evidence == EVIDENCE
+    old = make(library, Artifact("C", "D"))
+    deprecate_artifact(library, old.id, actor=PERSON)
+    more = (Evidence("url", "https://example.com/more"),)
+    assert refused(lambda: accept_artifact(library, old.id, actor=PERSON, evidence=more)).code == "RECORD_INVALID"
+    found = library.store.recorded.one(old.id)
+    assert found is not None and found.body.evidence == ()
+
+
+def test_a_patch_may_be_made_of_what_the_task_says_when_it_is_changed(library: Library) -> None:
+    task = make(library, Task("T", notes="One."))
+
+    def add(word: str) -> None:
+        update_task(library, task.id, lambda body: {"notes": f"{body.notes} {word}"}, actor=PERSON)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, ("Two.", "Three.", "Four.", "Five.")))
+    found = library.store.recorded.one(task.id)
+    assert found is not None and set(found.body.notes.split()) == {"One.", "Two.", "Three.", "Four.", "Five."}

@@ -13,6 +13,7 @@ import pytest
 from cortex.errors import CortexError, InputError
 from cortex.kinds import (
     FOUND_KINDS,
+    SENSITIVE,
     Actor,
     Artifact,
     Draft,
@@ -25,7 +26,7 @@ from cortex.kinds import (
     Wanted,
 )
 from cortex.library import Library
-from cortex.records.changing import archive
+from cortex.records.changing import archive, revise
 from cortex.records.drafts import EXPIRES_MS, approve, create_draft, is_expired, listed, next_step, reject, state_of
 from cortex.records.inbox import inbox
 from cortex.records.rights import person
@@ -408,3 +409,24 @@ def test_drafts_are_listed_the_newest_first_and_page_by_page(library: Library) -
     assert [one.id for one in listed(library, limit=2, before=ids[3])] == [ids[1], ids[0]]
     assert [one.id for one in listed(library, ("rejected",))] == [ids[2]]
     assert len(listed(library, ())) == 5
+
+
+def test_a_draft_for_something_sensitive_is_so_from_the_start_and_becomes_so_with_it(library: Library) -> None:
+    private = make(library, Thread("Salaries", sensitivity=SENSITIVE))
+    kept = draft(library, Draft("comment", "", "Lena earns 90,000.", target=private.id, target_kind="thread"))
+    assert kept.body.sensitivity == SENSITIVE and "sensitive_content" in kept.body.risk_flags
+    assert [one.sensitivity for one in notifications(library, "person")] == [SENSITIVE]
+    topic = make(library, Subcortex("pay", "Pay"))
+    later = draft(library, Draft("thread", "Lena earns 90,000", "x", target="pay"))
+    hide = lambda body: replace(body, sensitivity=SENSITIVE)  # noqa: E731
+    revise(library, topic.id, hide, actor=PERSON, action="edit_subcortex")
+    found = library.store.recorded.one(later.id)
+    assert found is not None and found.body.sensitivity == SENSITIVE
+
+
+def test_a_sensitive_comment_is_published_without_the_summary_that_all_would_see(library: Library) -> None:
+    thread = make(library, Thread("Salaries"))
+    private = Draft("comment", "", "Lena earns 90,000.", target=thread.id, summary="Lena!", sensitivity=SENSITIVE)
+    done = approve(library, draft(library, private).id, actor=PERSON)
+    after = library.store.recorded.one(thread.id)
+    assert done.record.body.sensitivity == SENSITIVE and after is not None and "Lena" not in after.body.summary

@@ -179,3 +179,13 @@ def test_an_agent_sees_that_a_draft_waits_for_a_person(library: Library) -> None
     (entry,) = inbox(library, "agent").entries
     assert "waits for a person" in entry.why and "approve" not in entry.why
     assert "approve or reject" in only(library).why
+
+
+def test_what_is_judged_or_done_leaves_nothing_open_that_nobody_sees(library: Library) -> None:
+    make(library, Artifact("Timeout of the payment gateway", "The timeout is 30 seconds."))
+    make(library, Artifact("Timeout of the payment gateway", "The timeout is 10 seconds."))
+    (link,) = library.store.recorded.select(Wanted(kinds=("link",), states=("candidate",)))
+    task = make(library, Task("Measure it", assignees=("person",)), WRITER)
+    judge_link(library, link.id, False, actor=PERSON)
+    update_task(library, task.id, {"state": "done"}, actor=PERSON)
+    assert [one.body.type for one in library.store.recorded.select(OPEN)] == ["task_update"]  # for who made the task

@@ -341,18 +341,8 @@ def accept(
     with team() as library:
         number = number_of(library, told, KIND)
         more = evidence_told(library, evidence)
-        if more:
-            changing.revise(
-                library,
-                number,
-                lambda body: replace(body, evidence=changed(body.evidence, more, (), "evidence", lambda one: one.ref)),
-                actor=person(),
-                action="edit",
-                key=f"{key}:evidence" if key else "",
-                payload=repr((number, more)),
-            )
         try:
-            record = changing.accept_artifact(library, number, actor=person(), key=key)
+            record = changing.accept_artifact(library, number, actor=person(), key=key, evidence=more)
         except InputError as error:
             if error.context.get("field") == "evidence":
                 error.suggestions = (f"`cortex artifact accept {number} --evidence KIND:REF` names some.",)

@@ -198,18 +198,21 @@ def update(
     """Move a task on; who follows it hears of it."""
     with team() as library:
         before = changing.resolve_ref(library.store.recorded, told, KIND)
+        more, fewer = people_told(library, assign), people_told(library, unassign)
         told_patch = (state, priority, assign, unassign, blocked, note)
-        patch = _patch(before.body, state, priority, blocked, note)
-        if assign is not None or unassign is not None:
-            more, fewer = people_told(library, assign), people_told(library, unassign)
-            patch["assignees"] = ", ".join(changed(before.body.assignees, more, fewer, "assignee", str))
-        if not patch:
+        if all(one is None for one in told_patch):
             raise InputError("ARGUMENT_INVALID", "say what to change, with --state for example")
+        plain = _patch(state, priority, blocked)
+
+        def patch(body: Task) -> dict[str, str]:
+            """What the options make of a task as it is then."""
+            added = {"notes": f"{body.notes}\n\n{note.strip()}".strip()} if note is not None else {}
+            if assign is not None or unassign is not None:
+                added["assignees"] = ", ".join(changed(body.assignees, more, fewer, "assignee", str))
+            return plain | added
+
         payload = repr((before.id, told_patch))
-        version = before.version if {"notes", "assignees"} & patch.keys() else None  # they say what was there, too
-        record = changing.update_task(
-            library, before.id, patch, actor=person(), key=key, payload=payload, version=version
-        )
+        record = changing.update_task(library, before.id, patch, actor=person(), key=key, payload=payload)
     if as_json:
         print_json(record_json(record))
     else:
@@ -218,10 +221,8 @@ def update(
     return 0
 
 
-def _patch(
-    body: Task, state: str | None, priority: str | None, blocked: str | None, note: str | None
-) -> dict[str, str]:
-    """What the options change."""
+def _patch(state: str | None, priority: str | None, blocked: str | None) -> dict[str, str]:
+    """What the options change, whatever the task is like. Raises: InputError ARGUMENT_INVALID."""
     patch: dict[str, str] = {}
     if state is not None:
         patch["status"] = one_of(state, STATES[Task], "--state")
@@ -230,6 +231,4 @@ def _patch(
     if blocked is not None:
         patch["blocked_reason"] = blocked
         patch.setdefault("status", "blocked")
-    if note is not None:
-        patch["notes"] = f"{body.notes}\n\n{note.strip()}".strip()
     return patch

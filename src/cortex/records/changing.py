@@ -6,7 +6,7 @@ to it and becomes sensitive with it) is written in the same step. Nothing is eve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from cortex.kinds import (
     Actor,
     Artifact,
     Comment,
+    Evidence,
     Link,
     Observation,
     Record,
@@ -26,11 +27,11 @@ from cortex.kinds import (
     Wanted,
 )
 from cortex.library import Library
-from cortex.records.checks import check_move, checked, refusal
+from cortex.records.checks import OPEN_TASK_STATES, check_move, checked, refusal
 from cortex.records.clashing import clashes_of, write_clashes
 from cortex.records.discussing import MOST_COMMENTS, renew_summary
 from cortex.records.ids import fresh_key
-from cortex.records.noticing import notice_accepted, notice_task, who
+from cortex.records.noticing import close_notices, notice_accepted, notice_task, who
 from cortex.records.rights import TIERS, need
 from cortex.records.steps import perform
 from cortex.records.superseding import check_supersedes, write_superseded
@@ -59,6 +60,7 @@ __all__ = [
 ]
 
 Change = Callable[[Any], Any]
+Patch = Mapping[str, str]
 
 PATCH_FIELDS = ("state", "priority", "blocked_reason", "notes", "assignees")  # "status" is "state"
 _PINS = {"thread": "pinned_threads", "artifact": "pinned_artifacts", "task": "pinned_tasks"}
@@ -80,12 +82,14 @@ def revise(
     """Change a record; `version` is the one that the change was made for, None: whichever there is.
 
     `action` says what is done, and so who may do it; one that has no right of its own is an edit. With a key of the caller's,
-    `payload` says what the change is, which is made twice: first to look for what it contradicts. Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED, RECORD_INVALID, SENSITIVE_BLOCKED,
+    `payload` says what the change is, which is made twice: first to look for what it contradicts; but not again for a key that is known,
+    since what it takes away is gone by then. Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED, RECORD_INVALID, SENSITIVE_BLOCKED,
     RIGHTS_MISSING, TARGET_NOT_FOUND, SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY.
     """
     asked = payload or repr((record_id, version))
     before = resolve_ref(library.store.recorded, record_id)
-    clashes = clashes_of(library, change(before.body), before)
+    known = key and library.store.records.known(actor, key, action, asked)
+    clashes = () if known else clashes_of(library, change(before.body), before)
 
     def work(step: Step) -> str:
         record = revise_in(step, before.id, change, action, version=version)
@@ -125,8 +129,9 @@ def revise_in(
     _check_kept(before, after)
     need_sensitive(step, after)
     if isinstance(after, Artifact) and after.state == "accepted" != before.state:
-        return _accept(step, replace(record, body=replace(after, last_reviewed=step.now)))
-    written = step.put(replace(record, body=after))
+        written = _accept(step, replace(record, body=replace(after, last_reviewed=step.now)))
+    else:
+        written = step.put(replace(record, body=after))
     _follow(step, before, written)
     return written
 
@@ -175,13 +180,18 @@ def _follow(step: Step, before: Any, record: Record[Any]) -> None:
             for comment in step.select(Wanted(kinds=("comment",), refs=(("thread", record.id),)), MOST_COMMENTS):
                 step.reword(comment)
         case Task():
+            if after.state not in OPEN_TASK_STATES:
+                close_notices(step, record.id, "task_assigned")
             notice_task(step, record, before, _what_changed(before, after))
+        case Link() if after.state != before.state:
+            close_notices(step, record.id)
 
 
 def _make_sensitive(step: Step, record: Record[Any]) -> None:
     """What belongs to a record, or tells of it, becomes sensitive with it: comments with their thread, everything with its subcortex."""
-    for role in (record.kind, *_TELLING):
-        while some := step.select(Wanted(refs=((role, record.id),), sensitivity=NORMAL), _BATCH):
+    names = (record.id, *((record.body.slug,) if isinstance(record.body, Subcortex) else ()))
+    for ref in [(role, name) for role in (record.kind, *_TELLING) for name in names]:
+        while some := step.select(Wanted(refs=(ref,), sensitivity=NORMAL), _BATCH):
             for one in some:
                 _make_sensitive(
                     step, step.put(replace(one, body=replace(one.body, sensitivity=SENSITIVE)), "make_sensitive")
@@ -203,17 +213,25 @@ def _what_changed(before: Task, after: Task) -> str:
 
 
 def accept_artifact(
-    library: Library, artifact: str, *, actor: Actor, key: str = "", version: int | None = None
+    library: Library,
+    artifact: str,
+    *,
+    actor: Actor,
+    key: str = "",
+    version: int | None = None,
+    evidence: Sequence[Evidence] = (),
 ) -> Record[Artifact]:
-    """Accept an artifact, which needs evidence; what it says that it supersedes is superseded with that."""
+    """Accept an artifact, which needs evidence, its own or some more; what it says that it supersedes is superseded with that."""
+    named = {one.ref: one for one in evidence}
 
     def work(step: Step) -> str:
         def change(body: Artifact) -> Artifact:
-            return replace(body, state="accepted")
+            known = {one.ref: one for one in body.evidence}
+            return replace(body, state="accepted", evidence=tuple((known | named).values()))
 
         return revise_in(step, artifact, change, "accept_artifact", version=version, kind="artifact").id
 
-    return _perform(library, work, actor, key, "accept_artifact", repr((artifact, version)))
+    return _perform(library, work, actor, key, "accept_artifact", repr((artifact, version, *evidence)))
 
 
 def supersede_artifact(
@@ -300,21 +318,24 @@ def _pin(library: Library, subcortex: str, ref: str, there: bool, actor: Actor, 
 def update_task(
     library: Library,
     task: str,
-    patch: Mapping[str, str],
+    patch: Patch | Callable[[Task], Patch],
     *,
     actor: Actor,
     key: str = "",
     payload: str = "",
     version: int | None = None,
 ) -> Record[Task]:
-    """Change the fields of a task that PATCH_FIELDS names. Raises: InputError RECORD_UNKNOWN, RECORD_INVALID, RECORD_CHANGED."""
+    """Change the fields of a task that PATCH_FIELDS names; `patch` may be made of what the task says when it is changed.
+
+    Raises: InputError RECORD_UNKNOWN, RECORD_INVALID, RECORD_CHANGED; with a `patch` that is made, and a key, `payload` is needed.
+    """
     return update_task_once(library, task, patch, actor=actor, key=key, payload=payload, version=version).record
 
 
 def update_task_once(
     library: Library,
     task: str,
-    patch: Mapping[str, str],
+    patch: Patch | Callable[[Task], Patch],
     *,
     actor: Actor,
     key: str = "",
@@ -324,9 +345,10 @@ def update_task_once(
     """As `update_task`, and whether that had been done before under the same key."""
 
     def work(step: Step) -> str:
-        return apply_task_patch(step, task, patch, library.settings, version=version).id
+        fields = patch(resolve_ref(step, task, "task").body) if callable(patch) else patch
+        return apply_task_patch(step, task, fields, library.settings, version=version).id
 
-    asked = payload or repr((task, sorted(patch.items()), version))
+    asked = payload or repr((task, version, "" if callable(patch) else sorted(patch.items())))
     return _perform_once(library, work, actor, key, "update_task", asked)
 
 

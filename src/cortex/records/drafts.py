@@ -19,7 +19,7 @@ from cortex.library import Library
 from cortex.records.checks import checked
 from cortex.records.clashing import Clash, clashes_of, write_clashes
 from cortex.records.ids import fresh_key, new_id
-from cortex.records.noticing import OPEN, notice, notice_review
+from cortex.records.noticing import close_notices, notice, notice_review
 from cortex.records.publishing import (
     NAMES,
     TARGETS,
@@ -71,8 +71,9 @@ def create_draft(
     new = _fresh(draft, where or Route())
 
     def work(step: Step) -> str:
-        flags = dict.fromkeys((*risks_of(new, step.get), *new.risk_flags))
-        record = step.make(new_id(Draft), replace(new, risk_flags=tuple(flags), expires=step.now + EXPIRES_MS))
+        kept = _as_its_place(step, new)
+        flags = dict.fromkeys((*risks_of(kept, step.get), *kept.risk_flags))
+        record = step.make(new_id(Draft), replace(kept, risk_flags=tuple(flags), expires=step.now + EXPIRES_MS))
         if actor.name != PERSON:
             notice_review(step, record, new.title, f"{actor.name} drafted {NAMES[new.type]}: approve or reject it")
         return record.id
@@ -221,6 +222,13 @@ def _routed(draft: Draft, where: Route) -> Draft:
     return replace(draft, target_kind=kind, target=place) if place else draft
 
 
+def _as_its_place(step: Step, draft: Draft) -> Draft:
+    """The draft, sensitive where what it is for is."""
+    place = destination(step, draft).record
+    private = place is not None and place.body.sensitivity == SENSITIVE
+    return replace(draft, sensitivity=SENSITIVE) if private else draft
+
+
 # -- deciding about one ------------------------------------------------------------------------------------------------
 
 
@@ -271,8 +279,7 @@ def _decide(step: Step, found: Record[Draft], body: Draft, notes: str) -> Record
     """Write what was decided, and tell who drafted it; whoever was to decide needs no reminder any more."""
     body = checked(replace(body, reviewed_by=step.actor.name, reviewed_at=step.now, review_notes=notes))
     kept = step.put(replace(found, body=body))
-    for told in step.select(Wanted(kinds=("notification",), states=OPEN, refs=(("about", kept.id),))):
-        step.put(replace(told, body=replace(told.body, state="done")), "close_notification")
+    close_notices(step, kept.id)
     if kept.author != step.actor.name:
         approved = body.state == PUBLISHED
         became = f"published it as {body.published}" if approved else "rejected it"

@@ -23,7 +23,7 @@ from cortex.text import one_line
 
 OPEN = ("new", "seen")
 MOST_MENTIONS = 10  # of one text
-MOST_OPEN = 100  # that are looked at for one recipient and record
+MOST_OPEN = 100  # that are looked at for one record
 
 # In prose only: code is full of decorators and scopes, and an address has its sign inside a word.
 _CODE = re.compile(r"(?ms)^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)|`[^`\n]{1,500}`")
@@ -34,11 +34,7 @@ def notice(
     step: Step, type: str, recipient: str, about: str, title: str, reason: str, *, sensitivity: str = NORMAL
 ) -> Record[Notification]:
     """Have somebody hear of a record; an open notification of the same type about it is done with that."""
-    for one in step.select(
-        Wanted(kinds=("notification",), states=OPEN, refs=(("about", about), ("recipient", recipient))), MOST_OPEN
-    ):
-        if one.body.type == type:
-            step.put(replace(one, body=replace(one.body, state="done")), "replace_notification")
+    close_notices(step, about, type, recipient, action="replace_notification")
     limits = LIMITS[Notification]
     body = Notification(
         type,
@@ -49,6 +45,16 @@ def notice(
         sensitivity=sensitivity,
     )
     return step.make(new_id(Notification), checked(body), "notify")
+
+
+def close_notices(
+    step: Step, about: str, type: str = "", recipient: str = "", *, action: str = "close_notification"
+) -> None:
+    """Be done with what is open about a record, all of it or that of one type or for one recipient."""
+    refs = (("about", about), *((("recipient", recipient),) if recipient else ()))
+    for one in step.select(Wanted(kinds=("notification",), states=OPEN, refs=refs), MOST_OPEN):
+        if type in ("", one.body.type):
+            step.put(replace(one, body=replace(one.body, state="done")), action)
 
 
 def who(name: str, settings: Settings | None = None, *, me: str = PERSON) -> str:
