@@ -137,7 +137,7 @@ def ways_of(settings: Settings, draw: random.Random) -> dict[str, Callable[[str]
         slugs = [one.body.slug for one in lookup.select(Wanted(kinds=("subcortex",)), 200)]
         threads, tasks, artifacts = some("thread"), some("task"), some("artifact", "accepted")
         path = next(
-            link.path for one in lookup.select(Wanted(kinds=("observation",)), 200) for link in one.body.code_links
+            link.path for one in lookup.select(Wanted(kinds=("task",)), 200) for link in one.body.code_links
         )
     finally:
         library.close()

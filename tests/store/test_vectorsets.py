@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cortex.embedders.hashing import HashingEmbedder
-from cortex.store import Making, Store, truth, vectorsets
+from cortex.store import Making, Narrow, Store, truth, vectorsets
 from cortex.store.vectors import FRESH, Vectors
 
 EMBEDDER = HashingEmbedder(32)
@@ -87,6 +87,25 @@ def test_an_update_embeds_and_reads_what_has_changed_and_nothing_else(folder):
     assert [line for line in said if line == EVERYTHING] == []
     assert sum("SELECT text FROM blobs" in line for line in said) == 2
     assert_whole(folder.store)
+
+
+def test_the_chunks_of_a_source_are_those_known_before_and_what_was_written_since(folder, monkeypatch):
+    narrow, sets = Narrow((folder.source.id,)), folder.store.indexes.sets
+
+    def within() -> set[int]:
+        catch_up(folder.store)
+        return set(sets.chunks_within(narrow)) & set(vectors_of(folder.store).ids().tolist())
+
+    folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(20)})
+    assert within() == set(texts_in_use(folder.store))
+    folder.write_all({"f7.py": "desk = 7\n", "new.py": "chair = 1\n"})
+    folder.remove("f8.py")
+    folder.link("again.py", like="f9.py")
+    assert within() == set(texts_in_use(folder.store))
+    assert sets.chunks_within(narrow).tolist() == sorted(sets.chunks_within(narrow).tolist())
+    monkeypatch.setattr(vectorsets, "LEAST_GROWN", 0)
+    folder.write_all({f"g{number}.py": f"door = {number}\n" for number in range(20)})
+    assert within() == set(sets.chunks_within(narrow)) == set(texts_in_use(folder.store))  # looked up anew
 
 
 def test_what_a_set_knows_is_asked_of_nobody_again(folder):

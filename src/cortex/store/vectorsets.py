@@ -41,6 +41,7 @@ from cortex.types import Stamp
 EMBED_BATCH = 256
 WITHIN = 7  # narrowed searches whose chunks are remembered, beside the newest
 FEW_DOCS, PART = 20_000, 500  # in a narrowed search, up to which they are looked up by themselves, so many at once
+LEAST_GROWN = 1_000  # chunks that may be added to those of whole sources, before all of them are looked up again
 LEAST_SHARE = 0.5  # of the chunks: vectors of fewer would hide more than they find
 # The contents in use, with their chunks: all, and those of docs that are new since a `seq`. CROSS JOIN keeps the order that is written.
 _USED = "SELECT id, first_chunk, last_chunk FROM blobs WHERE NOT private AND EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
@@ -72,6 +73,15 @@ class _Due:
         return _expand(self.firsts, self.lasts)
 
 
+@dataclass(frozen=True, slots=True)
+class _Within:
+    """The chunks that a narrowed search may find, as they were at `seq`."""
+
+    seq: int
+    ids: Ids  # ascending
+    grown: int = 0  # of these were added since all of them were looked up
+
+
 class VectorSets:
     """The vectors of every embedder that a store has some of. Only the lease holder may change them."""
 
@@ -91,7 +101,7 @@ class VectorSets:
         self._lock = threading.RLock()  # of what is open: held for moments
         self._writing = threading.RLock()  # who holds it may take the other one, never the other way round
         self._open: dict[Stamp, VectorSet] = {}
-        self._within: dict[tuple[int, Narrow], Ids] = {}
+        self._within: dict[Narrow, _Within] = {}
         self._counted = (FRESH, 0)  # how many chunks were in use at which `seq`
         self._said = ""  # why their server is away, as it was logged
         self._copied: dict[Stamp, int] = {}  # up to which `seq` paid vectors are known to be copied
@@ -200,21 +210,41 @@ class VectorSets:
 
     def chunks_within(self, narrow: Narrow) -> Ids:
         """The chunks of the docs that may be candidates at all; remembered, since who narrows a search does so again."""
-        key, remembered = (self._truth.seq(), narrow), self._within
-        if key not in remembered:
-            kept = {one: ids for one, ids in list(remembered.items())[-WITHIN:] if one[0] == key[0]}
-            remembered = self._within = {**kept, key: self._find_within(narrow)}
-        return remembered[key]
+        seq, remembered = self._truth.seq(), self._within
+        known = remembered.get(narrow)
+        if known is None or known.seq != seq:
+            whole = not (narrow.extensions or narrow.languages or narrow.docs is not None)
+            grown = self._grown(narrow, known) if whole and known is not None and known.seq < seq else None
+            found = _Within(seq, self._find_within(narrow)) if grown is None else grown
+            kept = {one: ids for one, ids in list(remembered.items())[-WITHIN:] if one.docs is None or ids.seq == seq}
+            kept.pop(narrow, None)  # it is the newest now
+            self._within = {**kept, narrow: found}
+            return found.ids
+        return known.ids
 
-    def _find_within(self, narrow: Narrow) -> Ids:
+    def _grown(self, narrow: Narrow, known: _Within) -> _Within | None:
+        """What was known of whole sources, with what was written since; None where too much of it may be gone.
+
+        What isn't there any more may stay in the list: it has no vector, or is left out with all that is in other sources.
+        """
+        seq = self._truth.seq()
+        new = self._find_within(narrow, known.seq)
+        count = known.grown + len(new)
+        if count > max(LEAST_GROWN, len(known.ids) // 4):
+            return None
+        return _Within(seq, np.union1d(known.ids, new), count)
+
+    def _find_within(self, narrow: Narrow, after: int = FRESH) -> Ids:
         marks = ",".join("?" * len(narrow.languages))
         places = ",".join("?" * len(narrow.sources))
         spoken = f" AND blobs.language IN ({marks})" if narrow.languages else ""
+        newer = "" if after == FRESH else " AND docs.seq > ?"
+        source = "docs.source" if after == FRESH else "+docs.source"  # what is new is found by its number
         ask = (
             "SELECT docs.id, docs.path, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = docs.blob "
-            f"WHERE docs.source IN ({places}){spoken} AND NOT private"
+            f"WHERE {source} IN ({places}){spoken}{newer} AND NOT private"
         )
-        values = (*narrow.sources, *narrow.languages)
+        values = (*narrow.sources, *narrow.languages, *(() if after == FRESH else (after,)))
         with self._connections.read() as connection:
             if narrow.docs is None or len(narrow.docs) > FEW_DOCS:
                 rows = connection.execute(ask, values).fetchall()
