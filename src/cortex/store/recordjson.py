@@ -19,11 +19,16 @@ def to_json(body: Body) -> str:
 
 
 def from_json(kind: str, text: str) -> Body:
-    """The body that JSON of this kind tells."""
-    return _make(KINDS[kind], json.loads(text))
+    """The body that JSON of this kind tells. Raises: ValueError, where it tells none."""
+    try:
+        return _make(KINDS[kind], json.loads(text))
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"no {kind}: {error}") from error
 
 
 def _make(cls: type, told: Mapping[str, Any]) -> Any:
+    if not isinstance(told, dict):
+        raise ValueError(f"{type(told).__name__} where an object is expected")
     readers = _readers(cls)
     return cls(**{name: readers[name](value) for name, value in told.items() if name in readers})
 
@@ -45,5 +50,17 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
         inner = get_args(hint)[0]
         if is_dataclass(inner):
             return lambda value: tuple(_make(inner, one) for one in value)  # type: ignore[arg-type]
-        return lambda value: tuple(tuple(one) if isinstance(one, list) else one for one in value)
-    return lambda value: value
+        return lambda value: tuple(tuple(map(_text, one)) if isinstance(one, list) else _text(one) for one in value)
+    return _text if hint is str else _number
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{type(value).__name__} where a text is expected")
+    return value
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int):
+        raise ValueError(f"{type(value).__name__} where a number is expected")
+    return value

@@ -1,7 +1,11 @@
-"""Records, read: by id, by what they point to, the newest first, as they were before, and who did what. Nothing here writes."""
+"""Records, read: by id, by what they point to, the newest first, as they were before, and who did what. Nothing here writes.
+
+A row that a damaged store can't tell any more is left out and named in the log: the others are found as ever.
+"""
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +23,8 @@ MAX_NARROWED = 32  # answers of `narrow` that are remembered
 COLUMNS = "records.id, records.kind, records.body, records.author, records.created, records.updated, records.version"
 
 B = TypeVar("B")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +117,7 @@ class RecordLookup:
                 "SELECT record, kind, body, author, created, at, version FROM versions WHERE record = ? ORDER BY version",
                 (number,),
             )
-            found = [record_of(row) for row in rows]
+            found = _read(rows)
             found += list(get_records(connection, [number]).values())
         return {one.version: one for one in found}
 
@@ -194,7 +200,7 @@ class RecordLookup:
                     f"WHERE docs.id IN ({marks(part)})",
                     part,
                 )
-                found.update({row[0]: record_of(row[1:]) for row in rows})
+                found.update({row[0]: one for row in rows if (one := record_of(row[1:])) is not None})
         return found
 
     def sources(self, kinds: Iterable[str]) -> list[Source]:
@@ -223,10 +229,18 @@ class RecordLookup:
             return [Deed(*row) for row in rows]
 
 
-def record_of(row: Sequence[Any]) -> Record[Any]:
-    """The record that a row of COLUMNS is."""
+def record_of(row: Sequence[Any]) -> Record[Any] | None:
+    """The record that a row of COLUMNS is, None where it is damaged."""
     number, kind, text, *rest = row
-    return Record(number, from_json(kind, text), *rest)
+    try:
+        return Record(number, from_json(kind, text), *rest)
+    except ValueError as error:
+        log.warning("the record %s is damaged and left out: %s", number, error)
+        return None
+
+
+def _read(rows: Iterable[Sequence[Any]]) -> list[Record[Any]]:
+    return [one for row in rows if (one := record_of(row)) is not None]
 
 
 def get_records(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Record[Any]]:
@@ -234,8 +248,8 @@ def get_records(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str,
     found: dict[str, Record[Any]] = {}
     for start in range(0, len(ids), BATCH):
         part = ids[start : start + BATCH]
-        for row in connection.execute(f"SELECT {COLUMNS} FROM records WHERE id IN ({marks(part)})", part):
-            found[row[0]] = record_of(row)
+        rows = connection.execute(f"SELECT {COLUMNS} FROM records WHERE id IN ({marks(part)})", part)
+        found.update({one.id: one for one in _read(rows)})
     return {number: found[number] for number in ids if number in found}
 
 
@@ -256,7 +270,19 @@ def _docs_of(connection: sqlite3.Connection, ways: Sequence[Way], sources: Seque
 
 
 def select_records(connection: sqlite3.Connection, wanted: Wanted, limit: int, offset: int = 0) -> list[Record[Any]]:
-    """The records that are wanted, the last made first, or the last changed."""
+    """The records that are wanted, the last made first, or the last changed; in place of damaged ones those that come next."""
+    found: dict[str, Record[Any]] = {}
+    while (left := limit - len(found)) > 0:
+        ids = _select_ids(connection, wanted, left, offset)
+        known = len(found)
+        found |= get_records(connection, ids)
+        if len(found) - known == len(ids) or len(ids) < left:
+            break
+        offset += len(ids)
+    return list(found.values())
+
+
+def _select_ids(connection: sqlite3.Connection, wanted: Wanted, limit: int, offset: int) -> list[str]:
     ways = ways_to(connection, wanted, ordered=True)
     parts = [
         f"SELECT * FROM (SELECT records.id AS id, records.made AS made, records.updated AS updated FROM {way.tables} "
@@ -266,8 +292,7 @@ def select_records(connection: sqlite3.Connection, wanted: Wanted, limit: int, o
     values = [value for way in ways for value in (*way.values, limit + offset)]
     order = "updated DESC, made DESC" if wanted.by_change else "made DESC"
     ask = f"SELECT id FROM ({' UNION ALL '.join(parts)}) ORDER BY {order} LIMIT ? OFFSET ?"
-    rows = connection.execute(ask, (*values, limit, offset)).fetchall()
-    return list(get_records(connection, [row[0] for row in rows]).values())
+    return [row[0] for row in connection.execute(ask, (*values, limit, offset))]
 
 
 def starting_with(connection: sqlite3.Connection, prefix: str, limit: int) -> list[Record[Any]]:
@@ -275,7 +300,7 @@ def starting_with(connection: sqlite3.Connection, prefix: str, limit: int) -> li
     rows = connection.execute(
         f"SELECT {COLUMNS} FROM records WHERE id >= ? AND id < ? ORDER BY id LIMIT ?", (prefix, f"{prefix}\x7f", limit)
     )
-    return [record_of(row) for row in rows]
+    return _read(rows)
 
 
 _KIND_OF: Mapping[str, str] = {
