@@ -41,6 +41,11 @@ PARTS = (
     "chunkers", "daemon", "embedders", "exporting", "install", "memories", "readers", "search", "settings", "shelf", "sources", "store",
     "surfaces", "worker",
 )  # fmt: skip
+# The handbook as it was when the questions were written, so that a new page doesn't change what was measured.
+PAGES = (
+    "README", "chunks", "clients", "code", "commands", "composition", "conformance", "daemon", "documents", "embedders", "errors", "files",
+    "getting-started", "http", "memory", "model", "operations", "plugins", "python", "qdrant", "ranking", "security", "settings",
+)  # fmt: skip
 OWN = {
     RECORD: ("threads", "comments", "artifacts", "observations", "tasks", "subcortexes"),
     DOCUMENT: ("documents",),
@@ -103,14 +108,14 @@ def make_home(setup: Setup, work: Path) -> Home:
     """A repository with its index, and a person's home with documents, memories and records; both with vectors."""
     folder = work / "cortex"
     copy_repository(folder / "src" / "cortex")
-    shutil.copytree(ROOT / "docs", work / "handbook", ignore=shutil.ignore_patterns("examples"))
+    copy_handbook(work / "handbook")
     own = {"HOME": str(work), "USERPROFILE": str(work), "CORTEX_HOME": str(work / "home")}
     environment = {**setup.environment(provider="local"), **own}
     run([*setup.cortex, "index", str(folder), "--json"], environment, setup.bare_kb)
     with closing(Library(load(None, environment=environment))) as library:
         added = library.add_folder(work / "handbook", name="handbook", watch=False)
         library.index(source=added.source)
-        pages = {path.name: id_of(added, path.name) for path in sorted((work / "handbook").glob("*.md"))}
+        pages = {f"{page}.md": id_of(added, f"{page}.md") for page in PAGES}
         ids = {RECORD: fill_records(library, setup.seed), DOCUMENT: pages, MEMORY: fill_memories(library, setup.seed)}
         library.embedding.embed(progress=lambda step: None, cancel=Cancel())
         library.embedding.catch_up()
@@ -124,6 +129,13 @@ def copy_repository(target: Path) -> None:
         copy = target / path.relative_to(package)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
+
+
+def copy_handbook(target: Path) -> None:
+    """The pages that were there when the questions were written, as they are now."""
+    target.mkdir(parents=True)
+    for page in PAGES:
+        shutil.copyfile(ROOT / "docs" / f"{page}.md", target / f"{page}.md")
 
 
 def fill_records(library: Library, seed: int) -> dict[str, str]:

@@ -37,7 +37,7 @@ def test_there_are_ten_questions_of_each_type_and_every_one_has_its_answer(bench
     known = {
         "record": {*texts.RECORDS, *texts.SUBCORTEXES},
         "memory": set(texts.MEMORIES),
-        "document": {path.name for path in (ROOT / "docs").glob("*.md")},
+        "document": {f"{page}.md" for page in bench.mixed.PAGES},
     }
     for one in questions:
         for right in one.right:
@@ -54,6 +54,11 @@ def test_the_functions_that_are_asked_for_are_in_the_part_of_the_code_that_is_co
     for one in bench.mixed_questions.QUESTIONS:
         if one.type == "function":
             assert all((tmp_path / right.partition("#")[0]).is_file() for right in one.right)
+
+
+def test_the_pages_of_the_handbook_are_there(bench, tmp_path):
+    bench.mixed.copy_handbook(tmp_path / "handbook")
+    assert len(list((tmp_path / "handbook").glob("*.md"))) == len(bench.mixed.PAGES)
 
 
 def test_no_question_is_the_title_of_what_it_asks_for(bench):
