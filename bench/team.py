@@ -46,6 +46,9 @@ def measure(setup: Setup) -> Section:
         for name, wrote in inside(setup, own, "write", rounds=10 if setup.quick else 100).items():
             section.add(f"{label}{name}, in a second", "", wrote["rate"])
             section.add(f"{label}{name}, CPU of one", "ms", wrote["ms"])
+        given = {"count": count, "seed": setup.seed, "rounds": 5 if setup.quick else 40}
+        for name, took in inside(setup, own, "after", **given).items():
+            section.add(f"{label}{name}, right after a write, p95", "ms", percentile(took["wall"], 0.95))
     lines += ["", *_count_tokens(setup, environment, home)]
     section.text = (
         f"{count:,} records, {rounds} questions of 2 to 8 words each way, ten results within the default budget. A write is on the disk, and found, when it is answered.\n\n"

@@ -1,4 +1,4 @@
-"""One task in a process of its own that opens what a team keeps: `python team_inside.py fill|embed|ask|write|profile '{...}'`, JSON on stdout.
+"""One task in a process of its own that opens what a team keeps: `python team_inside.py fill|embed|ask|write|after|profile '{...}'`, JSON on stdout.
 
 The tools are run as a server runs them, without the protocol around. A fresh process for each task, for the same reason as in inside.py.
 """
@@ -48,6 +48,7 @@ from cortex.tools import perform as call_tool
 STEP = 2_000  # records of one transaction
 ASKED_FROM = 20_000  # records that questions are made from
 BATCH, THREADS = 20, 8
+AFTER = ("search", "search in a subcortex", "search of threads", "search with a status (accepted)")
 SUMMARY = (
     "The run took longer than the one before, by words and by meaning; what changed is the order of the files. " * 3
 )
@@ -97,6 +98,21 @@ def ask(settings: Settings, watch: Watch, count: int, seed: int, rounds: int) ->
         engines.close()
 
 
+def after(settings: Settings, watch: Watch, count: int, seed: int, rounds: int) -> dict[str, object]:
+    """Ask in the ways that read much of what is remembered, each time after something was written."""
+    words()
+    engines = Engines(keep=False)
+    family = open_family(settings, engines, [])
+    try:
+        asked = _questions(count, seed, rounds)
+        ways = ways_of(settings, random.Random(seed))
+        _call(family, _observed(1))
+        return {name: _measure(family, ways[name], asked, lambda: _call(family, _observed(1))) for name in AFTER}
+    finally:
+        family.close()
+        engines.close()
+
+
 def profile(settings: Settings, watch: Watch, count: int, seed: int, rounds: int, way: str) -> dict[str, object]:
     """Where the time of one way to ask goes."""
     words()
@@ -136,9 +152,7 @@ def ways_of(settings: Settings, draw: random.Random) -> dict[str, Callable[[str]
 
         slugs = [one.body.slug for one in lookup.select(Wanted(kinds=("subcortex",)), 200)]
         threads, tasks, artifacts = some("thread"), some("task"), some("artifact", "accepted")
-        path = next(
-            link.path for one in lookup.select(Wanted(kinds=("task",)), 200) for link in one.body.code_links
-        )
+        path = next(link.path for one in lookup.select(Wanted(kinds=("task",)), 200) for link in one.body.code_links)
     finally:
         library.close()
 
@@ -245,9 +259,12 @@ def _at_once(family: Family, rounds: int) -> tuple[float, float]:
     return (time.perf_counter() - wall) / count, (time.process_time() - cpu) * 1000 / count
 
 
-def _measure(family: Family, way: Callable[[str], Arguments], asked: list[str]) -> Took:
+def _measure(
+    family: Family, way: Callable[[str], Arguments], asked: list[str], before: Callable[[], object] = lambda: None
+) -> Took:
     took: Took = {"wall": [], "cpu": [], "characters": []}
     for text in asked:
+        before()
         arguments = way(text)
         wall, cpu = time.perf_counter(), time.process_time()
         answer = _call(family, arguments)
@@ -269,7 +286,7 @@ def main() -> None:
     task, given = sys.argv[1], json.loads(sys.argv[2])
     settings = load(None, environment=dict(os.environ))
     watch = Watch(os.getpid(), steady=False)
-    tasks = {"fill": fill, "embed": embed, "ask": ask, "write": write, "profile": profile}
+    tasks = {"fill": fill, "embed": embed, "ask": ask, "write": write, "after": after, "profile": profile}
     print(json.dumps(tasks[task](settings, watch, **given)))
     watch.stop()
 
