@@ -93,6 +93,12 @@ B = TypeVar("B", bound=Body)
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9-]{2,49}")
 _REFUSED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202d\u202e]")
+# Texts that nobody sees, least of all who approves them, and every model reads: letters as tags (but for those of a flag), and runs of
+# marks that stand alone, or by threes, in any language.
+_HIDDEN = re.compile(
+    "\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{1,8}\U000e007f"
+    "|([\U000e0000-\U000e007f]|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2}|[\u200b-\u200d\u2060-\u2064\ufeff]{4})"
+)
 _ADDRESS = re.compile(r"https?://\S+", re.IGNORECASE)
 _HEX = re.compile(r"[0-9a-fA-F]{4,64}")
 
@@ -221,13 +227,17 @@ def _checked(noun: Any, prefix: str) -> Any:
 
 def _text(field: str, value: str, most: int, is_long: bool) -> str:
     value = value.replace("\r\n", "\n").replace("\r", "\n")
-    if (found := _REFUSED.search(value)) is not None:
+    if (found := _REFUSED.search(value) or _hidden(value)) is not None:
         line = value.count("\n", 0, found.start()) + 1
-        raise refusal(field, f"{field} is text: in line {line} it holds {found[0]!a}, a character that isn't")
+        raise refusal(field, f"{field} is text: in line {line} it holds {found[0][:1]!a}, a character that isn't")
     value = value.strip() if is_long else " ".join(value.split())
     if len(value) > most:
         raise refusal(field, f"{field} has at most {most:,} characters, this one has {len(value):,}")
     return value
+
+
+def _hidden(value: str) -> re.Match[str] | None:
+    return None if value.isascii() else next((found for found in _HIDDEN.finditer(value) if found[1]), None)
 
 
 def _several(field: str, name: str, values: Sequence[Any], most: int) -> tuple[Any, ...]:
