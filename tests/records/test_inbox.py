@@ -9,7 +9,7 @@ import pytest
 from cortex.errors import InputError
 from cortex.kinds import Actor, Artifact, Comment, Draft, Evidence, Link, Record, Task, Thread, Wanted
 from cortex.library import Library
-from cortex.records.changing import accept_artifact, judge_link, update_task
+from cortex.records.changing import accept_artifact, judge_link, supersede_artifact, update_task
 from cortex.records.drafts import approve, create_draft
 from cortex.records.inbox import EVERYTHING, Entry, acknowledge, inbox
 from cortex.records.rights import person
@@ -108,6 +108,14 @@ def test_a_judged_contradiction_leaves_no_reminder(library: Library) -> None:
     assert types(library) == ["contradiction"]
     assert types(library, include=("notifications",)) == ["review_needed"]
     judge_link(library, link.id, True, actor=PERSON)
+    assert types(library) == types(library, include=("notifications",)) == []
+
+
+def test_a_contradiction_with_what_was_superseded_waits_for_nobody(library: Library) -> None:
+    old = make(library, Artifact("Timeout of the payment gateway", "The timeout is 30 seconds."))
+    new = make(library, Artifact("Timeout of the payment gateway", "The timeout is 10 seconds."), WRITER)
+    assert types(library) == ["contradiction"]
+    supersede_artifact(library, old.id, new.id, actor=PERSON)
     assert types(library) == types(library, include=("notifications",)) == []
 
 

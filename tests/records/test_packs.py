@@ -181,6 +181,12 @@ def test_contradictions_stand_in_their_slot_and_beside_what_they_are_about(libra
     assert seen.warnings == (f"maybe contradicted by {talk['rule'].id}: 512 or 256",)
 
 
+def test_a_contradiction_with_what_no_longer_counts_is_settled(library, talk):
+    change(library, talk["rule"], state="superseded")
+    pack = context_pack(library, Subject("thread", talk["thread"].id))
+    assert "contradictions" not in [one.name for one in pack.slots]
+
+
 @pytest.mark.parametrize(("kind", "name"), [("task", "task"), ("artifact", "rule")])
 def test_a_task_and_an_artifact_come_with_the_thread_in_which_they_are_discussed(library, talk, kind, name):
     pack = context_pack(library, Subject(kind, talk[name].id))

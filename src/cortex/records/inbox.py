@@ -23,6 +23,7 @@ from cortex.records.publishing import NAMES
 from cortex.records.rights import PERSON, TIERS, need
 from cortex.records.steps import perform
 from cortex.records.targets import resolve_ref
+from cortex.records.warnings import unsettled
 from cortex.store import RecordLookup, Step
 from cortex.text import one_line
 
@@ -184,7 +185,7 @@ def _entry(look: _Look, record: Record[Any]) -> Entry | None:
         case Artifact() as body:
             return _own(record, "review_overdue", f"its review was due on {body.review_by}", record.updated)
         case Link() as body:
-            return _contradiction(look, record, body)
+            return _contradiction(look, record, body) if unsettled(look.lookup, [record]) else None
     return None
 
 
@@ -195,7 +196,7 @@ def _is_told(look: _Look, body: Notification) -> bool:
         case ("review_needed", Draft() as draft):
             return REVIEWS in look.include or draft.state != PENDING or is_expired(draft, look.now)
         case ("review_needed", Link() as link):
-            return REVIEWS in look.include or link.state != CANDIDATE
+            return REVIEWS in look.include or link.state != CANDIDATE or not (about and unsettled(look.lookup, [about]))
         case ("task_assigned", Task() as task):
             return task.state not in OPEN_TASK_STATES or (TASKS in look.include and body.recipient in task.assignees)
     return False
@@ -215,7 +216,7 @@ def _own(record: Record[Any], type: str, why: str, at: int) -> Entry:
 def _why_task(look: _Look, body: Task) -> str:
     mine = look.recipient in body.assignees
     whose = "it is assigned to you" if mine else f"it is assigned to {', '.join(body.assignees) or 'nobody'}"
-    blocked = f"; blocked: {body.blocked_reason or 'nobody says why'}" if body.state == "blocked" else ""
+    blocked = f": {body.blocked_reason or 'nobody says why'}" if body.state == "blocked" else ""
     return one_line(f"{whose}, {body.priority} priority, {body.state}{blocked}", WHY_CHARACTERS)
 
 

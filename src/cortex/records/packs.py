@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cortex.errors import InputError
-from cortex.kinds import FOUND_KINDS, CodeLink, Link, Record, Thread, Wanted
+from cortex.kinds import FOUND_KINDS, CodeLink, Record, Thread, Wanted
 from cortex.library import Library
 from cortex.records.bootstrapping import UNFINISHED, Bootstrap, Topic, Word, bootstrap
 from cortex.records.codelinks import changes_in
 from cortex.records.entries import Entry, claim_of, entries_of
 from cortex.records.finding import Asked, find
 from cortex.records.targets import resolve_ref
-from cortex.records.warnings import SETTLED
+from cortex.records.warnings import SETTLED, unsettled
 from cortex.types import Cancel
 
 __all__ = [
@@ -152,7 +152,8 @@ class _Gathered:
     def note_clashes(self, core: Sequence[Record[Any]]) -> None:
         """What speaks against the subject, or against what is shown of it."""
         shown = [one.id for one in core] + [number for name in SLOTS for number in self.slots[name]]
-        links = [one for one in self.library.store.recorded.links(shown) if _is_clash(one.body)]
+        lookup = self.library.store.recorded
+        links = unsettled(lookup, lookup.links(shown))
         near = {one.id for one in core}
         links.sort(key=lambda one: (one.body.state != "confirmed", not near & {one.body.source, one.body.target}))
         self.add(CONTRADICTIONS, links, "")
@@ -161,10 +162,6 @@ class _Gathered:
         whys = {number: why for number, (_, why) in self.slots[slot].items()}
         found = entries_of(self.library, (one for one, _ in self.slots[slot].values()), now, changes_of)
         return tuple(Entry(one.record, one.claim, one.warnings, whys[one.id]) for one in found)
-
-
-def _is_clash(link: Link) -> bool:
-    return link.relation == "contradicts" and link.state != "dismissed"
 
 
 def _about(library: Library, subject: Subject) -> Record[Any] | None:

@@ -5,12 +5,13 @@ One line each. A contradiction with what was superseded or deprecated is none: i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from cortex.kinds import SENSITIVE, Artifact, CodeLink, Link, Record
 from cortex.library import Library
 from cortex.records.codelinks import changes_in
+from cortex.store import RecordLookup
 from cortex.text import rfc3339
 
 SETTLED = ("superseded", "deprecated")
@@ -46,6 +47,14 @@ def warnings_for(
         )
         for record in records
     }
+
+
+def unsettled(lookup: RecordLookup, links: Iterable[Record[Link]]) -> list[Record[Link]]:
+    """The contradictions that still matter: nobody dismissed them, and both ends still count."""
+    found = [one for one in links if one.body.relation == "contradicts" and one.body.state != "dismissed"]
+    ends = lookup.get({end for one in found for end in (one.body.source, one.body.target)})
+    over = {number for number, one in ends.items() if one.body.state in SETTLED}
+    return [one for one in found if not over & {one.body.source, one.body.target}]
 
 
 def _counts(link: Link) -> bool:
