@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cortex.kinds import Artifact, Comment, Evidence, Observation, Subcortex, Task, Term, Thread
+from cortex.families.team.packs import passed_on
+from cortex.kinds import SENSITIVE, Artifact, Comment, Evidence, Observation, Record, Subcortex, Task, Term, Thread
 from cortex.library import Library
+from cortex.records import packs
 from cortex.records.changing import revise_in
 from cortex.records.writing import add_body
 from cortex.store import Step
@@ -125,6 +127,26 @@ def test_a_pack_about_code_joins_the_code_its_history_and_who_speaks_of_it(desk,
     assert [row["title"] for row in told["memories"]] == ["refresh_token must not be called twice"]
     assert "sessions.md" in told["documents"][0]["title"] and "fifteen minutes" in told["documents"][0]["text"]
     assert "maybe_stale" not in json.dumps(told)
+
+
+def test_code_is_named_by_its_symbol_alone_and_by_the_id_of_a_hit(desk):
+    told = desk.told("get_context_pack", subject={"code_link": {"symbol": "refresh_token"}})
+    assert (told["path"], told["symbol"], told["code"][0]["lines"]) == ("src/tokens.py", "refresh_token", "6-8")
+    unknown = desk.told("get_context_pack", subject={"code_link": {"symbol": "no_such_name"}})
+    assert unknown["notes"] == ["no open project defines no_such_name"]
+    (hit, *_) = desk.told("search", query="refresh_token", types=["code"])["results"]
+    told = desk.told("get_context_pack", subject={"code_link": {"path": hit["id"]}})
+    assert (told["path"], told["code"][0]["lines"]) == (hit["path"], hit["lines"])
+
+
+def test_plugins_hear_nothing_that_is_sensitive():
+    records = [
+        Record("artifact_1", Artifact("Open")),
+        Record("artifact_2", Artifact("Lena earns 90,000", sensitivity=SENSITIVE)),
+    ]
+    slot = packs.Slot(packs.CANON, tuple(packs.Entry(one, one.body.title) for one in records))
+    pack = packs.ContextPack(packs.Subject("task", "task_1"), None, None, (), (slot,))
+    assert [line.text for section in passed_on(pack) for line in section.lines] == ["Open"]
 
 
 def test_lines_and_whole_files_are_code_too(desk):

@@ -5,17 +5,23 @@ from __future__ import annotations
 import ast
 import json
 import re
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
+from cortex.engines import Engines
+from cortex.errors import LimitError
+from cortex.everywhere import Place
+from cortex.families import team
 from cortex.families.team import TOOLS
 from cortex.families.team.tools import TOOLS as LISTED
 from cortex.kinds import Artifact, Comment, Evidence, Thread
 from cortex.library import Library
 from cortex.records.writing import add_body
 from cortex.store import Step
-from cortex.tools import input_schema, spell
-from families.team.conftest import in_one_step, make_world, steady
+from cortex.tools import Family, input_schema, spell
+from cortex.types import Cancel, Page, Query
+from families.team.conftest import Desk, in_one_step, make_world, steady
 from protocol.golden import check_golden
 
 READS = ["get_bootstrap_pack", "search", "get_context_pack", "get_thread", "get_artifact", "get_inbox"]
@@ -61,8 +67,9 @@ def test_comments_are_those_that_are_referred_to_the_newest_or_all(desk, world):
     assert shown("referenced")[0] in comments[:2] and comments[2] in shown("referenced")
 
 
-def test_a_thread_may_be_named_by_a_part_of_its_id(desk, world):
-    assert desk.told("get_thread", thread_id=world.ids["thread"][:22])["id"] == world.ids["thread"]
+def test_a_thread_may_be_named_by_a_part_of_its_id_or_by_a_comment(desk, world):
+    for ref in (world.ids["thread"][:22], world.ids["comment0"]):
+        assert desk.told("get_thread", thread_id=ref)["id"] == world.ids["thread"]
 
 
 def test_what_is_not_there_is_not_found(desk, world):
@@ -210,3 +217,29 @@ def test_what_is_recommended_next_goes_on_with_the_same_question(desk, name, arg
 def test_a_question_too_long_to_repeat_is_not_cut_into_another_one(desk):
     text = desk.ask("search", query="how long does a token live " * 6, limit=1)["meta"]["next_recommended_call"]
     assert text.startswith("cortex_search(query=…, cursor='")
+
+
+# -- searching ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_state_that_no_record_has_is_told_with_those_there_are(desk):
+    error = desk.fault("search", query="token", types=["tasks"], filters={"status": "open"})
+    assert error["code"] == "INVALID_FILTER" and "in_progress" in error["message"]
+    assert desk.told("search", query="lifetime", types=["tasks"], filters={"status": "in_progress"})["results"]
+
+
+def test_a_place_that_cannot_be_searched_costs_nobody_elses_answers(world):
+    def busy() -> AbstractContextManager[list[Place]]:
+        def ask(query: Query, cancel: Cancel) -> Page:
+            raise LimitError("INDEX_BUSY", "it is being built")
+
+        return nullcontext([Place("chunks", "chunks", ask)])
+
+    family = Family("chunks", "", None, (), places=busy)
+    desk = Desk(team.open_family(world.settings(), Engines(keep=False), [world.workspace()], (family,)))
+    try:
+        told = desk.told("search", query="token")
+        assert told["notes"] == ["chunks could not be searched: it is being built"] and told["results"]
+        assert desk.fault("search", query="token", types=["chunks"])["code"] == "SERVER_ERROR"
+    finally:
+        desk.family.close()

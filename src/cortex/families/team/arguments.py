@@ -32,7 +32,7 @@ class GetBootstrapPack(Budgeted):
 
 
 class CodeSubject(Arguments):
-    path: str
+    path: str = Field(default_factory=str)
     symbol: str | None = None
     repo: str | None = None
     line_start: Annotated[Whole | None, Field(ge=1)] = None

@@ -18,6 +18,7 @@ from cortex.everywhere import Place, search_all
 from cortex.families.team.answers import Row, age_of, cut, told
 from cortex.families.team.arguments import CodeSubject
 from cortex.families.team.context import Team
+from cortex.families.team.rows import code_link
 from cortex.library import Library
 from cortex.memories.ids import find_memory
 from cortex.sources import git
@@ -52,6 +53,9 @@ class Located:
 def locate(context: Team, asked: CodeSubject, cancel: Cancel) -> Located:
     """Find a piece of code in the client's projects. Raises: FileError PATH_OUTSIDE for a path that leaves them all."""
     with context.code() as engines:
+        asked = _with_lines(asked) if asked.path else _with_file(engines, asked)
+        if not asked.path:
+            return Located(None, "", asked.symbol or "", notes=(f"no open project defines {asked.symbol}",))
         engine, path = _choose(engines, asked)
         if engine is None:
             return Located(None, path, asked.symbol or "", notes=("no open project has this file",))
@@ -70,6 +74,40 @@ def locate(context: Team, asked: CodeSubject, cancel: Cancel) -> Located:
         return Located(
             engine.root, path, symbol.qualified if symbol else asked.symbol or "", lines, rows, callers, notes
         )
+
+
+def _with_lines(asked: CodeSubject) -> CodeSubject:
+    """The link with the lines that its path names, as the id of a hit does."""
+    told_link = code_link(asked.path)
+    if told_link.path == asked.path:
+        return asked
+    symbol, start, end = told_link.symbol, told_link.line_start, told_link.line_end
+    return asked.model_copy(
+        update={
+            "path": told_link.path,
+            "symbol": asked.symbol or symbol,
+            "line_start": asked.line_start or start,
+            "line_end": asked.line_end or end,
+        }
+    )
+
+
+def _with_file(engines: Sequence[Engine], asked: CodeSubject) -> CodeSubject:
+    """The link with the file that defines its symbol, in the first project that does; without one where none does."""
+    symbol = _dotted(asked.symbol or "")
+    for engine in engines:
+        if asked.repo not in (None, "", engine.root.name):
+            continue
+        lookup = engine.store.lookup
+        for one in lookup.definitions([engine.source.id], [symbol.rpartition(".")[2]]):
+            if f".{one.qualified}".endswith(f".{symbol}"):
+                for place in lookup.places([(one.doc, one.chunk)]).values():
+                    return asked.model_copy(update={"path": place.doc.path, "repo": engine.root.name})
+    return asked
+
+
+def _dotted(symbol: str) -> str:
+    return symbol.strip().replace("::", ".").replace("#", ".").removesuffix("()")
 
 
 def _choose(engines: Sequence[Engine], asked: CodeSubject) -> tuple[Engine | None, str]:
@@ -101,7 +139,7 @@ def _plain(path: str) -> str:
 
 def _symbol(view: FileView, wanted: str) -> Symbol | None:
     """The definition that is meant: by its qualified name, the end of it, or its name."""
-    asked = wanted.replace("::", ".").replace("#", ".").removesuffix("()")
+    asked = _dotted(wanted)
     if not asked:
         return None
     for same in (

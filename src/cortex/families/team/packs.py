@@ -19,7 +19,7 @@ from cortex.families.team.context import Team
 from cortex.families.team.reading import now, open_call, slug_of
 from cortex.families.team.rows import entry_row, opened_row
 from cortex.families.team.writes import NO_PLACE
-from cortex.kinds import CodeLink
+from cortex.kinds import SENSITIVE, CodeLink
 from cortex.paging import make_cursor, read_cursor
 from cortex.plugins import Line, Section
 from cortex.plugins import Subject as Asked
@@ -158,7 +158,7 @@ def _subject(subject: Subject) -> tuple[str, str]:
         "subcortex": subject.subcortex_slug,
         "artifact": subject.artifact_id,
         "ref": subject.ref,
-        "code": subject.code_link and subject.code_link.path,
+        "code": subject.code_link and (subject.code_link.path or subject.code_link.symbol),
     }
     given = [(kind, ref.strip()) for kind, ref in named.items() if ref and ref.strip()]
     if len(given) != 1:
@@ -185,7 +185,7 @@ def _record_pack(asked: _Call, kind: str, ref: str) -> Answer:
         said = pack.thread.record.body.summary  # a comment that stands there needs no row of its own
         parts["comments"] = [entry_row(one, why=False) for one in pack.comments if one.claim not in said]
     notes = list(pack.notes)
-    plugged = Asked(kind=kind, id=about.id, title=about.body.title)
+    plugged = Asked(kind=kind, id=about.id, title="" if about.body.sensitivity == SENSITIVE else about.body.title)
     parts["sections"] = _sections(asked.context, plugged, pack, notes)
     return _told_pack(asked, head, parts, RECORD_SLOTS, notes, _first_call(pack))
 
@@ -243,15 +243,26 @@ def _rows(entries: Sequence[packs.Entry]) -> list[Row]:
 
 def _sections(context: Team, subject: Asked, pack: ContextPack, notes: list[str]) -> list[Row]:
     """What the plugins add, a row for each section."""
-    partial_pack = [
-        Section(slot.name, tuple(Line(one.claim or one.record.body.title, one.id) for one in slot.entries))
-        for slot in pack.slots
-    ]
-    sections, warnings = context.plugins.enrich(subject, partial_pack)
+    sections, warnings = context.plugins.enrich(subject, passed_on(pack))
     notes += warnings
     return [
         told({"title": cut(one.title, 160), "plugin": one.plugin, "lines": [line.text for line in one.lines]})
         for one in sections
+    ]
+
+
+def passed_on(pack: ContextPack) -> list[Section]:
+    """What plugins hear of a pack: nothing that is sensitive, since a plugin may pass on whatever it gets."""
+    return [
+        Section(
+            slot.name,
+            tuple(
+                Line(one.claim or one.record.body.title, one.id)
+                for one in slot.entries
+                if one.record.body.sensitivity != SENSITIVE
+            ),
+        )
+        for slot in pack.slots
     ]
 
 

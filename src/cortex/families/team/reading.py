@@ -20,7 +20,7 @@ from cortex.paging import make_cursor, read_cursor
 from cortex.records.changing import resolve_ref
 from cortex.records.inbox import Entry, inbox
 from cortex.records.warnings import warnings_of
-from cortex.store import kind_of_id
+from cortex.store import RecordLookup, kind_of_id
 from cortex.text import TOKEN_CHARACTERS
 from cortex.tools import Answer, Call
 
@@ -36,7 +36,7 @@ def get_thread(context: Team, arguments: GetThread, call: Call) -> Answer:
     budget = chosen_budget(arguments.budget, arguments.max_chars, BUDGET, MOST_BUDGET)
     with context.open() as library:
         lookup = library.store.recorded
-        thread: Record[Thread] = resolve_ref(lookup, arguments.thread_id, "thread")
+        thread = _thread(lookup, arguments.thread_id)
         key = repr((thread.id, arguments.comment_mode))
         offset = read_cursor(key, arguments.cursor)
         comments = lookup.select(Wanted(kinds=("comment",), refs=(("thread", thread.id),)), COMMENTS)
@@ -63,6 +63,13 @@ def get_thread(context: Team, arguments: GetThread, call: Call) -> Answer:
     others = call_text("get_thread", thread_id=thread.id, comment_mode="recent") if total > len(chosen) else ""
     text = answers.slots_text(told(head), slots, budget, next_call=others, more_call=more, cursor=cursor)
     return Answer(text)
+
+
+def _thread(lookup: RecordLookup, ref: str) -> Record[Thread]:
+    """The thread of this id, or that the comment of this id is in. Raises: InputError RECORD_UNKNOWN."""
+    if kind_of_id(ref) == "comment":
+        ref = resolve_ref(lookup, ref, "comment").body.thread
+    return resolve_ref(lookup, ref, "thread")
 
 
 def chosen_comments(thread: Record[Thread], comments: Sequence[Record[Comment]], mode: str) -> list[Record[Comment]]:

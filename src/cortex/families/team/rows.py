@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,10 +25,20 @@ from cortex.records.packs import Entry
 TITLE_CHARACTERS = 160
 
 Slug = Callable[[str], str]  # of a subcortex, by its id
+_LINES = re.compile(r"(.+?):(\d{1,9})(?:-(\d{1,9}))?")
+
+
+def code_link(text: str) -> CodeLink:
+    """A piece of code as one writes it: path, path#symbol, path:3 or path:3-9."""
+    path, _, symbol = text.strip().partition("#")
+    lines = _LINES.fullmatch(path)
+    if lines is None:
+        return CodeLink(path, symbol=symbol)
+    return CodeLink(lines[1], symbol=symbol, line_start=int(lines[2]), line_end=int(lines[3] or 0))
 
 
 def code_text(link: CodeLink) -> str:
-    """A code link as one writes it: path#symbol, or path:3-9."""
+    """The same in the other direction."""
     if link.symbol:
         return f"{link.path}#{link.symbol}"
     if link.line_start:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from cortex.errors import InputError
+from cortex.errors import Cancelled, CortexError, InputError
 from cortex.everywhere import Located, Place, search_all
 from cortex.families.team.answers import Row, Slot, age_of, call_text, chosen_budget, cut, same, slots_text, told
 from cortex.families.team.arguments import Budgeted
@@ -22,13 +23,14 @@ from cortex.families.team.context import Team
 from cortex.families.team.places import FAMILY, place_of
 from cortex.families.team.reading import now
 from cortex.families.team.rows import usual_state
-from cortex.kinds import FOUND_KINDS, Comment, Record
+from cortex.kinds import FOUND_KINDS, KINDS, Comment, Record
 from cortex.library import Library
 from cortex.paging import make_cursor, read_cursor
 from cortex.records import finding
+from cortex.records.checks import STATES
 from cortex.records.warnings import warnings_for
 from cortex.tools import Answer, Arguments, Call, Whole
-from cortex.types import Page, Query
+from cortex.types import Cancel, Page, Query
 
 SEARCH_BUDGET, MOST_BUDGET = 4_000, 16_000
 SNIPPETS = (320, 320, 320, 160)  # characters of text: of the first three, and of each other
@@ -108,7 +110,7 @@ def _places(context: Team, arguments: Search, library: Library, used: ExitStack,
             arguments.query,
             types=kinds,
             subcortex=filters.subcortex or "",
-            state=filters.status or "",
+            state=_state(filters.status or "", kinds),
             sensitivity=filters.sensitivity or "",
             since=moment(filters.since, "since"),
             until=moment(filters.until, "until"),
@@ -119,7 +121,34 @@ def _places(context: Team, arguments: Search, library: Library, used: ExitStack,
         others, failures = used.enter_context(context.others(families))
         places += others
         notes += failures
-    return places
+    return [_spared(one, notes) for one in places] if len(places) > 1 else places
+
+
+def _spared(place: Place, notes: list[str]) -> Place:
+    """A place whose failure costs its own answers and not those of the others."""
+
+    def ask(query: Query, cancel: Cancel) -> Page:
+        try:
+            return place.ask(query, cancel)
+        except (Cancelled, InputError):  # what is wrong with the question is wrong everywhere
+            raise
+        except CortexError as error:
+            notes.append(f"{place.name} could not be searched: {error.message}")
+            return Page((), 0, query.mode)
+
+    return replace(place, ask=ask)
+
+
+def _state(status: str, kinds: Sequence[str]) -> str:
+    """A state that records of these kinds may have. Raises: InputError ARGUMENT_INVALID."""
+    known = dict.fromkeys(state for kind in kinds for state in STATES[KINDS[kind]])
+    if status and status not in known:
+        raise InputError(
+            "ARGUMENT_INVALID",
+            f"`filters.status`: {status[:40]!r} is none of {', '.join(known)}",
+            context={"filter": "status"},
+        )
+    return status
 
 
 def moment(text: str | None, name: str) -> int:

@@ -25,6 +25,7 @@ from cortex.families.team.arguments import (
 )
 from cortex.families.team.context import Team
 from cortex.families.team.reading import slug_of
+from cortex.families.team.rows import code_link
 from cortex.kinds import SENSITIVE, Attachment, CodeLink, Comment, Draft, Observation, Record, Task
 from cortex.library import Library
 from cortex.records.changing import checked_patch, resolve_ref, update_task_once
@@ -41,7 +42,6 @@ from cortex.tools import Answer, Call
 MESSAGE_CHARACTERS = 300
 NO_PLACE = "no thread, task or subcortex is set for this project: a person can say `cortex context set`"
 _URL = re.compile(r"https?://\S+", re.IGNORECASE)
-_LINES = re.compile(r"(.+?):(\d{1,9})(?:-(\d{1,9}))?")
 _SCOPE = "subcortex:"
 
 
@@ -171,15 +171,6 @@ def _observation(one: OneObservation, arguments: CreateObservations) -> Observat
         attachments=tuple(attached),
         code_links=tuple(code),
     )
-
-
-def code_link(link: str) -> CodeLink:
-    """A piece of code as one writes it: path, path#symbol, path:3 or path:3-9."""
-    path, _, symbol = link.strip().partition("#")
-    lines = _LINES.fullmatch(path)
-    if lines is None:
-        return CodeLink(path, symbol=symbol)
-    return CodeLink(lines[1], symbol=symbol, line_start=int(lines[2]), line_end=int(lines[3] or 0))
 
 
 def _placed(body: Observation, way: Route) -> Observation:
