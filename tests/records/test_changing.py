@@ -98,6 +98,17 @@ def test_a_record_is_named_by_its_id_or_enough_of_it(library: Library) -> None:
         assert resolve_ref(lookup, ref, kind) == scope, ref
 
 
+def test_a_mistyped_id_is_told_with_the_one_that_is_spelled_like_it(library: Library) -> None:
+    lookup = library.store.recorded
+    meant, *_ = (make(library, Task(f"Task {number}")) for number in range(5))
+    swapped = {"0": "1"}
+    for place in (-1, -12, -20):
+        typo = meant.id[:place] + swapped.get(meant.id[place], "0") + (meant.id[place + 1 :] if place != -1 else "")
+        assert refused(lambda typo=typo: resolve_ref(lookup, typo, "task")).context["near"][0].startswith(meant.id)
+    assert "is no thread, its kind is task" in refused(lambda: resolve_ref(lookup, meant.id, "thread")).message
+    assert "at least 8 characters" in refused(lambda: resolve_ref(lookup, "task_01", "task")).message
+
+
 def test_what_names_nothing_is_told_with_what_is_near(library: Library) -> None:
     lookup = library.store.recorded
     make(library, Subcortex("billing", "Billing"))

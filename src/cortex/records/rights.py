@@ -55,6 +55,10 @@ def need(actor: Actor, action: str) -> None:
     if not may(actor, action):
         raise InputError(
             "RIGHTS_MISSING",
-            f"{actor.name} (tier {actor.tier}) may not {action.replace('_', ' ')}: that needs tier {TIERS[action]}",
+            f"{actor.name} (tier {actor.tier}) may not {_said(action)}: that needs tier {TIERS[action]}",
             context={"action": action, "tier": actor.tier, "needed": TIERS[action]},
         )
+
+
+def _said(action: str) -> str:
+    return "write what is sensitive" if action == "sensitive" else action.replace("_", " ")

@@ -20,6 +20,8 @@ B = TypeVar("B", bound=Body)
 
 LEAST_OF_ID = 8  # characters of a ULID that may stand for all of it
 MOST_NEAR = 5
+MOST_ALIKE, LEAST_ALIKE = 100, 0.85  # ids that are looked at for near ones, and how alike they are
+TIME_OF_ID = 10  # characters of a ULID that are its time
 MOST_SCOPES = 2_000  # slugs that are looked at for near ones
 
 _ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{1,26}")
@@ -33,16 +35,19 @@ def resolve_ref(place: RecordLookup | Step, ref: str, kind: str = "") -> Record[
     Raises: InputError RECORD_UNKNOWN with near ones.
     """
     ref = one_line(ref, 200)
-    if (found := _one(place, ref)) is not None and kind in ("", found.kind):
-        return found
+    if (named := _one(place, ref)) is not None and kind in ("", named.kind):
+        return named
     if kind in ("", "subcortex") and (found := by_slug(place, ref)) is not None:
         return found
     begun = _beginning_with(place, ref, kind)
     if len(begun) == 1:
         return begun[0]
     what, ref = kind or "record", _shown(ref)
-    near = [f"{one.id} ({one.body.title[:60]})" for one in begun] or _near(place, ref, kind)
-    why = f"{len(begun)} begin like that" if begun else f"there is no {what} {ref!r}"
+    if named is not None:
+        near, why = [], f"{ref} is no {what}, its kind is {named.kind}"
+    else:
+        near = _titled(begun) or _near(place, ref, kind)
+        why = f"{len(begun)} begin like that" if begun else f"there is no {what} {ref!r}{_too_short(ref)}"
     raise InputError(
         "RECORD_UNKNOWN",
         f"{why}{'; near: ' + ', '.join(near) if near else ''}",
@@ -158,9 +163,23 @@ def _beginning_with(place: RecordLookup | Step, ref: str, kind: str) -> list[Rec
 
 
 def _near(place: RecordLookup | Step, ref: str, kind: str) -> list[str]:
-    """What somebody may have meant: slugs that are spelled alike, or the newest of the kind."""
+    """What somebody may have meant: slugs and ids that are spelled alike, or the newest of the kind."""
     if kind == "subcortex":
         slugs = [one.body.slug for one in place.select(Wanted(kinds=("subcortex",)), MOST_SCOPES)]
         return difflib.get_close_matches(ref.casefold(), slugs, MOST_NEAR, 0.5) or slugs[:MOST_NEAR]
-    newest = place.select(Wanted(kinds=(kind,)), 3) if kind else []
-    return [f"{one.id} ({one.body.title[:60]})" for one in newest]
+    told = kind or kind_of_id(ref)
+    newest = place.select(Wanted(kinds=(told,)), MOST_ALIKE) if told else []
+    alike = difflib.get_close_matches(ref, [one.id for one in newest], 1, LEAST_ALIKE)
+    # The first characters are the time: who mistypes a later one means what was made at that moment.
+    begun = _beginning_with(place, ref[: len(ref) - 26 + TIME_OF_ID], told) if len(ref) > 26 else []
+    return _titled(begun or [one for one in newest if one.id in alike] or newest[:3])
+
+
+def _titled(records: list[Record[Any]]) -> list[str]:
+    return [f"{one.id} ({one.body.title[:60]})" for one in records]
+
+
+def _too_short(ref: str) -> str:
+    rest = ref.rpartition("_")[2].upper()
+    short = len(rest) < LEAST_OF_ID and rest.startswith("0") and _ULID.fullmatch(rest)
+    return f" (a beginning has at least {LEAST_OF_ID} characters after the _)" if short else ""
