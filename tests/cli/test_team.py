@@ -191,6 +191,29 @@ def test_a_comment_without_text_comes_from_the_editor(cortex, thread, terminal):
     assert refusal(cortex, "thread", "comment", thread)["code"] == "ARGUMENT_INVALID"
 
 
+def test_an_editor_that_is_left_without_a_text_writes_nothing_and_leaves_no_file(
+    cortex, terminal, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for code in ("pass", "sys.exit(1)"):
+        terminal(code)
+        assert "What you wrote" not in str(refusal(cortex, "thread", "create", "Never mind", "--edit"))
+    assert answer(cortex, "thread", "list")["threads"] == [] and not list(tmp_path.glob("cortex-thread-*"))
+
+
+def test_code_that_is_not_there_is_kept_and_said(cortex):
+    code, _, err = cortex("thread", "create", "A typo", "--code", "src/nope.py#f")
+    assert code == 0 and "there is no file src/nope.py here" in err
+
+
+def test_who_writes_what_may_contradict_something_hears_of_it(cortex, thread):
+    said = ("--body", "The timeout is 30 seconds.", "--state", "accepted", "--evidence", f"{thread}=we talked")
+    first = answer(cortex, "artifact", "create", "Timeout of the gateway", *said)
+    assert first["evidence"] == [{"kind": "thread", "ref": thread, "note": "we talked"}]
+    code, _, err = cortex("artifact", "create", "Timeout of the gateway", "--body", "The timeout is 10 seconds.")
+    assert code == 0 and f"note: maybe contradicted by {first['id']}" in err
+
+
 def test_a_list_has_complete_ids_the_last_changed_first_and_can_be_narrowed(cortex, auth):
     ids = [answer(cortex, "thread", "create", f"Thread {number}", "--tag", f"t{number}")["id"] for number in range(3)]
     answer(cortex, "thread", "create", "An incident", "--type", "incident", "--subcortex", "auth")

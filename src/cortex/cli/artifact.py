@@ -13,7 +13,7 @@ from cortex.cli.editor import in_editor
 from cortex.cli.memory_show import moment
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
-from cortex.cli.team_look import Around, labels_of, list_records, look_around, say_around, whole_json
+from cortex.cli.team_look import Around, labels_of, list_records, look_around, say_around, say_cautions, whole_json
 from cortex.cli.team_options import (
     BodyFileOption,
     BodyOption,
@@ -133,7 +133,7 @@ def show(
         print_json({**whole_json(record, around), "history": [_deed_json(one) for one in deeds]})
     elif history:
         say(record.body.title)
-        say_rows([(f"{one.version:>3}", moment(one.at), one.actor, one.action.replace("_", " ")) for one in deeds])
+        say_rows([(f"{one.version:>3} {moment(one.at)}", one.actor, one.action.replace("_", " ")) for one in deeds])
     else:
         _say(record, around)
     return 0
@@ -218,6 +218,7 @@ def create_one(
 
         again = f"cortex artifact create {shlex.quote(title)} --body-file"
         record = written(body, body_file, keep, edit=edit, name=KIND, again=again, instead=INSTEAD)
+        say_cautions(library, record)
     _tell(record, f"✓ Made {record.id}: {record.body.title} ({record.body.state})", as_json=as_json)
     return 0
 
@@ -285,6 +286,7 @@ def edit_one(
                 )
 
             after = changing.revise(library, before.id, change, actor=person(), action="edit", key=key, payload=payload)
+        say_cautions(library, after)
     same = after.version == before.version
     text = "Nothing was changed." if same else f"✓ Changed {after.id}: version {after.version}"
     _tell(after, text, as_json=as_json)
@@ -347,6 +349,7 @@ def accept(
             if error.context.get("field") == "evidence":
                 error.suggestions = (f"`cortex artifact accept {number} --evidence KIND:REF` names some.",)
             raise
+        say_cautions(library, record)
     _tell(record, f"✓ Accepted {record.id}: {record.body.title}", as_json=as_json)
     return 0
 

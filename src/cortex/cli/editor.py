@@ -41,6 +41,9 @@ def in_editor(name: str, text: str, take: Callable[[str], T], *, again: str, ins
         _run(path)
         done = take(read_file(path))
     except CortexError as error:
+        if _holds(path, text):  # nobody wrote anything
+            path.unlink(missing_ok=True)
+            raise
         error.suggestions = (
             f"What you wrote is in {path}: `{again} {shlex.quote(made)}` takes it.",
             *error.suggestions,
@@ -64,6 +67,13 @@ def read_file(path: Path) -> str:
         return read.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise InputError("ARGUMENT_INVALID", f"{path} is no UTF-8 text") from None
+
+
+def _holds(path: Path, text: str) -> bool:
+    try:
+        return read_file(path).strip() == text.strip()
+    except CortexError:
+        return False
 
 
 def _run(path: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from cortex.cli.show import say
 from cortex.cli.team_options import number_of, one_of
 from cortex.cli.team_show import Titles, brief_json, record_json, say_list, told_code, told_subcortex, told_title
 from cortex.kinds import KINDS, Record, Wanted, refs_of
@@ -46,6 +47,12 @@ def look_around(library: Library, record: Record[Any], more: Sequence[str] = ())
         links,
         lookup.get((*ends, *named, getattr(record.body, "superseded_by", ""), *more)),
     )
+
+
+def say_cautions(library: Library, record: Record[Any]) -> None:
+    """On stderr, what speaks against a record that was just written."""
+    for warning in warnings_of(library, record, int(time.time() * 1000)):
+        say(f"note: {warning}", error=True)
 
 
 def whole_json(record: Record[Any], around: Around) -> dict[str, object]:

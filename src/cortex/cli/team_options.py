@@ -15,6 +15,7 @@ import typer
 from cortex.cli.editor import in_editor, read_file
 from cortex.cli.library import open_library
 from cortex.cli.memory_options import from_root, here, read_text
+from cortex.cli.show import say
 from cortex.errors import InputError
 from cortex.kinds import NORMAL, SENSITIVE, CodeLink, Evidence, Term
 from cortex.library import Library
@@ -22,6 +23,7 @@ from cortex.memories.places import project_at
 from cortex.records.changing import resolve_ref
 from cortex.records.codelinks import cited
 from cortex.records.noticing import who
+from cortex.store import kind_of_id
 
 EVIDENCE = ("thread", "comment", "observation", "artifact", "url")
 
@@ -109,8 +111,16 @@ def code_told(targets: Sequence[str] | None) -> tuple[CodeLink, ...]:
 
 
 def code_cited(library: Library, links: Sequence[CodeLink]) -> tuple[CodeLink, ...]:
-    """What --code names, as it is now."""
-    return cited(library, project_at(here()).path, links) if links else ()
+    """What --code names, as it is now; what isn't there is kept as it was told, and said."""
+    if not links:
+        return ()
+    found = cited(library, project_at(here()).path, links)
+    for one in found:
+        if not one.file_hash:
+            say(f"note: there is no file {one.path} here: nobody is told when it changes", error=True)
+        elif one.symbol and not one.body_hash:
+            say(f"note: there is no {one.symbol} in {one.path}: the whole file is watched", error=True)
+    return found
 
 
 def evidence_told(library: Library, told: Sequence[str] | None) -> tuple[Evidence, ...]:
@@ -123,6 +133,8 @@ def _evidence(library: Library, told: str) -> Evidence:
     kind = kind.strip().lower()
     if kind in ("http", "https"):
         kind, rest = "url", told
+    elif (named := kind_of_id(told.partition("=")[0].strip())) in EVIDENCE:
+        kind, rest = named, told
     if kind not in EVIDENCE or not rest.strip():
         known = ", ".join(f"{one}:ID" for one in EVIDENCE[:-1])
         raise InputError("ARGUMENT_INVALID", f"--evidence {told!r} is none; known: {known} and url:ADDRESS")
@@ -189,7 +201,14 @@ def written(
     told = text_told(text, file)
     if told is not None or not edit:
         return keep(told or "")
-    return in_editor(name, "", lambda now: keep(now.strip("\n")), again=again, instead=instead)
+    return in_editor(name, "", lambda now: keep(_not_empty(now.strip("\n"))), again=again, instead=instead)
+
+
+def _not_empty(text: str) -> str:
+    """What somebody wrote in an editor; who leaves it empty has thought better of it."""
+    if not text.strip():
+        raise InputError("ARGUMENT_INVALID", "there is no text: nothing was written")
+    return text
 
 
 def one_of(told: str, known: Sequence[str], option: str) -> str:

@@ -82,7 +82,7 @@ def say_labels(labels: Sequence[tuple[str, str]]) -> None:
     """Names and values, those that say something."""
     for label, value in labels:
         if value:
-            say(f"{label + ':':<{LABEL}}{value}")
+            say(f"{label + ':':<{LABEL - 1}} {value}")
 
 
 def say_text(text: str, heading: str = "", *, gap: bool = True) -> None:
