@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,16 +73,16 @@ def shop(tmp_path_factory: pytest.TempPathFactory, strangers_environment: object
     return folder
 
 
-def history(root: Path | None, subject: Subject, **config: object) -> list[Section]:
-    with Plugins({"git": config}, root) as plugins:
-        sections, warnings = plugins.enrich(subject)
+def history(repository: Path | None, subject: Subject, **config: object) -> list[Section]:
+    with Plugins({"git": config}) as plugins:
+        sections, warnings = plugins.enrich(replace(subject, repo_root=str(repository or "")))
     assert warnings == []
     return sections
 
 
 def told(root: Path, path: str = "lamp.py", symbol: str = "", lines: tuple[int, int] | None = None) -> list[str]:
     """The lines of the only section, without what changes from run to run."""
-    (section,) = history(None, Subject("code", path=path, symbol=symbol, repo_root=str(root), lines=lines))
+    (section,) = history(root, Subject("code", path=path, symbol=symbol, lines=lines))
     return [section.title, *(line.text.split(" ", 2)[2] if line.id else line.text for line in section.lines)]
 
 
@@ -177,6 +178,11 @@ def test_what_has_no_history_comes_with_nothing(shop: Path, path: str) -> None:
         assert history(shop, Subject("code", path=path, symbol="on", lines=(1, 1))) == []
     finally:
         (shop / "new.py").unlink()
+
+
+def test_a_file_that_is_in_no_project_here_has_none_of_ours(shop: Path) -> None:
+    with Plugins({"git": {}}, shop) as plugins:
+        assert plugins.enrich(Subject("code", path="lamp.py")) == ([], [])
 
 
 def test_no_repository_no_commit_and_no_git_are_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

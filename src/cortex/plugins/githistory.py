@@ -41,10 +41,9 @@ class GitHistory(Plugin):
 
     def enrich_context_pack(self, subject: Subject, partial: Sequence[Section]) -> list[Section]:
         """The history of the subject's file, where it has one."""
-        root = subject.repo_root or self.context.root
-        if not subject.path or not root:
+        if not subject.path or not subject.repo_root:  # it is in no project here: ours may have a file of that name
             return []
-        folder = Path(root)
+        folder = Path(subject.repo_root)
         most = self.context.config.get("commits")
         count = most if isinstance(most, int) else COMMITS
         of_file = git.commits(folder, subject.path, max(SEARCHED, count), SECONDS)
