@@ -379,3 +379,15 @@ def test_what_changes_its_state_is_found_by_the_new_one_at_once(library: Library
     change(library, task, state="done")
     assert [hit.record.id for hit in find(library, Asked("certificate", state="done")).hits] == [task.id]
     assert not find(library, Asked("certificate", state="inbox")).hits
+
+
+def test_who_turns_the_page_meets_every_record_once(library: Library) -> None:
+    texts = [f"The certificate {'of the gateway ' * (number % 5)}{number}" for number in range(60)]
+    kept = keep(library, *(Observation(text, "certificate " * (number % 7)) for number, text in enumerate(texts)))
+    for record in keep(library, *(Artifact(f"Certificate {number}", state="accepted") for number in range(10))):
+        kept.append(record)
+    seen: list[str] = []
+    for offset in range(0, 80, 5):
+        page = page_of(library, Asked(), Query("certificate", limit=5, offset=offset), Cancel())
+        seen += [hit.path for hit in page.hits]
+    assert len(seen) == len(set(seen)) and set(seen) == {one.id for one in kept}

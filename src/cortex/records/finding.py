@@ -7,6 +7,7 @@ in what was found, since thousands of docs in a search cost more than the search
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from cortex.types import Cancel, Mode, Page, Query, Source
 from cortex.types import Hit as Found
 
 DEPTH = 150  # hits that are looked at, so that a boost can reach what is nearly as good
+WINDOW = 20  # among several stores, where each hit costs its text
 MOST_DOCS = 4_000  # that narrow a search
 SNIPPET_CHARACTERS = 280
 MAX_WORDS = 6  # that are named as what matched
@@ -105,8 +107,9 @@ def page_of(library: Library, asked: Asked, query: Query, cancel: Cancel) -> Pag
     """The records as one place of a search over several: `query` says what is asked and how much is told, `asked` what may answer."""
     most = query.offset + query.limit
     wanted = wanted_of(library, asked)
-    deep = replace(query, offset=0, limit=max(DEPTH if is_narrowed(wanted) else 0, 2 * most), characters=0)
-    ranked, page = _ranked(library, wanted, deep, most, cancel)
+    window = DEPTH if is_narrowed(wanted) else WINDOW
+    deep = replace(query, offset=0, limit=window * math.ceil(2 * most / window), characters=0)
+    ranked, page = _ranked(library, wanted, deep, most, cancel, window)
     return replace(page, hits=tuple(hit for hit, _ in ranked[query.offset : most]))
 
 
@@ -139,9 +142,12 @@ def is_narrowed(wanted: Wanted) -> bool:
 
 
 def _ranked(
-    library: Library, wanted: Wanted, query: Query, most: int, cancel: Cancel | None
+    library: Library, wanted: Wanted, query: Query, most: int, cancel: Cancel | None, window: int = DEPTH
 ) -> tuple[list[tuple[Found, Brief]], Page]:
-    """What answers, best first, each record once; and the page that it is from, with how many there are."""
+    """What answers, best first, each record once; and the page that it is from, with how many there are.
+
+    Boosts reach as far as a `window` of hits: else whoever turns the page would meet what they have seen, since more is looked at then.
+    """
     check_query(query)
     lookup, narrowed = library.store.recorded, is_narrowed(wanted)
     sources, docs = lookup.narrow(wanted, MOST_DOCS) if narrowed else (lookup.sources(wanted.kinds), None)
@@ -154,7 +160,8 @@ def _ranked(
         found, page = _look(library, query, sources, docs, wanted, cancel)
     sifted = docs is None and narrowed  # then it is only known how many of those are right that were looked at
     total = len(found) if sifted or page.total <= len(page.hits) else max(page.total, len(found))
-    return _ordered(found, lookup.targets("pin")), replace(page, total=total)
+    windows = {hit.doc: place // window for place, hit in reversed(list(enumerate(page.hits)))}
+    return _ordered(found, lookup.targets("pin"), windows), replace(page, total=total)
 
 
 def _look(
@@ -173,15 +180,18 @@ def _look(
     return [(best[doc], briefs[doc]) for doc in best if doc in briefs], page
 
 
-def _ordered(found: Sequence[tuple[Found, Brief]], pinned: frozenset[str]) -> list[tuple[Found, Brief]]:
-    """By score and what a record counts for; what says more of one thread goes back a little."""
+def _ordered(
+    found: Sequence[tuple[Found, Brief]], pinned: frozenset[str], windows: Mapping[int, int]
+) -> list[tuple[Found, Brief]]:
+    """By score and what a record counts for, window by window; what says more of one thread goes back a little."""
     now = time.time()
 
-    def order(score: float, brief: Brief) -> tuple[float, int, str]:
-        return -round(score, 4), -brief.updated, brief.id
+    def order(one: tuple[float, Found, Brief]) -> tuple[int, float, int, str]:
+        score, hit, brief = one
+        return windows[hit.doc], -round(score, 4), -brief.updated, brief.id
 
     scored = [(hit.score * _boost(brief, brief.id in pinned, now), hit, brief) for hit, brief in found]
-    scored.sort(key=lambda one: order(one[0], one[2]))
+    scored.sort(key=order)
     seen: dict[str, int] = {}
     again: list[tuple[float, Found, Brief]] = []
     for score, hit, brief in scored:
@@ -189,7 +199,7 @@ def _ordered(found: Sequence[tuple[Found, Brief]], pinned: frozenset[str]) -> li
         before = seen.get(thread, 0)
         seen[thread] = before + 1
         again.append((score * max(LEAST_SAME, SAME_THREAD**before), hit, brief))
-    again.sort(key=lambda one: order(one[0], one[2]))
+    again.sort(key=order)
     return [(replace(hit, relevance=_relevance(hit, score)), brief) for score, hit, brief in again]
 
 
