@@ -28,7 +28,7 @@ DEPTH = (
 )
 COVER_DEPTH = 30  # of those that only hold many of the words
 NEAR_DEPTH = 50  # by meaning beside those by words: what is right mostly shares a word with the query
-LONGER = 3  # times as many, from which those are left out that may be no candidates
+LONGER = 4  # times as many, from which those are left out that may be no candidates
 LEAST_NEAR = 0.25  # of what is found by meaning alone: everything is a little alike, and a word that nobody knows is near to nothing
 MIN_PREFIX = 3  # characters of a name that others may begin with
 # Short fields score high by themselves: a word in a name of two words counts for more than one in a body of a hundred.
