@@ -1,12 +1,13 @@
 """What a new record may contradict: candidates for a person to judge, found before it is written, linked in its own step.
 
 Candidates are what is near by words or speaks of the same code; whether two differ is said by `contradicting`. Bounded: the best
-few by words, the newest few by code.
+few by words, the newest few by code, and a moment for all of it, since somebody waits for the write.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,9 @@ from cortex.store import Step
 from cortex.text import one_line
 from cortex.types import Mode, Query
 
-BY_WORDS, BY_CODE = 8, 20  # records that are looked at
+BY_WORDS, BY_CODE = 8, 20  # records that are looked at, of each file
+MOST_PATHS = 5  # files of one record by which others are looked for
+SECONDS = 0.3  # from which on no other pair is compared
 MOST = 3  # links of one record
 CHARACTERS = 300  # of the note of a link
 KINDS = ("artifact", "observation", "thread")
@@ -41,15 +44,19 @@ class Clash:
     sensitivity: str
 
 
-def clashes_of(library: Library, body: Body, before: Record[Any] | None = None) -> tuple[Clash, ...]:
+def clashes_of(
+    library: Library, body: Body, before: Record[Any] | None = None, *, until: float | None = None
+) -> tuple[Clash, ...]:
     """What a body that isn't written yet may contradict; of what can't be searched now nothing is told.
 
-    `before` is the record whose next version it is: where that says the same, there is nothing to look for.
+    `before` is the record whose next version it is: where that says the same, there is nothing to look for. `until` is the moment,
+    monotonic, from which on nothing more is compared.
     """
+    until = time.monotonic() + SECONDS if until is None else until
     if not _counts(body) or (before is not None and _text_of(before.body) == _text_of(body)):
         return ()
     try:
-        return tuple(_clashes(library, checked(body), before.id if before else ""))
+        return tuple(_clashes(library, checked(body), before.id if before else "", until))
     except InputError:  # whoever writes it says why it can't be
         return ()
     except CortexError as error:
@@ -57,10 +64,13 @@ def clashes_of(library: Library, body: Body, before: Record[Any] | None = None) 
         return ()
 
 
-def _clashes(library: Library, body: Any, own: str) -> list[Clash]:
+def _clashes(library: Library, body: Any, own: str, until: float) -> list[Clash]:
     text = _text_of(body)
     found: list[Clash] = []
-    for other, shares_code in _near(library, body):
+    for other, shares_code in _near(library, body) if time.monotonic() < until else ():
+        if time.monotonic() >= until:
+            log.info("not everything was compared with %r: it took too long", one_line(body.title, 80))
+            break
         if not _counts(other.body) or other.id in (own, getattr(body, "supersedes", "")):
             continue
         if not shares_code and not same_subject(body.title, other.body.title):
@@ -111,8 +121,9 @@ def _near(library: Library, body: Any) -> list[tuple[Record[Any], bool]]:
     """The records that are near by words, and those that speak of the same code, each once; whether it was the code."""
     lookup = library.store.recorded
     found: dict[str, tuple[Record[Any], bool]] = {}
-    if paths := [link.path for link in body.code_links]:
-        for one in lookup.pointing(paths, ("path",), BY_CODE):
+    for path in list(dict.fromkeys(link.path for link in body.code_links))[:MOST_PATHS]:
+        # Path by path: the store has what points to one in order, and would sort what points to several.
+        for one in lookup.select(Wanted(kinds=KINDS, refs=(("path", path),)), BY_CODE):
             if _same_code(body, one.body):
                 found[one.id] = (one, True)
     if sources := lookup.sources(KINDS):
