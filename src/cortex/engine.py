@@ -217,13 +217,19 @@ class Engine:
         self._runs.serve_requests()
         if time.monotonic() < self._not_before:
             return
-        if self.store.truth.words_linger or self.store.indexes.state()[1] < self.store.truth.seq():
-            try:
-                self.embedding.catch_up()
-                self.store.indexes.tidy()
-            except CortexError as error:
-                log.warning("the indexes of %s don't follow: %s", self.root, error.message)
-                self._not_before = time.monotonic() + RETRY_SECONDS
+        try:
+            self.catch_up()
+        except CortexError as error:
+            log.warning("the indexes of %s don't follow: %s", self.root, error.message)
+            self._not_before = time.monotonic() + RETRY_SECONDS
+
+    def catch_up(self) -> None:
+        """Have the indexes follow, where this process may, what somebody wrote who ended before they did, or what was copied without them."""
+        if not self.store.lease.take():
+            return
+        if self.store.truth.words_linger or self._words_state()[1] < self.store.truth.seq():
+            self.embedding.catch_up()
+            self.store.indexes.tidy()
 
     # -- put and forget ------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from cortex.errors import CortexError
+from cortex.guarded import Embedders
 from cortex.kinds import (
     SENSITIVE,
     Actor,
@@ -30,9 +32,11 @@ from cortex.kinds import (
 from cortex.library import Library
 from cortex.records.changing import archive
 from cortex.records.discussing import SINCE
+from cortex.records.finding import Asked, find
 from cortex.records.ids import new_id
 from cortex.records.rights import TIERS, person
 from cortex.records.steps import perform
+from cortex.records.wording import wording
 from cortex.records.writing import MOST_AT_ONCE, add_comment, create, create_observations, create_once
 from cortex.types import Mode, Query
 
@@ -482,3 +486,38 @@ def test_what_can_not_be_searched_now_is_written_all_the_same(
     monkeypatch.setattr(library, "search", fail)
     assert make(library, Observation("Cache timeout", "The cache timeout is 60 seconds.")).version == 1
     assert candidates(library) == []
+
+
+# -- somebody who ends in between ---------------------------------------------------------------------------------------
+
+
+def test_what_was_written_by_somebody_who_ended_at_once_is_found_by_the_next(library, settings):
+    def written(text, key):
+        body = Thread("Who sings", text)
+        return library.store.records.perform(
+            lambda step: step.make(new_id(Thread), body).id,
+            actor=PERSON,
+            key=key,
+            action="create_thread",
+            payload=f"{body!r}",
+            wording=wording(settings),
+        ).result
+
+    first = written("the walrus", "once")
+    assert create(library, Thread("Who sings", "the walrus"), actor=PERSON, key="once").id == first  # a retry
+    assert [hit.record.id for hit in find(library, Asked("walrus")).hits] == [first]
+    second = written("the narwhal", "twice")
+    assert find(library, Asked("narwhal")).hits == ()
+    library.catch_up()
+    assert [hit.record.id for hit in find(library, Asked("narwhal")).hits] == [second]
+
+
+def test_records_in_a_store_without_its_indexes_are_found_again(library, settings, tmp_path):
+    number = create(library, Thread("Walrus singing"), actor=PERSON).id
+    copy = tmp_path / "elsewhere"
+    copy.mkdir()
+    library.store.checkpoint()
+    shutil.copy(settings.home / "cortex.db", copy)
+    with Library(settings.model_copy(update={"home": copy}), embedders=Embedders(None)) as other:
+        other.catch_up()
+        assert [hit.record.id for hit in find(other.reader, Asked("walrus")).hits] == [number]

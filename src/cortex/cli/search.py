@@ -150,6 +150,7 @@ def _open(
     if {KB, MEMORY, TEAM} & set(families):
         library = Library(load(None, environment=environment()))
         used.callback(library.close)
+        library.catch_up()
         if by_meaning:
             library.reader.embedding.try_out()
         if KB in families:

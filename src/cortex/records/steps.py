@@ -30,8 +30,7 @@ def perform(
     done = library.store.records.perform(
         work, actor=actor, key=key, action=action, payload=payload, wording=wording(library.settings)
     )
-    if not done.replayed:
-        _follow(library)
+    _follow(library)  # a retry, too: who tried first may have ended before it was found
     return done
 
 
