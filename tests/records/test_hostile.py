@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
@@ -16,7 +17,7 @@ from cortex.records.codelinks import cited
 from cortex.records.contextfile import read_context, write_context
 from cortex.records.rights import person
 from cortex.records.targets import resolve_ref, scope_of
-from cortex.records.writing import create
+from cortex.records.writing import create, create_observations
 
 SECRET = "AKIA" + "IOSFODNN7EXAMPLQ"
 PASSWORD = "kT7" + "pQ2xV9mR4"
@@ -113,3 +114,13 @@ def test_a_text_that_nobody_sees_is_refused(hidden):
 @pytest.mark.parametrize("seen", ["🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f", "👩\u200d👩\u200d👧", "❤\ufe0f", "می\u200cخواهم", "葛\U000e0100"])  # fmt: skip
 def test_flags_families_hearts_and_foreign_scripts_are_kept(seen):
     assert checked(Observation("Fine", seen * 3)).summary == seen * 3
+
+
+def test_what_can_be_compared_for_long_holds_no_write_up(library):
+    text, link = "The timeout is 5 ms. " * 470, (CodeLink("src/a.py"),)
+    some = [Observation("Token lifetime", text[count:], code_links=link) for count in range(20)]
+    create_observations(library, some, actor=person(), key="first")
+    start = time.monotonic()
+    done = create_observations(library, some, actor=person(), key="second")
+    assert all(one.id for one in done.outcomes)
+    assert time.monotonic() - start < 15  # 400 pairs would take a minute and more; a second is what they get

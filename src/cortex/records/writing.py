@@ -7,6 +7,7 @@ one step each, under a key. Changing what is there is another module.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -42,6 +43,7 @@ from cortex.store import Step
 
 MOST_AT_ONCE = 200  # observations of one batch
 CLASHES_UP_TO = 20  # observations of a batch that is compared with what there is
+CLASHES_SECONDS = 1.0  # that it takes at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +267,8 @@ def create_observations(
     if not 0 < len(observations) <= MOST_AT_ONCE:
         raise refusal("observations", f"1 to {MOST_AT_ONCE} observations at once, these are {len(observations)}")
     compared = len(observations) <= CLASHES_UP_TO
-    clashes = [clashes_of(library, body) if compared else () for body in observations]
+    until = time.monotonic() + CLASHES_SECONDS
+    clashes = [clashes_of(library, body, until=until) if compared else () for body in observations]
     no = refused or {}
 
     def work(step: Step) -> str:
