@@ -9,11 +9,19 @@ from typing import Annotated, Any
 
 import typer
 
-from cortex.cli.editor import in_editor
 from cortex.cli.memory_show import moment
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
-from cortex.cli.team_look import Around, labels_of, list_records, look_around, say_around, say_cautions, whole_json
+from cortex.cli.team_look import (
+    Around,
+    labels_of,
+    list_records,
+    look_around,
+    say_around,
+    say_cautions,
+    tell_list,
+    whole_json,
+)
 from cortex.cli.team_options import (
     BodyFileOption,
     BodyOption,
@@ -35,6 +43,7 @@ from cortex.cli.team_options import (
     changed,
     code_cited,
     code_told,
+    edited,
     evidence_told,
     given,
     number_of,
@@ -46,7 +55,15 @@ from cortex.cli.team_options import (
     text_told,
     written,
 )
-from cortex.cli.team_show import day, record_json, say_head, say_list, say_more, say_rows, say_text, told_title
+from cortex.cli.team_show import (
+    day,
+    say_head,
+    say_list,
+    say_rows,
+    say_text,
+    tell_record,
+    told_title,
+)
 from cortex.errors import InputError
 from cortex.kinds import SENSITIVE, Artifact, Record
 from cortex.library import Library
@@ -102,14 +119,13 @@ def list_artifacts(
             refs=[("type", told)] if told else (),
             due=rfc3339(time.time())[:10] if overdue else "",
         )
-    if as_json:
-        print_json({"artifacts": [record_json(one) for one in found.rows], "more": found.more})
-    elif not found.rows:
-        say(START if found.nothing_yet else "nothing found", error=True)
-    else:
-        say_rows([(one.id, day(one.updated), one.body.state, one.body.type, one.body.title) for one in found.rows])
-        say_more(found.more)
-    return 0
+    return tell_list(
+        found,
+        "artifacts",
+        START,
+        lambda one: (one.id, day(one.updated), one.body.state, one.body.type, one.body.title),
+        as_json=as_json,
+    )
 
 
 @app.command("show")
@@ -219,8 +235,7 @@ def create_one(
         again = f"cortex artifact create {shlex.quote(title)} --body-file"
         record = written(body, body_file, keep, edit=edit, name=KIND, again=again, instead=INSTEAD)
         say_cautions(library, record)
-    _tell(record, f"✓ Made {record.id}: {record.body.title} ({record.body.state})", as_json=as_json)
-    return 0
+    return tell_record(record, f"✓ Made {record.id}: {record.body.title} ({record.body.state})", as_json=as_json)
 
 
 @app.command("edit")
@@ -265,7 +280,8 @@ def edit_one(
     with team() as library:
         before = changing.resolve_ref(library.store.recorded, told, KIND)
         if not (plain or owner is not None or reviewed or any(one is not None for one in lists)):
-            after = _in_editor(library, before, key)
+            again = f"cortex artifact edit {before.id} --body-file"
+            after = edited(library, before, "body", action="edit", key=key, again=again, instead=INSTEAD)
         else:
             if owner is not None:
                 plain["owner"] = "".join(people_told(library, [owner]))
@@ -289,8 +305,7 @@ def edit_one(
         say_cautions(library, after)
     same = after.version == before.version
     text = "Nothing was changed." if same else f"✓ Changed {after.id}: version {after.version}"
-    _tell(after, text, as_json=as_json)
-    return 0
+    return tell_record(after, text, as_json=as_json)
 
 
 def _ref_told(library: Library, body: Artifact, told: str) -> str:
@@ -308,28 +323,6 @@ def _edited_state(state: str | None) -> str | None:
         verb = {"accepted": "accept ID", "superseded": "supersede OLD NEW"}[word]
         raise InputError("ARGUMENT_INVALID", f"`cortex artifact {verb}` does that")
     return word
-
-
-def _in_editor(library: Library, before: Record[Artifact], key: str) -> Record[Any]:
-    """Its text in an editor; where somebody has changed it meanwhile, nothing is overwritten."""
-
-    def keep(text: str) -> Record[Any]:
-        now = text.strip("\n")
-        if now == before.body.body.strip("\n"):
-            return before
-        return changing.revise(
-            library,
-            before.id,
-            lambda body: replace(body, body=now),
-            actor=person(),
-            action="edit",
-            key=key,
-            version=before.version,
-            payload=repr((before.id, now)),
-        )
-
-    again = f"cortex artifact edit {before.id} --body-file"
-    return in_editor(before.id, before.body.body, keep, again=again, instead=INSTEAD)
 
 
 @app.command("accept")
@@ -350,8 +343,7 @@ def accept(
                 error.suggestions = (f"`cortex artifact accept {number} --evidence KIND:REF` names some.",)
             raise
         say_cautions(library, record)
-    _tell(record, f"✓ Accepted {record.id}: {record.body.title}", as_json=as_json)
-    return 0
+    return tell_record(record, f"✓ Accepted {record.id}: {record.body.title}", as_json=as_json)
 
 
 @app.command("supersede")
@@ -366,12 +358,4 @@ def supersede(
     with team() as library:
         ends = [number_of(library, one, KIND) for one in (old, new)]
         record = changing.supersede_artifact(library, *ends, actor=person(), key=key, note=note)
-    _tell(record, f"✓ {ends[1]} takes the place of {record.id}: {record.body.title}", as_json=as_json)
-    return 0
-
-
-def _tell(record: Record[Any], text: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json(record_json(record))
-    else:
-        say(text)
+    return tell_record(record, f"✓ {ends[1]} takes the place of {record.id}: {record.body.title}", as_json=as_json)

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from cortex.cli.options import JsonFlag
-from cortex.cli.show import print_json, say
-from cortex.cli.team_look import labels_of, list_records, look_around, say_around, whole_json
+from cortex.cli.show import print_json
+from cortex.cli.team_look import labels_of, list_records, look_around, say_around, tell_list, whole_json
 from cortex.cli.team_options import IdArgument, InSubcortexOption, LimitOption, WithTagOption, number_of, one_of, team
-from cortex.cli.team_show import day, record_json, say_head, say_list, say_more, say_rows, say_text
+from cortex.cli.team_show import day, say_head, say_list, say_text
 from cortex.records import changing
 from cortex.records.checks import OBSERVATION_TYPES
 
@@ -43,14 +43,13 @@ def list_observations(
             refs=[("thread", number_of(library, thread, "thread"))] if thread else (),
             keep=(lambda body: body.type == told) if told else None,
         )
-    if as_json:
-        print_json({"observations": [record_json(one) for one in found.rows], "more": found.more})
-    elif not found.rows:
-        say(START if found.nothing_yet else "nothing found", error=True)
-    else:
-        say_rows([(one.id, day(one.created), one.body.type, one.author, one.body.title) for one in found.rows])
-        say_more(found.more)
-    return 0
+    return tell_list(
+        found,
+        "observations",
+        START,
+        lambda one: (one.id, day(one.created), one.body.type, one.author, one.body.title),
+        as_json=as_json,
+    )
 
 
 @app.command("show")

@@ -10,10 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from cortex.cli.editor import in_editor
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
-from cortex.cli.team_look import list_records
+from cortex.cli.team_look import list_records, tell_list
 from cortex.cli.team_options import (
     AllFlag,
     EditFlag,
@@ -24,6 +23,7 @@ from cortex.cli.team_options import (
     SlugArgument,
     StateOption,
     changed,
+    edited,
     given,
     number_of,
     people_told,
@@ -38,14 +38,12 @@ from cortex.cli.team_show import (
     record_json,
     say_head,
     say_list,
-    say_more,
-    say_rows,
     say_text,
+    tell_record,
     told_title,
 )
 from cortex.errors import InputError
 from cortex.kinds import Record, Subcortex, Wanted
-from cortex.library import Library
 from cortex.records import changing
 from cortex.records.checks import OPEN_TASK_STATES
 from cortex.records.rights import person
@@ -84,14 +82,13 @@ def list_subcortexes(
     """List the subcortexes, the last changed first; archived ones with --all."""
     with team() as library:
         found = list_records(library, KIND, limit, usual=("proposed", "active"), states=state, everything=everything)
-    if as_json:
-        print_json({"subcortexes": [record_json(one) for one in found.rows], "more": found.more})
-    elif not found.rows:
-        say(START if found.nothing_yet else "nothing found", error=True)
-    else:
-        say_rows([(one.body.slug, one.body.state, _pins(one.body), one.body.name) for one in found.rows])
-        say_more(found.more)
-    return 0
+    return tell_list(
+        found,
+        "subcortexes",
+        START,
+        lambda one: (one.body.slug, one.body.state, _pins(one.body), one.body.name),
+        as_json=as_json,
+    )
 
 
 def _pins(body: Subcortex) -> str:
@@ -175,8 +172,7 @@ def create_one(
 
         again = f"cortex subcortex create {slug} --name {shlex.quote(name)} --charter-file"
         record = written(charter, charter_file, keep, edit=edit, name=slug, again=again, instead=INSTEAD)
-    _tell(record, f"✓ Made {record.body.slug}: {record.body.name}", as_json=as_json)
-    return 0
+    return tell_record(record, f"✓ Made {record.body.slug}: {record.body.name}", as_json=as_json)
 
 
 @app.command("edit")
@@ -236,32 +232,10 @@ def edit_one(
                 library, before.id, change, actor=person(), action="edit_subcortex", key=key, payload=payload
             )
         else:
-            after = _in_editor(library, before, key)
+            again = f"cortex subcortex edit {before.body.slug} --charter-file"
+            after = edited(library, before, "charter", action="edit_subcortex", key=key, again=again, instead=INSTEAD)
     same = after.version == before.version
-    _tell(after, "Nothing was changed." if same else f"✓ Changed {after.body.slug}", as_json=as_json)
-    return 0
-
-
-def _in_editor(library: Library, before: Record[Subcortex], key: str) -> Record[Any]:
-    """Its charter in an editor; where somebody has changed it meanwhile, nothing is overwritten."""
-
-    def keep(text: str) -> Record[Any]:
-        charter = text.strip("\n")
-        if charter == before.body.charter.strip("\n"):
-            return before
-        return changing.revise(
-            library,
-            before.id,
-            lambda body: replace(body, charter=charter),
-            actor=person(),
-            action="edit_subcortex",
-            key=key,
-            version=before.version,
-            payload=repr((before.id, charter)),
-        )
-
-    again = f"cortex subcortex edit {before.body.slug} --charter-file"
-    return in_editor(before.body.slug, before.body.charter, keep, again=again, instead=INSTEAD)
+    return tell_record(after, "Nothing was changed." if same else f"✓ Changed {after.body.slug}", as_json=as_json)
 
 
 @app.command("pin")
@@ -299,12 +273,4 @@ def archive(told: SlugArgument, key: KeyOption = "", as_json: JsonFlag = False) 
     """Archive a subcortex: it is in no pack and no search any more; `edit --state active` brings it back."""
     with team() as library:
         record = changing.archive(library, number_of(library, told, KIND), actor=person(), key=key, kind=KIND)
-    _tell(record, f"✓ Archived {record.body.slug}", as_json=as_json)
-    return 0
-
-
-def _tell(record: Record[Any], text: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json(record_json(record))
-    else:
-        say(text)
+    return tell_record(record, f"✓ Archived {record.body.slug}", as_json=as_json)

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from cortex.cli.options import JsonFlag
-from cortex.cli.show import print_json, say
-from cortex.cli.team_look import labels_of, list_records, look_around, say_around, whole_json
+from cortex.cli.show import print_json
+from cortex.cli.team_look import labels_of, list_records, look_around, say_around, tell_list, whole_json
 from cortex.cli.team_options import (
     AllFlag,
     BodyFileOption,
@@ -38,7 +38,7 @@ from cortex.cli.team_options import (
     team,
     written,
 )
-from cortex.cli.team_show import day, record_json, say_head, say_more, say_rows, say_text
+from cortex.cli.team_show import day, say_head, say_text, tell_record
 from cortex.errors import InputError
 from cortex.kinds import Record, Task
 from cortex.records import changing
@@ -87,14 +87,7 @@ def list_tasks(
             refs=[("assignee", name) for name in names],
             keep=(lambda body: body.priority == told) if told else None,
         )
-    if as_json:
-        print_json({"tasks": [record_json(one) for one in found.rows], "more": found.more})
-    elif not found.rows:
-        say(START if found.nothing_yet else "nothing found", error=True)
-    else:
-        say_rows([_row(one) for one in found.rows])
-        say_more(found.more)
-    return 0
+    return tell_list(found, "tasks", START, _row, as_json=as_json)
 
 
 def _row(one: Record[Task]) -> tuple[str, ...]:
@@ -170,11 +163,7 @@ def create_one(
         again = f"cortex task create {shlex.quote(title)} --body-file"
         instead = "give the text with --body"
         record = written(body, body_file, keep, edit=edit, name=KIND, again=again, instead=instead)
-    if as_json:
-        print_json(record_json(record))
-    else:
-        say(f"✓ Made {record.id}: {record.body.title}")
-    return 0
+    return tell_record(record, f"✓ Made {record.id}: {record.body.title}", as_json=as_json)
 
 
 @app.command("update")
@@ -213,12 +202,9 @@ def update(
 
         payload = repr((before.id, told_patch))
         record = changing.update_task(library, before.id, patch, actor=person(), key=key, payload=payload)
-    if as_json:
-        print_json(record_json(record))
-    else:
-        same = record.version == before.version
-        say("Nothing was changed." if same else f"✓ Changed {record.id}: {record.body.state}, {record.body.priority}")
-    return 0
+    same = record.version == before.version
+    text = "Nothing was changed." if same else f"✓ Changed {record.id}: {record.body.state}, {record.body.priority}"
+    return tell_record(record, text, as_json=as_json)
 
 
 def _patch(state: str | None, priority: str | None, blocked: str | None) -> dict[str, str]:

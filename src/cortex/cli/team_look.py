@@ -8,9 +8,19 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from cortex.cli.show import say
+from cortex.cli.show import print_json, say
 from cortex.cli.team_options import number_of, one_of
-from cortex.cli.team_show import Titles, brief_json, record_json, say_list, told_code, told_subcortex, told_title
+from cortex.cli.team_show import (
+    Titles,
+    brief_json,
+    record_json,
+    say_list,
+    say_more,
+    say_rows,
+    told_code,
+    told_subcortex,
+    told_title,
+)
 from cortex.kinds import KINDS, Record, Wanted, refs_of
 from cortex.library import Library
 from cortex.records.checks import STATES
@@ -135,6 +145,20 @@ def list_records(
     rows = _select(library, wanted, limit + 1, keep)
     nothing_yet = not rows and not library.store.recorded.select(Wanted(kinds=(kind,)), 1)
     return Listed(tuple(rows[:limit]), len(rows) > limit, nothing_yet)
+
+
+def tell_list(
+    found: Listed, name: str, start: str, row: Callable[[Record[Any]], Sequence[str]], *, as_json: bool
+) -> int:
+    """Show a list, a line each; `name` is what programs find it under, `start` what to do where there is nothing yet."""
+    if as_json:
+        print_json({name: [record_json(one) for one in found.rows], "more": found.more})
+    elif not found.rows:
+        say(start if found.nothing_yet else "nothing found", error=True)
+    else:
+        say_rows([row(one) for one in found.rows])
+        say_more(found.more)
+    return 0
 
 
 def _select(library: Library, wanted: Wanted, limit: int, keep: Callable[[Any], bool] | None) -> list[Record[Any]]:

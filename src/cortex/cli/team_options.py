@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -17,12 +18,13 @@ from cortex.cli.library import open_library
 from cortex.cli.memory_options import from_root, here, read_text
 from cortex.cli.show import say
 from cortex.errors import InputError
-from cortex.kinds import NORMAL, SENSITIVE, CodeLink, Evidence, Term
+from cortex.kinds import NORMAL, SENSITIVE, CodeLink, Evidence, Record, Term
 from cortex.library import Library
 from cortex.memories.places import project_at
-from cortex.records.changing import resolve_ref
+from cortex.records.changing import resolve_ref, revise
 from cortex.records.codelinks import cited
 from cortex.records.noticing import who
+from cortex.records.rights import person
 from cortex.store import kind_of_id
 
 EVIDENCE = ("thread", "comment", "observation", "artifact", "url")
@@ -209,6 +211,30 @@ def _not_empty(text: str) -> str:
     if not text.strip():
         raise InputError("ARGUMENT_INVALID", "there is no text: nothing was written")
     return text
+
+
+def edited(
+    library: Library, before: Record[Any], field: str, *, action: str, key: str, again: str, instead: str
+) -> Record[Any]:
+    """A text of a record in an editor; where somebody has changed it meanwhile, nothing is overwritten."""
+    text: str = getattr(before.body, field)
+
+    def keep(told: str) -> Record[Any]:
+        now = told.strip("\n")
+        if now == text.strip("\n"):
+            return before
+        return revise(
+            library,
+            before.id,
+            lambda body: replace(body, **{field: now}),
+            actor=person(),
+            action=action,
+            key=key,
+            version=before.version,
+            payload=repr((before.id, now)),
+        )
+
+    return in_editor(before.id, text, keep, again=again, instead=instead)
 
 
 def one_of(told: str, known: Sequence[str], option: str) -> str:

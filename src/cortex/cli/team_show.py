@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from cortex.cli.memory_show import cut_to, moment, padded, width_of
-from cortex.cli.show import say
+from cortex.cli.show import print_json, say
 from cortex.kinds import CodeLink, Record
 
 MOMENTS = ("last_reviewed", "reviewed_at", "expires")  # fields that are milliseconds
@@ -47,6 +47,15 @@ def record_json(record: Record[Any]) -> dict[str, object]:
 def brief_json(record: Record[Any]) -> dict[str, object]:
     """A record that another one is told with."""
     return {"id": record.id, "kind": record.kind, "title": record.body.title, "state": record.body.state}
+
+
+def tell_record(record: Record[Any], text: str, *, as_json: bool) -> int:
+    """Say what was done with a record: to programs the record itself."""
+    if as_json:
+        print_json(record_json(record))
+    else:
+        say(text)
+    return 0
 
 
 # -- for people --------------------------------------------------------------------------------------------------------

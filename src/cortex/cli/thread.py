@@ -11,7 +11,7 @@ import typer
 
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
-from cortex.cli.team_look import Around, labels_of, list_records, look_around, say_around, whole_json
+from cortex.cli.team_look import Around, labels_of, list_records, look_around, say_around, tell_list, whole_json
 from cortex.cli.team_options import (
     AllFlag,
     BodyFileOption,
@@ -37,7 +37,7 @@ from cortex.cli.team_options import (
     team,
     written,
 )
-from cortex.cli.team_show import day, record_json, say_head, say_list, say_more, say_rows, say_text
+from cortex.cli.team_show import day, record_json, say_head, say_list, say_text, tell_record
 from cortex.errors import InputError
 from cortex.kinds import Comment, Record, Thread, Wanted
 from cortex.records import changing
@@ -76,14 +76,13 @@ def list_threads(
             tags=tag,
             refs=[("type", told)] if told else (),
         )
-    if as_json:
-        print_json({"threads": [record_json(one) for one in found.rows], "more": found.more})
-    elif not found.rows:
-        say(START if found.nothing_yet else "nothing found", error=True)
-    else:
-        say_rows([(one.id, day(one.updated), one.body.state, one.body.type, one.body.title) for one in found.rows])
-        say_more(found.more)
-    return 0
+    return tell_list(
+        found,
+        "threads",
+        START,
+        lambda one: (one.id, day(one.updated), one.body.state, one.body.type, one.body.title),
+        as_json=as_json,
+    )
 
 
 @app.command("show")
@@ -166,11 +165,7 @@ def create_one(
         record = written(
             body, body_file, keep, edit=edit, name="thread", again=again, instead="give the text with --body"
         )
-    if as_json:
-        print_json(record_json(record))
-    else:
-        say(f"✓ Opened {record.id}: {record.body.title}")
-    return 0
+    return tell_record(record, f"✓ Opened {record.id}: {record.body.title}", as_json=as_json)
 
 
 @app.command("comment")
@@ -213,11 +208,7 @@ def comment(
             again=f"cortex thread comment {thread} --body-file",
             instead="give the text, or - to take it from stdin",
         )
-    if as_json:
-        print_json(record_json(record))
-    else:
-        say(f"✓ Commented {record.id}")
-    return 0
+    return tell_record(record, f"✓ Commented {record.id}", as_json=as_json)
 
 
 @app.command("resolve")
@@ -231,8 +222,4 @@ def resolve(
     with team() as library:
         number = number_of(library, told, KIND)
         record = changing.resolve_thread(library, number, resolution, actor=person(), key=key)
-    if as_json:
-        print_json(record_json(record))
-    else:
-        say(f"✓ Resolved {record.id}: {record.body.title}")
-    return 0
+    return tell_record(record, f"✓ Resolved {record.id}: {record.body.title}", as_json=as_json)
