@@ -189,6 +189,20 @@ def test_an_agent_sees_that_a_draft_waits_for_a_person(library: Library) -> None
     assert "approve or reject" in only(library).why
 
 
+def test_a_draft_says_where_it_would_go(library: Library) -> None:
+    thread = make(library, Thread("Which queue?"))
+    task = make(library, Task("Measure it"))
+    for type, target in (("comment", thread.id), ("comment", ""), ("task_update", task.id), ("thread", "")):
+        patch = (("state", "done"),) if type == "task_update" else ()
+        create_draft(library, Draft(type, "A draft", "Something.", target=target, patch=patch), actor=AGENT)
+    assert [entry.why.partition(": ")[0] for entry in reversed(inbox(library).entries)] == [
+        "agent drafted a comment in Which queue?",
+        "agent drafted a comment that has no place yet",
+        "agent drafted a change of a task, Measure it",
+        "agent drafted a thread",
+    ]
+
+
 def test_what_is_judged_or_done_leaves_nothing_open_that_nobody_sees(library: Library) -> None:
     make(library, Artifact("Timeout of the payment gateway", "The timeout is 30 seconds."))
     make(library, Artifact("Timeout of the payment gateway", "The timeout is 10 seconds."))

@@ -191,7 +191,8 @@ def _tell(one: _Decided) -> None:
         for suggestion in one.error.suggestions:
             say(f"  - {suggestion}", error=True)
     elif one.record:
-        say(f"✓ Published {one.record.id}: {one.record.body.title}")
+        done = "Changed" if one.record.kind == "task" else "Published"
+        say(f"✓ {done} {one.record.id}: {one.record.body.title}")
     elif one.draft:
         say(f"✓ Rejected {one.id}: {one.draft.body.title}")
 

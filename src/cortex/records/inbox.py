@@ -19,7 +19,7 @@ from cortex.records.checks import OPEN_TASK_STATES, refusal
 from cortex.records.drafts import PENDING, is_expired, now_ms, pages
 from cortex.records.ids import fresh_key
 from cortex.records.noticing import OPEN, who
-from cortex.records.publishing import NAMES
+from cortex.records.publishing import NAMES, destination
 from cortex.records.rights import PERSON, TIERS, need
 from cortex.records.steps import perform
 from cortex.records.targets import resolve_ref
@@ -180,7 +180,7 @@ def _entry(look: _Look, record: Record[Any]) -> Entry | None:
         case Draft() as body:
             flags = f"; look at: {', '.join(body.risk_flags)}" if body.risk_flags else ""
             ask = "approve or reject it" if look.recipient in ("", PERSON) else "it waits for a person"
-            why = f"{record.author} drafted {NAMES[body.type]}: {ask}{flags}"
+            why = f"{record.author} drafted {NAMES[body.type]}{_place_of(look, body)}: {ask}{flags}"
             return None if is_expired(body, look.now) else _own(record, "draft", why, record.created)
         case Artifact() as body:
             return _own(record, "review_overdue", f"its review was due on {body.review_by}", record.updated)
@@ -211,6 +211,14 @@ def _notification_entry(look: _Look, record: Record[Notification]) -> Entry:
 
 def _own(record: Record[Any], type: str, why: str, at: int) -> Entry:
     return Entry(record.id, record.kind, type, record.id, record.body.title, why, at, record.id)
+
+
+def _place_of(look: _Look, draft: Draft) -> str:
+    """Where a draft would go, in the words of that place."""
+    there = destination(look.lookup, draft)
+    if there.record is None:
+        return " that has no place yet" if there.missing else ""
+    return f"{',' if draft.type == 'task_update' else ' in'} {one_line(there.record.body.title, 80)}"
 
 
 def _why_task(look: _Look, body: Task) -> str:

@@ -82,7 +82,13 @@ def target_of(place: RecordLookup | Step, ref: str, kinds: tuple[str, ...], fiel
     if found is None or found.kind not in kinds:
         what = " or ".join(kinds) if len(kinds) < 4 else "record"
         shown = _shown(ref)
-        raise InputError("TARGET_NOT_FOUND", f"there is no {what} {shown!r}", context={"field": field, "id": shown})
+        near = _near(place, shown, kinds[0]) if len(kinds) == 1 else []
+        told = f"; near: {', '.join(near)}" if near else ""
+        raise InputError(
+            "TARGET_NOT_FOUND",
+            f"there is no {what} {shown!r}{told}",
+            context={"field": field, "id": shown, "near": near},
+        )
     return found
 
 
