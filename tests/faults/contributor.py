@@ -1,6 +1,6 @@
 """Contributes to what a team keeps for ever, each write under a key that follows from its number; says number and id after it is done.
 
-Begins with the round before the one of the number that it is told, so that what came last, acknowledged or not, is tried again.
+Begins with the first one each time, so that all that came before, acknowledged or not, is tried again.
 """
 
 import sys
@@ -20,7 +20,7 @@ from memories.desk import open_library, settings_of
 
 
 class Contributor:
-    """One who knows what was written in this round and the one before: whoever tries again is told the same ids."""
+    """One who knows what was written: whoever tries again is told the same ids."""
 
     def __init__(self, library: Library) -> None:
         self.library, self.person, self.agent = library, person(), agent(library.settings)
@@ -86,9 +86,7 @@ def main(home: Path) -> None:
     with open_library(settings_of(home)) as library:
         create(library, Subcortex("lamps", "Lamps"), actor=person(), key="scope")
         contributor = Contributor(library)
-        print("ready", flush=True)
-        first = int(sys.stdin.readline()) // len(ROUND) - 1
-        for number in count(max(0, first) * len(ROUND)):
+        for number in count():
             print(number, contributor.write(number), flush=True)
 
 
