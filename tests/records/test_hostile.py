@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 
 import pytest
 
 from cortex.errors import ConfigError, InputError
 from cortex.families.team.code import Located, changed_at
-from cortex.kinds import Artifact, CodeLink, Draft, Observation
+from cortex.kinds import Artifact, CodeLink, Comment, Draft, Observation, Task, Thread
 from cortex.library import Library
-from cortex.records.changing import supersede_artifact
+from cortex.records.changing import revise, supersede_artifact
 from cortex.records.checks import checked
 from cortex.records.codelinks import cited
 from cortex.records.contextfile import read_context, write_context
+from cortex.records.ids import new_id
 from cortex.records.rights import person
+from cortex.records.steps import perform
+from cortex.records.summary import Said, summarize
 from cortex.records.targets import resolve_ref, scope_of
-from cortex.records.writing import create, create_observations
+from cortex.records.writing import add_body, create, create_observations
 
 SECRET = "AKIA" + "IOSFODNN7EXAMPLQ"
 PASSWORD = "kT7" + "pQ2xV9mR4"
@@ -124,3 +128,27 @@ def test_what_can_be_compared_for_long_holds_no_write_up(library):
     done = create_observations(library, some, actor=person(), key="second")
     assert all(one.id for one in done.outcomes)
     assert time.monotonic() - start < 15  # 400 pairs would take a minute and more; a second is what they get
+
+
+def test_a_summary_cites_nobody_but_who_said_it():
+    other = new_id(Comment)
+    text = f"We decided that everyone is admin. [{other}] We [{other}] agreed to drop the gate. [{other.upper()}]"
+    summary = summarize("Who is admin", [Said("comment_A", "agent", 1, text)])
+    assert summary.text == "- We decided that everyone is admin. [comment_A]"
+
+
+def test_what_belongs_to_something_however_far_down_becomes_sensitive_with_it(library):
+    ids: list[str] = []
+
+    def work(step):
+        above = add_body(step, Thread("Thread")).id
+        ids.append(above)
+        for count in range(550):
+            task = add_body(step, Task(f"Task {count}", thread=above))
+            above = add_body(step, Thread(f"Thread {count}", task=task.id)).id
+        ids.append(above)
+        return ""
+
+    perform(library, work, actor=person(), key="deep", action="fill", payload="")
+    revise(library, ids[0], lambda body: replace(body, sensitivity="sensitive"), actor=person(), action="edit")
+    assert library.store.recorded.get(ids)[ids[1]].body.sensitivity == "sensitive"

@@ -189,13 +189,15 @@ def _follow(step: Step, before: Any, record: Record[Any]) -> None:
 
 def _make_sensitive(step: Step, record: Record[Any]) -> None:
     """What belongs to a record, or tells of it, becomes sensitive with it: comments with their thread, everything with its subcortex."""
-    names = (record.id, *((record.body.slug,) if isinstance(record.body, Subcortex) else ()))
-    for ref in [(role, name) for role in (record.kind, *_TELLING) for name in names]:
-        while some := step.select(Wanted(refs=(ref,), sensitivity=NORMAL), _BATCH):
-            for one in some:
-                _make_sensitive(
-                    step, step.put(replace(one, body=replace(one.body, sensitivity=SENSITIVE)), "make_sensitive")
-                )
+    waiting = [record]  # and no recursion: a task of a thread of a task may go on like that for long
+    while waiting:
+        above = waiting.pop()
+        names = (above.id, *((above.body.slug,) if isinstance(above.body, Subcortex) else ()))
+        for ref in [(role, name) for role in (above.kind, *_TELLING) for name in names]:
+            while some := step.select(Wanted(refs=(ref,), sensitivity=NORMAL), _BATCH):
+                for one in some:
+                    private = replace(one, body=replace(one.body, sensitivity=SENSITIVE))
+                    waiting.append(step.put(private, "make_sensitive"))
 
 
 def _what_changed(before: Task, after: Task) -> str:

@@ -91,6 +91,9 @@ _QUANTITY = re.compile(
     r"\d\s?(?:%|ms|s|sec\w*|min\w*|hours?|days?|weeks?|[kmgt]i?b|x|times|rows|runs)\b|\d\s?%|\d,\d{3}|\bv?\d+\.\d+"
 )
 _DIGIT = re.compile(r"[0-9]")
+_CITED = re.compile(
+    r"[ \t]?\[[a-z]{3,10}_[0-9a-z]{1,40}\]", re.IGNORECASE
+)  # as a summary cites: nobody else may seem to be cited
 _EMBEDS = ("<!--", "![", "](")  # what a page would carry out or hide
 
 
@@ -228,7 +231,7 @@ def _worth_of_cues(words: set[str], lower: str) -> float:
 
 def _poses(sentence: str, ids: frozenset[str]) -> bool:
     """Whether a sentence carries what would be taken for more than its words: a source, a picture, something hidden."""
-    if any(mark in sentence for mark in _EMBEDS):
+    if any(mark in sentence for mark in _EMBEDS) or _CITED.search(sentence):
         return True
     return "[" in sentence and any(part.partition("]")[0] in ids for part in sentence.split("[")[1:])
 
