@@ -179,6 +179,23 @@ def test_each_hit_tells_the_sentence_that_answers_and_the_words_that_matched(twe
     assert filed.snippet == "Files from Excel begin with one; strip it before parsing."
 
 
+def test_a_comment_that_says_nothing_of_it_stands_behind_its_thread_and_one_that_does_before(library):
+    said = "Crusts were pale last week, and nobody knows why that was so on those days."
+    (thread,) = keep(library, Thread("How hot should sourdough bake?", said))
+    (rule,) = keep(
+        library, Artifact("Sourdough baking temperature", "Sourdough bakes at 230 degrees.", state="accepted")
+    )
+    begin, more, answer = keep(
+        library,
+        Comment(thread.id, "I begin."),
+        Comment(thread.id, "+1"),
+        Comment(thread.id, "Preheat for 45 minutes with steam."),
+    )
+    asked = [hit.record.id for hit in ask(library, "how hot should sourdough bake").hits]
+    assert asked[0] == thread.id and asked.index(rule.id) < min(map(asked.index, (begin.id, more.id)))
+    assert ask(library, "preheat minutes steam").hits[0].record.id == answer.id
+
+
 def test_types_choose_the_kinds_that_may_answer(twenty):
     library, _ = twenty
     found = ask(library, "key session flags", types=("artifact",), limit=20)

@@ -43,6 +43,8 @@ SHARES = {
 }
 SAME_THREAD = 0.94  # of each further hit of one thread
 LEAST_SAME = 0.6
+SAYS_MORE = 1.5  # how much better than its thread a comment answers that says something of its own
+ONLY_TITLE = 0.6  # of the score of one that does not
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,9 @@ def _ordered(
         score, hit, brief = one
         return windows[hit.doc], -round(score, 4), -brief.updated, brief.id
 
-    scored = [(hit.score * _boost(brief, brief.id in pinned, now), hit, brief) for hit, brief in found]
+    scored = [
+        (score * _boost(brief, brief.id in pinned, now), hit, brief) for score, hit, brief in _by_their_own(found)
+    ]
     scored.sort(key=order)
     seen: dict[str, int] = {}
     again: list[tuple[float, Found, Brief]] = []
@@ -201,6 +205,28 @@ def _ordered(
         again.append((score * max(LEAST_SAME, SAME_THREAD**before), hit, brief))
     again.sort(key=order)
     return [(replace(hit, relevance=_relevance(hit, score)), brief) for score, hit, brief in again]
+
+
+def _by_their_own(found: Sequence[tuple[Found, Brief]]) -> list[tuple[float, Found, Brief]]:
+    """The hits with what they score of their own: a comment that is hardly better than its thread, such as "+1", is found by the title.
+
+    Then the thread stands for it, with what the comment scored; else the shortest comments would stand before it.
+    """
+    threads = {brief.id: hit for hit, brief in found if brief.kind == "thread"}
+    titles = {
+        brief.id
+        for hit, brief in found
+        if brief.kind == "comment" and brief.thread in threads and hit.score <= threads[brief.thread].score * SAYS_MORE
+    }
+    for hit, brief in found:
+        if brief.id in titles and hit.score > threads[brief.thread].score:
+            above = threads[brief.thread]
+            threads[brief.thread] = replace(above, score=hit.score, relevance=max(above.relevance, hit.relevance))
+    own: list[tuple[float, Found, Brief]] = []
+    for hit, brief in found:
+        stands = threads.get(brief.id, hit)
+        own.append((stands.score * (ONLY_TITLE if brief.id in titles else 1.0), stands, brief))
+    return own
 
 
 def _boost(brief: Brief, pinned: bool, now: float) -> float:
