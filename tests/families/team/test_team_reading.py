@@ -134,6 +134,14 @@ def test_the_inbox_goes_on_where_it_ended(desk):
     assert desk.fault("get_inbox", cursor="page 2")["code"] == "VALIDATION_ERROR"
 
 
+def test_an_agent_meets_its_own_tasks_before_what_waits_for_a_person(desk, world):
+    for number in range(3):
+        words = {"draft_type": "thread", "body_md": f"Thread {number}"}
+        desk.told("create_draft", idempotency_key=f"own-first-{number}", **words)
+    entries = desk.told("get_inbox", limit=1)
+    assert [row["id"] for row in entries["entries"]] == [world.ids["task"]] and entries["more"]["entries"] >= 3
+
+
 # -- long ones ---------------------------------------------------------------------------------------------------------
 
 

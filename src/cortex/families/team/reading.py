@@ -18,7 +18,7 @@ from cortex.kinds import FOUND_KINDS, Artifact, Comment, Record, Thread, Wanted
 from cortex.library import Library
 from cortex.paging import make_cursor, read_cursor
 from cortex.records.changing import resolve_ref
-from cortex.records.inbox import Entry, inbox
+from cortex.records.inbox import EVERYTHING, Entry, inbox
 from cortex.records.warnings import warnings_of
 from cortex.store import RecordLookup, kind_of_id
 from cortex.text import TOKEN_CHARACTERS
@@ -27,6 +27,7 @@ from cortex.tools import Answer, Call
 BUDGET, MOST_BUDGET = 4_000, 32_000  # tokens
 COMMENTS = 1_000  # of a thread that are chosen from, the newest
 LINKED = 20
+LOOK_AHEAD = 50  # entries of the inbox behind a page that are counted
 NEWEST = 2  # comments that are told though nothing refers to them
 COMMENT_SHARE = 6  # no comment takes more of the answer than one part in so many
 
@@ -154,13 +155,10 @@ def get_inbox(context: Team, arguments: GetInbox, call: Call) -> Answer:
     budget = chosen_budget(arguments.budget, arguments.max_chars, BUDGET, MOST_BUDGET)
     if arguments.cursor and not kind_of_id(arguments.cursor):
         raise InputError("CURSOR_INVALID", "this cursor does not belong to the inbox")
-    include = arguments.include or ("notifications", "tasks", "reviews")
     with context.open() as library:
-        found = inbox(
-            library, context.actor.name, include=include, limit=arguments.limit, before=arguments.cursor or ""
-        )
-    entries = found.entries
-    slot = Slot("entries", [_entry_row(one) for one in entries], left=int(found.more))
+        waiting = _waiting(library, context.actor.name, arguments)
+    entries = waiting[: arguments.limit]
+    slot = Slot("entries", [_entry_row(one) for one in entries], left=len(waiting) - len(entries))
     following = open_call(entries[0].next) if entries else ""
 
     def more(after: str) -> str:
@@ -176,6 +174,18 @@ def get_inbox(context: Team, arguments: GetInbox, call: Call) -> Answer:
         cursor=lambda count: entries[count - 1].id if count else "",
     )
     return Answer(text)
+
+
+def _waiting(library: Library, name: str, arguments: GetInbox) -> list[Entry]:
+    """A page of what waits, and some of what comes after: first what an agent can do something about, then what a person judges."""
+    after, found = arguments.cursor or "", list[Entry]()
+    judged = kind_of_id(after) in ("draft", "artifact", "link")
+    for part, over in ((("notifications", "tasks"), judged), (("reviews",), False)):
+        include = [one for one in part if one in (arguments.include or EVERYTHING)]
+        if include and not over:
+            before = after if judged == (part == ("reviews",)) else ""
+            found += inbox(library, name, include=include, limit=arguments.limit + LOOK_AHEAD, before=before).entries
+    return found
 
 
 def _entry_row(entry: Entry) -> Row:
