@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from cortex.plugins import Limits, Line, Plugins, Section, Subject, enabled_by
+from cortex.plugins.answers import LINES, OBSERVATIONS, SECTIONS, observations_of, sections_of
 from cortex.plugins.schema import complaint
 
 PATIENT = Limits(
@@ -379,3 +380,11 @@ def gone(pid: int) -> bool:
 )
 def test_settings_are_compared_with_the_schema(value: object, schema: object, said: str) -> None:
     assert complaint(value, schema) == said
+
+
+def test_of_a_flood_the_beginning_counts() -> None:
+    sections = sections_of([{"title": str(number), "lines": ["x"] * 15_000} for number in range(100)], "flood")
+    assert [one.title for one in sections] == [str(number) for number in range(SECTIONS)]
+    assert {len(one.lines) for one in sections} == {LINES}
+    brought = observations_of([{"title": str(number), "summary": ""} for number in range(1_000)], "flood")
+    assert [one.title for one in brought] == [str(number) for number in range(OBSERVATIONS)]

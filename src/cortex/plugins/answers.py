@@ -16,6 +16,8 @@ LINE_CHARACTERS = 500
 TITLE_CHARACTERS = 300
 SUMMARY_CHARACTERS = 10_000
 TAGS = 20
+SECTIONS, LINES = 20, 50  # of one answer, and of one section: a pack has room for fewer
+OBSERVATIONS = 50  # of one answer: else the first that has nothing better to do fills what people read
 Fields = Mapping[str, object]
 
 
@@ -49,16 +51,16 @@ def declared_of(value: object, name: str) -> Declared:
 
 
 def sections_of(value: object, plugin: str) -> list[Section]:
-    """The sections that a plugin brought; those without a line are left out.
+    """The sections that a plugin brought, as many as a pack may ever show; those without a line are left out.
 
     Raises:
         ValueError: these are none.
     """
     found = []
-    for number, one in enumerate(_list(value, "the answer")):
+    for number, one in enumerate(_list(value, "the answer")[:SECTIONS]):
         place = f"section {number + 1}"
         told = _object(one, place)
-        lines = tuple(_line(line, place) for line in _list(told.get("lines"), f"`lines` of {place}"))
+        lines = tuple(_line(line, place) for line in _list(told.get("lines"), f"`lines` of {place}")[:LINES])
         if lines:
             found.append(Section(one_line(_text(told, "title", place), TITLE_CHARACTERS), lines, plugin))
     return found
@@ -80,13 +82,13 @@ def verdict_of(value: object, text: str) -> Verdict:
 
 
 def observations_of(value: object, plugin: str) -> list[Observation]:
-    """The observations that a plugin brought.
+    """The observations that a plugin brought, the first ones where they are too many.
 
     Raises:
         ValueError: these are none, or one is too long to be kept.
     """
     found = []
-    for number, one in enumerate(_list(value, "the answer")):
+    for number, one in enumerate(_list(value, "the answer")[:OBSERVATIONS]):
         place = f"observation {number + 1}"
         told = _object(one, place)
         title, summary = _text(told, "title", place).strip(), _text(told, "summary", place)
