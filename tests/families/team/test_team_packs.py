@@ -13,7 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cortex.families.team.packs import passed_on
-from cortex.kinds import SENSITIVE, Artifact, Comment, Evidence, Observation, Record, Subcortex, Task, Term, Thread
+from cortex.kinds import (
+    SENSITIVE,
+    Artifact,
+    Comment,
+    Evidence,
+    Link,
+    Observation,
+    Record,
+    Subcortex,
+    Task,
+    Term,
+    Thread,
+)
 from cortex.library import Library
 from cortex.records import packs
 from cortex.records.changing import revise_in
@@ -347,3 +359,24 @@ def test_default_answers_are_small(desk: Desk, world: World):
         "get_inbox": 250,
     }
     assert {name: cost for name, cost in costs.items() if cost > most[name]} == {}
+
+
+def test_a_draft_and_a_link_say_what_they_are_about(tmp_path, strangers_environment):
+    world = make_world(tmp_path)
+
+    def work(step: Step) -> None:
+        ends = [add_body(step, Artifact(f"The timeout is {number} seconds", "So be it.")).id for number in (10, 30)]
+        world.ids["link"] = add_body(step, Link(ends[0], "contradicts", ends[1], "10 or 30")).id
+
+    with Library(world.settings()) as library:
+        in_one_step(library, work)
+    desk = open_desk(world)
+    made = desk.told("update_task", idempotency_key="said-of-it", task_id=world.ids["task"], status="blocked")
+    told = desk.told("get_context_pack", subject={"ref": made["draft_id"]})
+    assert (told["target"], told["changes"]) == (world.ids["task"], ["state: blocked"])
+    told = desk.told("get_context_pack", subject={"ref": world.ids["link"]})
+    assert [one["title"] for one in told["linked"]] == ["The timeout is 10 seconds", "The timeout is 30 seconds"]
+    assert told["text"] == "10 or 30"
+    assert desk.told("search", query="zzzz qqqq xxxx")["note"] == "nothing found"
+    assert "say a status" in desk.fault("update_task", idempotency_key="none", task_id=world.ids["task"])["message"]
+    desk.family.close()

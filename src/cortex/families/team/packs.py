@@ -17,9 +17,9 @@ from cortex.families.team.arguments import GetBootstrapPack, GetContextPack, Inc
 from cortex.families.team.code import Located, locate, mentions
 from cortex.families.team.context import Team
 from cortex.families.team.reading import now, open_call, slug_of
-from cortex.families.team.rows import entry_row, opened_row
+from cortex.families.team.rows import entry_row, opened_row, short_row
 from cortex.families.team.writes import NO_PLACE
-from cortex.kinds import SENSITIVE, CodeLink
+from cortex.kinds import SENSITIVE, CodeLink, Link
 from cortex.paging import make_cursor, read_cursor
 from cortex.plugins import Line, Section
 from cortex.plugins import Subject as Asked
@@ -283,10 +283,13 @@ def _wider(tool: str, budget: int, most: int, **arguments: object) -> str:
 
 
 def _opened(asked: _Call, ref: str) -> Answer:
-    """A record that no pack is about: an observation, a comment, a draft."""
+    """A record that no pack is about: an observation, a comment, a draft, a link."""
     with asked.context.open() as library:
         record = resolve_ref(library.store.recorded, ref)
         head = opened_row(record, slug_of(library), warnings_of(library, record, now()))
+        if isinstance(record.body, Link):
+            ends = library.store.recorded.get((record.body.source, record.body.target))
+            head["linked"] = [short_row(one) for one in ends.values()]
     text = str(head.pop("text", ""))
     above = getattr(record.body, "thread", "")
     return _paged(asked, record.id, head, text, open_call(above) if above else "")

@@ -108,14 +108,27 @@ def opened_row(record: Record[Any], slug: Slug, warnings: Sequence[str]) -> Row:
                 }
             )
         case body:
-            text = getattr(body, "summary", "") if isinstance(body, Observation) else getattr(body, "body", "")
-            fields = ("type", "priority", "blocked_reason", "notes", "thread", "task", "parent")
+            text = body.summary if isinstance(body, Observation) else getattr(body, "body", "")
+            text = body.note if isinstance(body, Link) else text
+            fields = (
+                "type",
+                "priority",
+                "blocked_reason",
+                "notes",
+                "thread",
+                "task",
+                "parent",
+                "review_notes",
+                "published",
+            )
             return told(
                 {
                     "id": record.id,
                     "title": "" if isinstance(body, Comment) else body.title,
                     "state": body.state if isinstance(body, Task | Draft | Link) else "",
                     **{name: getattr(body, name, "") for name in fields},
+                    "target": body.target if isinstance(body, Draft) else "",
+                    "changes": [f"{field}: {value}" for field, value in getattr(body, "patch", ())],
                     "subcortex": slug(getattr(body, "subcortex", "")),
                     "for": list(getattr(body, "assignees", ())),
                     "by": record.author,

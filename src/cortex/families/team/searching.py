@@ -234,6 +234,7 @@ def _answer(
             "next": {_type(one): _opener(one, context) for one in located},
             "total": page.total,
             "notes": [cut(note, 200) for note in dict.fromkeys(notes)][:MOST_NOTES],
+            "note": "" if rows else "nothing found",
         }
     )
 

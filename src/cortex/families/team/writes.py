@@ -293,6 +293,8 @@ def update_task_tool(context: Team, arguments: UpdateTask, call: Call) -> Answer
     """Change a task, or draft it."""
     key, payload = key_of(arguments, "update_task"), payload_of(arguments)
     fields = {"state": arguments.status, "blocked_reason": arguments.blocked_reason, "notes": arguments.notes}
+    if not any(value is not None for value in fields.values()):
+        raise refusal("status", "nothing would change: say a status, a blocked_reason or notes")
     patch = _patch({name: value for name, value in fields.items() if value is not None})
     with context.writing() as library:
         before = done_before(library, context, key, payload, ("update_task", "create_draft"))
