@@ -214,6 +214,15 @@ def test_who_writes_what_may_contradict_something_hears_of_it(cortex, thread):
     assert code == 0 and f"note: maybe contradicted by {first['id']}" in err
 
 
+def test_a_search_says_which_records_no_longer_count(cortex, thread):
+    said = ("--state", "accepted", "--evidence", thread)
+    old, new = (answer(cortex, "artifact", "create", f"Tokens live {n} minutes", *said)["id"] for n in (15, 60))
+    answer(cortex, "artifact", "supersede", old, new)
+    _, out, _ = cortex("search", "tokens live minutes", "--in", "team")
+    told = {line.split(":")[0]: line for line in out.splitlines() if line.startswith("records/")}
+    assert told[f"records/{old}"].endswith("(superseded)") and "(" not in told[f"records/{new}"]
+
+
 def test_a_list_has_complete_ids_the_last_changed_first_and_can_be_narrowed(cortex, auth):
     ids = [answer(cortex, "thread", "create", f"Thread {number}", "--tag", f"t{number}")["id"] for number in range(3)]
     answer(cortex, "thread", "create", "An incident", "--type", "incident", "--subcortex", "auth")

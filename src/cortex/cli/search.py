@@ -50,6 +50,7 @@ SNIPPET = (400,)  # characters, enough to judge a hit; programs get the whole te
 DEFAULT_MODE = "hybrid"
 TEAM = "team"
 SEARCHED = (CODE, KB, MEMORY, TEAM)
+OVER = ("superseded", "deprecated", "archived", "cancelled", "rejected")  # states that a person must see beside a hit
 COPY_SECONDS = 2.0  # for what other products wrote since
 
 
@@ -223,7 +224,7 @@ def _print_hits(located: list[Located], page: Page, late: list[str], told: _Told
         _print_rich(located, told)
         return
     for one in located:
-        say(f"{_place(one, told)}  {one.hit.relevance:.2f}  {one.hit.qualified}".rstrip())
+        say(f"{_place(one, told)}  {one.hit.relevance:.2f}  {one.hit.qualified}{_over(one)}".rstrip())
         for number, line in _lines(one.hit):
             say(f"{number:>6}  {line}", lines=True)
         if one.hit.evidence:
@@ -258,6 +259,12 @@ def _place(one: Located, told: _Told) -> str:
     return f"{where}:{one.hit.start_line}{f' (page {page})' if page else ''}"
 
 
+def _over(one: Located) -> str:
+    """That a record doesn't count any more."""
+    state = str(one.cited.get("state", ""))
+    return f"  ({state})" if state in OVER else ""
+
+
 def _print_rich(located: list[Located], told: _Told) -> None:
     from rich.console import Console
     from rich.syntax import Syntax
@@ -269,6 +276,7 @@ def _print_rich(located: list[Located], told: _Told) -> None:
         title = Text(printable(_place(one, told)), style="bold cyan")
         title.append(f"  {hit.relevance:.2f}", style="green")
         title.append(f"  {printable(hit.qualified)}" if hit.qualified else "", style="dim")
+        title.append(_over(one), style="yellow")
         console.print(title)
         for number, line in _lines(hit):
             code = Syntax("", hit.language or "text", theme="ansi_dark").highlight(printable(line, lines=True))
