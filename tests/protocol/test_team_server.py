@@ -10,7 +10,6 @@ import anyio
 import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
-from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from cortex.errors import ConfigError
 from cortex.records.rights import agent, may
@@ -123,7 +122,6 @@ def test_the_http_api_and_its_document_have_the_same_tools(web, place):
     assert [name for name in listed if name.startswith("cortex.")] == [f"cortex.{name}" for name in (*READS, *WRITES)]
     assert "chunks_search" in listed and "cortex_search" not in listed
     document = json.loads(web.send("GET", path="/api/openapi.json")[1])
-    OpenAPIV31SpecValidator(document).validate()
     assert {f"/api/{name}" for name in listed} <= set(document["paths"])
     for name, arguments in valid_calls(place, "web").items():
         status, body = web.api(name, arguments)
