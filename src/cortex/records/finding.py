@@ -96,7 +96,7 @@ def find(library: Library, asked: Asked, cancel: Cancel | None = None) -> Findin
     chosen = ranked[asked.offset : asked.offset + asked.limit]
     known = library.store.recorded.get(brief.id for _, brief in chosen)
     texts = _texts_of(library, [hit for hit, _ in chosen])
-    stems = {stem_of(word): word for word in words_of(asked.query) if word not in STOP_WORDS}
+    stems = _stems_of(asked.query)
     hits = [
         Hit(known[brief.id], hit.relevance, *_told(known[brief.id].body, texts.get(hit.chunk, ""), stems, hit.why))
         for hit, brief in chosen
@@ -110,9 +110,33 @@ def page_of(library: Library, asked: Asked, query: Query, cancel: Cancel) -> Pag
     most = query.offset + query.limit
     wanted = wanted_of(library, asked)
     window = DEPTH if is_narrowed(wanted) else WINDOW
-    deep = replace(query, offset=0, limit=window * math.ceil(2 * most / window), characters=0)
+    # Text is cut for those that are likely to be told, and for others once they are: of all it would be a third of a search.
+    sizes = (*(_size_at(query, place) for place in range(2 * most)), 0) if query.snippets else ()
+    limit = window * math.ceil(2 * most / window)
+    deep = replace(query, offset=0, limit=limit, characters=0, snippets=sizes)
     ranked, page = _ranked(library, wanted, deep, most, cancel, window)
-    return replace(page, hits=tuple(hit for hit, _ in ranked[query.offset : most]))
+    return replace(page, hits=_with_text(library, query, ranked[query.offset : most]))
+
+
+def _size_at(query: Query, place: int) -> int:
+    """The characters of text that a hit in this place may have."""
+    return query.snippets[min(place, len(query.snippets) - 1)]
+
+
+def _with_text(library: Library, query: Query, chosen: Sequence[tuple[Found, Brief]]) -> tuple[Found, ...]:
+    """The hits; those that have no text yet get the sentences that say most of the query."""
+    bare = [hit for hit, _ in chosen if not hit.text]
+    if not bare or not any(query.snippets):
+        return tuple(hit for hit, _ in chosen)
+    texts, known = _texts_of(library, bare), library.store.recorded.get(brief.id for _, brief in chosen)
+    stems = _stems_of(query.text)
+    hits: list[Found] = []
+    for place, (hit, brief) in enumerate(chosen, query.offset):
+        if not hit.text and hit.chunk in texts and brief.id in known:
+            text, _ = _told(known[brief.id].body, texts[hit.chunk], stems, hit.why)
+            hit = replace(hit, text=cut(text, size) if (size := _size_at(query, place)) else "")
+        hits.append(hit)
+    return tuple(hits)
 
 
 def wanted_of(library: Library, asked: Asked) -> Wanted:
@@ -242,6 +266,11 @@ def _relevance(hit: Found, score: float) -> float:
 
 
 # -- what is told ------------------------------------------------------------------------------------------------------
+
+
+def _stems_of(text: str) -> dict[str, str]:
+    """The words of a query that say something, by their stems."""
+    return {stem_of(word): word for word in words_of(text) if word not in STOP_WORDS}
 
 
 def _texts_of(library: Library, hits: Sequence[Found]) -> dict[int, str]:
