@@ -1,3 +1,7 @@
+import random
+
+import pytest
+
 from cortex.everywhere import Located, Place, search_all
 from cortex.types import Cancel, Hit, Mode, Page, Query
 
@@ -65,6 +69,28 @@ def test_pages_of_a_merged_answer_follow_one_another():
     whole, _ = search_all([CODE, DOCUMENTS], Query("x"), Cancel())
     parts = [search_all([CODE, DOCUMENTS], Query("x", limit=1, offset=at), Cancel())[0] for at in range(5)]
     assert [one for part in parts for one in part] == whole
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.03])
+@pytest.mark.parametrize("size", [1, 3, 10])
+def test_turning_pages_meets_every_hit_once_though_a_place_knows_better_ones_further_down(spread, size):
+    chance = random.Random(f"{spread} {size}")
+    for number in range(20):
+        places = [
+            make_place(family, name, *(make_hit(f"{chance.random()}", chance.randrange(11) / 10) for _ in range(count)))
+            for family, name, count in (("code", "a", 17), ("code", "b", number), ("kb", "c", 30), ("team", "d", 9))
+        ]
+        total = 56 + number
+        whole = search_all(places, Query("x", limit=total), Cancel(), spread=spread)[0]
+        met = [
+            one
+            for at in range(0, total, size)
+            for one in search_all(places, Query("x", limit=size, offset=at), Cancel(), spread=spread)[0]
+        ]
+        assert met == whole and len({one.hit.path for one in met}) == total
+        for place in places:  # each in the order that its place gave them
+            asked = [hit.path for hit in place.ask(Query("x", limit=total), Cancel()).hits]
+            assert [one.hit.path for one in met if one.hit.path in asked] == asked
 
 
 def test_text_is_given_out_until_there_is_enough_of_it():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from cortex.types import Cancel, Hit, Mode, Page, Query
 
@@ -53,10 +54,7 @@ def search_all(
     # All of them with text: which hits are shown, and so need it, is known only after merging.
     deep = replace(query, offset=0, limit=query.offset + query.limit, characters=0)
     pages = [(place, place.ask(deep, cancel)) for place in places]
-    merged = sorted(
-        (_locate(place, hit) for place, page in pages for hit in page.hits),
-        key=lambda one: (-one.hit.relevance, one.family, one.source, one.hit.path, one.hit.start_line, one.hit.chunk),
-    )
+    merged = _merge(pages)
     whole = Page(
         hits=(),
         total=sum(page.total for _, page in pages),
@@ -66,19 +64,34 @@ def search_all(
         chunks=sum(page.chunks for _, page in pages),
         cached=all(page.cached for _, page in pages),
     )
-    merged = _spread(merged, spread) if spread else merged
-    return _trim(merged[query.offset : query.offset + query.limit], query.characters), whole
+    shown = _spread(merged, spread) if spread else [one for _, one in merged]
+    return _trim(shown[query.offset : query.offset + query.limit], query.characters), whole
 
 
-def _spread(merged: Sequence[Located], spread: float) -> list[Located]:
+def _merge(pages: Sequence[tuple[Place, Page]]) -> list[tuple[float, Located]]:
+    """The hits of all pages, each with what it counts: no more than any before it in its place.
+
+    A place answers in its own order. A hit further down that counted more would come up between others as soon as somebody looks
+    that deep, on a page that has been turned already.
+    """
+    merged: list[tuple[tuple[float, str, str, int, int], Located]] = []
+    for number, (place, page) in enumerate(pages):
+        counts = accumulate((hit.relevance for hit in page.hits), min)
+        for rank, (hit, count) in enumerate(zip(page.hits, counts, strict=True)):
+            merged.append(((-count, place.family, place.name, number, rank), _locate(place, hit)))
+    merged.sort(key=lambda one: one[0])
+    return [(-key[0], one) for key, one in merged]
+
+
+def _spread(merged: Sequence[tuple[float, Located]], spread: float) -> list[Located]:
     """The hits in the order of what each is worth behind those of its family; of equal ones the more relevant first."""
     seen: dict[str, int] = {}
     worth: list[tuple[float, int]] = []
-    for place, one in enumerate(merged):
+    for place, (count, one) in enumerate(merged):
         before = seen.get(one.family, 0)
         seen[one.family] = before + 1
-        worth.append((round(spread * before - one.hit.relevance, 4), place))
-    return [merged[place] for _, place in sorted(worth)]
+        worth.append((round(spread * before - count, 4), place))
+    return [merged[place][1] for _, place in sorted(worth)]
 
 
 def _locate(place: Place, hit: Hit) -> Located:
