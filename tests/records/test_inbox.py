@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -9,8 +10,8 @@ import pytest
 from cortex.errors import InputError
 from cortex.kinds import Actor, Artifact, Comment, Draft, Evidence, Link, Record, Task, Thread, Wanted
 from cortex.library import Library
-from cortex.records.changing import accept_artifact, judge_link, supersede_artifact, update_task
-from cortex.records.drafts import approve, create_draft
+from cortex.records.changing import accept_artifact, judge_link, revise, supersede_artifact, update_task
+from cortex.records.drafts import approve, create_draft, reject
 from cortex.records.inbox import EVERYTHING, Entry, acknowledge, inbox
 from cortex.records.rights import person
 from cortex.records.writing import create
@@ -211,3 +212,35 @@ def test_what_is_judged_or_done_leaves_nothing_open_that_nobody_sees(library: Li
     judge_link(library, link.id, False, actor=PERSON)
     update_task(library, task.id, {"state": "done"}, actor=PERSON)
     assert [one.body.type for one in library.store.recorded.select(OPEN)] == ["task_update"]  # for who made the task
+
+
+def test_what_is_sensitive_is_marked_and_a_sensitive_comment_is_not_quoted(library: Library) -> None:
+    thread = make(library, Thread("Who earns what?"), PERSON)
+    make(library, Comment(thread.id, "@lena Ada earns 90000.", sensitivity="sensitive"))
+    make(library, Thread("Salaries", "@lena look", sensitivity="sensitive"))
+    make(library, Thread("Queues", "@lena look"))
+    told = [(entry.title, entry.sensitive) for entry in inbox(library, "lena").entries]
+    assert told == [("Queues", False), ("Salaries", True), ("a sensitive comment", True)]
+    make(library, Task("Raise them", assignees=("lena",), sensitivity="sensitive"))
+    assert inbox(library, "lena", include=("tasks",)).entries[0].sensitive
+
+
+def test_a_comment_that_became_sensitive_is_not_quoted_any_more(library: Library) -> None:
+    thread = make(library, Thread("Who earns what?"), PERSON)
+    make(library, Comment(thread.id, "@lena Ada earns 90000."))
+    revise(library, thread.id, lambda body: replace(body, sensitivity="sensitive"), actor=PERSON, action="edit_thread")
+    assert [(one.title, one.sensitive) for one in inbox(library, "lena").entries] == [("a sensitive comment", True)]
+
+
+def test_news_leave_an_agents_inbox_after_two_weeks_and_a_persons_never(library: Library) -> None:
+    thread = make(library, Thread("Which queue?", "Say something, @agent."))
+    make(library, Comment(make(library, Thread("Of the agent"), WRITER).id, "I see."))
+    for one, decide in ((draft(library), approve), (draft(library, "Another"), reject)):
+        decide(library, one.id, actor=PERSON)
+    make(library, Thread("Of the person"), PERSON)
+    day = 86_400_000
+    news = ["draft_rejected", "draft_approved", "thread_update"]
+    assert types(library, "agent", now=thread.created + 13 * day) == [*news, "mention"]
+    assert types(library, "agent", now=thread.created + 15 * day) == ["mention"]
+    make(library, Comment(thread.id, "Kafka."), WRITER)
+    assert types(library, now=thread.created + 400 * day) == ["thread_update"]

@@ -97,6 +97,10 @@ def test_a_task_is_told_to_who_has_it_who_follows_it_and_who_made_it(library: Li
     assert (
         told(library, "omar") == told(library, "person") == [("task_update", task.id)] and told(library, "agent") == []
     )
+    wanted = Wanted(kinds=("notification",), refs=(("recipient", "omar"),))
+    assert library.store.recorded.select(wanted)[0].body.reason.startswith(
+        "a task that you follow: it is in progress now"
+    )
 
 
 def test_a_notification_says_why_and_is_as_private_as_what_it_is_about(library: Library) -> None:

@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cortex.errors import InputError
-from cortex.kinds import Actor, Artifact, Comment, Draft, Link, Notification, Record, Task, Wanted
+from cortex.kinds import SENSITIVE, Actor, Artifact, Comment, Draft, Link, Notification, Record, Task, Wanted
 from cortex.library import Library
 from cortex.records.checks import OPEN_TASK_STATES, refusal
 from cortex.records.drafts import PENDING, is_expired, now_ms, pages
 from cortex.records.ids import fresh_key
-from cortex.records.noticing import OPEN, who
+from cortex.records.noticing import OPEN, title_of, who
 from cortex.records.publishing import NAMES, destination
-from cortex.records.rights import PERSON, TIERS, need
+from cortex.records.rights import AGENT, PERSON, TIERS, need
 from cortex.records.steps import perform
 from cortex.records.targets import resolve_ref
 from cortex.records.warnings import unsettled
@@ -33,6 +33,10 @@ TO_REVIEW = ("draft", "proposed", "accepted")  # artifacts that a date of review
 CANDIDATE = "candidate"  # a link that nobody has judged
 LIMIT = 20
 WHY_CHARACTERS = 300
+# Agents can't be done with a notification, and one that began today didn't draft what was decided last month: what only tells them of
+# something leaves their inbox after two weeks, a sprint. What asks for something (a mention, a task) stays.
+NEWS = ("draft_approved", "draft_rejected", "thread_update")
+NEWS_MS = 14 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,7 @@ class Entry:
     why: str
     at: int  # milliseconds since 1970
     next: str  # the record to look at next: of a comment its thread
+    sensitive: bool = False  # not to be passed on
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +179,8 @@ def _entry(look: _Look, record: Record[Any]) -> Entry | None:
     """What a record says in an inbox; None where another entry says it."""
     match record.body:
         case Notification() as body:
-            return None if _is_told(look, body) else _notification_entry(look, record)
+            old = look.recipient == AGENT and body.type in NEWS and record.created < look.now - NEWS_MS
+            return None if old or _is_told(look, body) else _notification_entry(look, record)
         case Task() as body:
             return _own(record, "blocked" if body.state == "blocked" else "task", _why_task(look, body), record.updated)
         case Draft() as body:
@@ -206,11 +212,14 @@ def _notification_entry(look: _Look, record: Record[Notification]) -> Entry:
     body = record.body
     about = look.lookup.one(body.about)
     place = about.body.thread if about and isinstance(about.body, Comment) else body.about
-    return Entry(record.id, record.kind, body.type, body.about, body.title, body.reason, record.created, place)
+    private = SENSITIVE in (body.sensitivity, about.body.sensitivity if about else "")
+    title = title_of(about) if private and about and not isinstance(about.body, Link) else body.title
+    return Entry(record.id, record.kind, body.type, body.about, title, body.reason, record.created, place, private)
 
 
 def _own(record: Record[Any], type: str, why: str, at: int) -> Entry:
-    return Entry(record.id, record.kind, type, record.id, record.body.title, why, at, record.id)
+    private = record.body.sensitivity == SENSITIVE
+    return Entry(record.id, record.kind, type, record.id, record.body.title, why, at, record.id, private)
 
 
 def _place_of(look: _Look, draft: Draft) -> str:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from cortex.kinds import NORMAL, Artifact, Body, Notification, Record, Task, Wanted
+from cortex.kinds import NORMAL, SENSITIVE, Artifact, Body, Comment, Notification, Record, Task, Wanted
 from cortex.records.checks import LIMITS, checked
 from cortex.records.ids import new_id
 from cortex.records.rights import AGENT, PERSON
@@ -45,6 +45,12 @@ def notice(
         sensitivity=sensitivity,
     )
     return step.make(new_id(Notification), checked(body), "notify")
+
+
+def title_of(record: Record[Any]) -> str:
+    """How a record is called where others see it: what a sensitive comment says stands in its thread alone, since it has no title."""
+    hidden = isinstance(record.body, Comment) and record.body.sensitivity == SENSITIVE
+    return "a sensitive comment" if hidden else record.body.title
 
 
 def close_notices(
@@ -127,7 +133,7 @@ def notice_task(step: Step, task: Record[Task], before: Task | None, changed: st
         return
     for name in dict.fromkeys((*task.body.assignees, *task.body.watchers, task.author)):
         if name not in silent and name not in new:
-            role = "assigned to you" if name in task.body.assignees else "one that you follow"
+            role = "assigned to you" if name in task.body.assignees else "that you follow"
             _tell(step, "task_update", name, task.id, task, f"a task {role}: {changed}")
 
 
@@ -144,7 +150,7 @@ def notice_review(step: Step, record: Record[Any], title: str, reason: str) -> N
 
 
 def _tell(step: Step, type: str, recipient: str, about: str, record: Record[Any], reason: str) -> None:
-    notice(step, type, recipient, about, record.body.title, reason, sensitivity=record.body.sensitivity)
+    notice(step, type, recipient, about, title_of(record), reason, sensitivity=record.body.sensitivity)
 
 
 def _named(body: Body) -> str:

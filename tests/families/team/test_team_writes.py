@@ -311,3 +311,11 @@ def test_a_plugin_has_its_say_before_anything_is_written_and_adds_to_packs(censo
         assert censored.fault(tool, idempotency_key=f"s:p:{tool}", **arguments)["code"] == "SENSITIVE_BLOCKED"
     sections = censored.told("get_context_pack", subject={"task_id": shop.ids["task"]})["sections"]
     assert sections == [{"title": "Censored", "plugin": "censor", "lines": ["task Shorten the lifetime"]}]
+
+
+def test_the_inbox_marks_what_is_sensitive(agent):
+    words = {"draft_type": "thread", "body_md": "# Wages", "metadata": {"sensitivity": "sensitive"}}
+    id = agent.told("create_draft", idempotency_key="s:draft:wages", **words)["draft_id"]
+    rows = {row["id"]: row for row in agent.told("get_inbox", limit=100)["entries"]}
+    assert rows[id]["sensitive"] is True
+    assert all("sensitive" not in row for row in rows.values() if row["title"] not in ("Wages", "Salaries"))

@@ -198,6 +198,7 @@ def _entry_row(entry: Entry) -> Row:
             "why": entry.why,
             "age": answers.age_of(entry.at),
             "open": entry.next if entry.next not in (entry.about, entry.id) else "",
+            "sensitive": entry.sensitive,
         }
     )
 
