@@ -36,6 +36,7 @@ KEY = re.compile(r"[\w.-]{1,64}")  # what others know a folder by stands in answ
 MAX_NAME = 200
 FOLLOW_SECONDS = 10.0  # that somebody who wrote waits for whoever holds the lease
 POLL_SECONDS = 0.02
+_OUTSTANDING = {False: ("written", "found"), True: ("deleted", "gone from the indexes")}
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +114,17 @@ class Library(Engine):
             chore(self)
 
     def follow(self, *, forget: bool = False) -> bool:
-        """Have what was written found, and what was deleted gone, here or by whoever holds the lease; true where that is so now."""
+        """Have what was written found, and what was deleted gone, here or by whoever holds the lease; true where that is so now.
+
+        What was written is durable before this is asked, and whoever wrote it is told so, even where the indexes can't follow yet.
+        """
+        try:
+            return self._follow(forget)
+        except CortexError as error:  # a full disk, another writer: whoever keeps the library goes on with it
+            log.warning("what was %s isn't %s yet: %s", *_OUTSTANDING[forget], error.message)
+            return False
+
+    def _follow(self, forget: bool) -> bool:
         store = self.store
         store.lookup.drop_recent()
         written = store.truth.seq()  # what others write meanwhile is theirs to wait for

@@ -20,6 +20,8 @@ from cortex.memories.ids import find_memory
 from cortex.memories.importing import Brought
 from cortex.memories.writing import add, add_all
 from cortex.store import OWN
+from cortex.store import words as words_module
+from cortex.store.words import Words
 from cortex.types import Memory, MemoryState
 from memories.desk import ask, copy, database, memories, one_of, open_library, settings_of, titles
 from memories.test_mirror import HOLDER
@@ -185,4 +187,31 @@ def test_what_a_reader_is_still_looking_at_is_not_said_to_be_gone(library, isola
             assert len(memories(reader)) == 2
             assert not delete(library, [one_of(library, key)]).complete
         assert delete(library, [one_of(library, other)]).complete
+    assert b"quagga" not in all_bytes(isolated.cortex)
+
+
+def test_what_the_index_cannot_follow_yet_is_kept_and_what_was_deleted_is_not_said_to_be_gone(
+    library, isolated, monkeypatch, caplog
+):
+    old, gone = keep(library, "Lamps are blue"), keep(library, QUAGGA)
+    mine = library.store.indexes.words()
+    assert mine is not None and library.holds()
+    mine.close()
+    (folder,) = isolated.cortex.glob("words-*")
+    others = Words(folder)
+    others.apply([], (), mine.watermark())  # it has the lock now
+    monkeypatch.setattr(words_module, "LOCK_SECONDS", 0.0)
+    new = keep(library, "Curtains are green")
+    assert edit(library, one_of(library, old), Memory("", "Lamps are red")).created
+    assert judge(library, [one_of(library, new)], "promote") == 1
+    supersede(library, one_of(library, old), one_of(library, new))
+    assert undo(library) == 1
+    assert add_all(library, [Brought(Memory("", "Chairs are brown"))]).added
+    assert "what was written isn't found yet" in caplog.text
+    deleted = delete(library, [one_of(library, gone)])
+    assert (deleted.own, deleted.complete) == (1, False) and "what was deleted isn't gone" in caplog.text
+    others.close()
+    assert library.follow(forget=True)
+    found = titles(ask(library, "lamps red curtains green chairs brown quagga blue", status="all"))
+    assert sorted(found) == ["Chairs are brown", "Curtains are green", "Lamps are red"]
     assert b"quagga" not in all_bytes(isolated.cortex)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+from cortex import library as libraries
 from cortex.errors import InputError
 from cortex.guarded import Embedders
 from cortex.kinds import Draft, Observation, Thread, Wanted
@@ -35,7 +36,8 @@ def test_what_cannot_be_indexed_yet_is_written_and_found_later(library, settings
     assert [hit.record.id for hit in find(library, Asked("second lamp")).hits][:1] == [kept.id]
 
 
-def test_of_many_who_approve_a_draft_at_once_one_publishes_it(library, settings):
+def test_of_many_who_approve_a_draft_at_once_one_publishes_it(library, settings, monkeypatch):
+    monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.1)  # the one with the lease has nobody who keeps it
     thread = create(library, Thread("Which lamp?"), actor=person()).id
     draft = create_draft(library, Draft("comment", "", "The green one.", target=thread), actor=agent(settings))[0].id
 

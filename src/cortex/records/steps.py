@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable
 
-from cortex.errors import CortexError, InputError
+from cortex.errors import InputError
 from cortex.kinds import Actor
 from cortex.leaks import find_leaks
 from cortex.library import Library
 from cortex.records.ids import fresh_key
 from cortex.records.wording import wording
 from cortex.store import Done, Step
-
-log = logging.getLogger(__name__)
 
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 
@@ -30,16 +27,8 @@ def perform(
     done = library.store.records.perform(
         work, actor=actor, key=key, action=action, payload=payload, wording=wording(library.settings)
     )
-    _follow(library)  # a retry, too: who tried first may have ended before it was found
+    library.follow()  # a retry, too: who tried first may have ended before it was found
     return done
-
-
-def _follow(library: Library) -> None:
-    """Have it found; whoever wrote is told that it is written even where the indexes can't follow yet."""
-    try:
-        library.follow()
-    except CortexError as error:  # a full disk, another writer: whoever keeps the library goes on with it
-        log.warning("what was written isn't found yet: %s", error.message)
 
 
 def check_key(key: str) -> None:
