@@ -96,6 +96,9 @@ def measure(setup: Setup, keep: Path | None = None) -> Section:
             alone = sum(0 < one.alone <= FIRST for one in of_type)
             lines.append(f"| {label}: a {type_} | {len(of_type)} | {first} | {three} | {ten} | {alone} |")
             section.at_least(f"{label}: a {type_} among the first three, of ten", three, LEAST)
+        files = [_file_place(one) for one in answers if one.question.type == FUNCTION]
+        first, three, ten = (sum(0 < place <= most for place in files) for most in (1, FIRST, 10))
+        lines.append(f"| {label}: the file of the function | {len(files)} | {first} | {three} | {ten} | |")
         missed += [_told(label, one) for one in answers if not 0 < one.place <= FIRST]
     text = f"`cortex_search` with nothing but the question, in {len(QUESTIONS)} questions; what isn't the very thing counts as wrong. The last column is what there is to lose by searching all at once."
     section.text = "\n".join(
@@ -181,6 +184,12 @@ def _place(session: Session, home: Home, question: Question, **more: object) -> 
     """Where the first right hit stands, and all hits."""
     rows = session.call("cortex_search", query=question.text, **more)["data"].get("results", [])
     return next((place for place, row in enumerate(rows, 1) if is_right(home, question, row)), 0), rows
+
+
+def _file_place(asked: Asked) -> int:
+    """Where the first hit in the file of a function stands, whichever part of it that is."""
+    files = {f"src/cortex/{right.partition('#')[0]}" for right in asked.question.right}
+    return next((place for place, row in enumerate(asked.rows, 1) if row.get("path") in files), 0)
 
 
 def is_right(home: Home, question: Question, row: Row) -> bool:
