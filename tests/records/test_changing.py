@@ -29,6 +29,7 @@ from cortex.kinds import (
     Wanted,
 )
 from cortex.library import Library
+from cortex.records import changing
 from cortex.records.allowed import MOVES, STATES
 from cortex.records.changing import (
     accept_artifact,
@@ -234,6 +235,39 @@ def test_a_comment_that_is_changed_changes_the_summary(library: Library) -> None
     assert "half up" in now(library, thread).body.summary and "even" not in now(library, thread).body.summary
 
 
+def test_comments_follow_their_thread_to_another_subcortex_however_many_they_are(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changing, "_BATCH", 2)
+    here, there = (make(library, Subcortex(slug, slug)).id for slug in ("here", "there"))
+    thread = make(library, Thread("Lamps", subcortex=here))
+    comments = [make(library, Comment(thread.id, f"Bulb {number} is dim.")) for number in range(5)]
+    edit(library, thread, subcortex="there", title="Lanterns")
+    assert {now(library, one).body.subcortex for one in comments} == {there}
+    assert {one.id for one in comments} < set(found_by(library, "lanterns"))
+    assert library.store.recorded.deeds(comments[0].id)[0].action == "move_comment"
+    versions = [now(library, one).version for one in comments]
+    edit(library, thread, title="Torches")
+    assert {one.id for one in comments} < set(found_by(library, "torches"))
+    assert [now(library, one).version for one in comments] == versions
+    edit(library, thread, subcortex="")
+    assert {now(library, one).body.subcortex for one in comments} == {""}
+
+
+def test_a_summary_follows_what_its_thread_says_and_who_may_see_it(library: Library) -> None:
+    thread = make(library, Thread("Lamps", "The lamps must be replaced because they flicker."))
+    make(library, Comment(thread.id, "We decided to raise the salary of Bob to 90000 EUR.", sensitivity=SENSITIVE))
+    make(library, Comment(thread.id, "We decided to buy 40 bulbs."))
+    assert "flicker" in now(library, thread).body.summary
+    edit(library, thread, body="The lamps must be replaced because they hum.")
+    assert "hum" in now(library, thread).body.summary
+    assert "flicker" not in now(library, thread).body.summary
+    edit(library, thread, sensitivity=SENSITIVE)
+    assert "salary" in now(library, thread).body.summary
+    edit(library, thread, sensitivity="normal")
+    assert "salary" not in now(library, thread).body.summary
+
+
 def test_comments_are_found_by_the_new_title_of_their_thread(library: Library) -> None:
     thread = make(library, Thread("Lamps"))
     comment = make(library, Comment(thread.id, "They are blue."))
@@ -285,7 +319,8 @@ def test_accepting_supersedes_what_the_artifact_says(library: Library) -> None:
 
 
 def test_superseding_is_told_in_both_and_never_goes_in_a_circle(library: Library) -> None:
-    one, two, three = (make(library, Artifact(title)) for title in ("One", "Two", "Three"))
+    made = (Artifact(title, state="accepted", evidence=EVIDENCE) for title in ("One", "Two", "Three"))
+    one, two, three = (make(library, body) for body in made)
     old = supersede_artifact(library, one.id, two.id, actor=PERSON, note="newer")
     assert (old.body.state, old.body.superseded_by, now(library, two).body.supersedes) == ("superseded", two.id, one.id)
     (link,) = library.store.recorded.select(Wanted(kinds=("link",)))
@@ -298,6 +333,20 @@ def test_superseding_is_told_in_both_and_never_goes_in_a_circle(library: Library
         assert error.code == "RECORD_INVALID"
     assert refused(lambda: supersede_artifact(library, three.id, two.id, actor=WRITER)).code == "RIGHTS_MISSING"
     assert refused(lambda: edit(library, one, state="proposed")).code == "RECORD_INVALID"
+
+
+def test_only_what_is_accepted_takes_the_place_of_another(library: Library) -> None:
+    old, new = make(library, Artifact("Old", state="accepted", evidence=EVIDENCE)), make(library, Artifact("New"))
+    for call in (
+        lambda: supersede_artifact(library, old.id, new.id, actor=PERSON),
+        lambda: make(library, Link(new.id, "supersedes", old.id)),
+    ):
+        error = refused(call)
+        assert (error.code, error.context["accept"]) == ("RECORD_INVALID", new.id)
+        assert "accept it first" in error.message
+    assert (now(library, old), now(library, new)) == (old, new)
+    accept_artifact(library, new.id, actor=PERSON, evidence=EVIDENCE)
+    assert supersede_artifact(library, old.id, new.id, actor=PERSON).body.superseded_by == new.id
 
 
 def test_an_artifact_that_is_superseded_may_still_be_put_in_order(library: Library) -> None:
@@ -326,8 +375,11 @@ def test_what_an_edit_contradicts_is_kept_for_the_person_once(library: Library) 
 
 
 def test_an_artifact_may_stop_to_hold(library: Library) -> None:
-    artifact = make(library, Artifact("A"))
-    assert deprecate_artifact(library, artifact.id, actor=PERSON).body.state == "deprecated"
+    artifact = make(library, Artifact("A", "Port 80."))
+    after = deprecate_artifact(library, artifact.id, actor=PERSON, note="It is 443.")
+    assert (after.body.state, after.body.body) == ("deprecated", "**Deprecated:** It is 443.\n\nPort 80.")
+    assert deprecate_artifact(library, artifact.id, actor=PERSON, note="Again.") == after
+    assert library.store.recorded.deeds(artifact.id)[0].action == "deprecate_artifact"
 
 
 def test_a_thread_is_resolved_reopened_and_archived(library: Library) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from cortex.errors import ConfigError, InputError
 from cortex.families.team.code import Located, changed_at
-from cortex.kinds import Artifact, CodeLink, Comment, Draft, Observation, Task, Thread
+from cortex.kinds import Artifact, CodeLink, Comment, Draft, Evidence, Observation, Task, Thread
 from cortex.library import Library
 from cortex.records.changing import revise, supersede_artifact
 from cortex.records.checks import checked
@@ -56,7 +56,8 @@ def test_an_address_with_a_password_is_no_code_link(library, tmp_path, path):
 
 
 def test_the_note_of_a_supersession_is_checked_as_any_text(library):
-    old, new = (create(library, Artifact(title, "x"), actor=person()) for title in ("Old", "New"))
+    made = Artifact("Old", "x", state="accepted", evidence=(Evidence("url", "https://example.com/"),))
+    old, new = (create(library, replace(made, title=title), actor=person()) for title in ("Old", "New"))
     for note, code in (
         (f"with {SECRET}", "SENSITIVE_BLOCKED"),
         ("\x1b[2J", "RECORD_INVALID"),

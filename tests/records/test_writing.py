@@ -225,7 +225,8 @@ def test_the_same_link_is_kept_once(library: Library) -> None:
 
 
 def test_a_link_that_supersedes_is_told_in_both_artifacts(library: Library) -> None:
-    old, new = make(library, Artifact("Old")), make(library, Artifact("New"))
+    evidence = (Evidence("url", "https://example.com/"),)
+    old, new = make(library, Artifact("Old")), make(library, Artifact("New", state="accepted", evidence=evidence))
     make(library, Link(new.id, "supersedes", old.id))
     assert now(library, new).body.supersedes == old.id and now(library, old).body.superseded_by == new.id
     assert refused(lambda: make(library, Link(old.id, "supersedes", new.id))).code == "RECORD_INVALID"

@@ -29,7 +29,7 @@ from cortex.kinds import (
 from cortex.library import Library
 from cortex.records.checks import OPEN_TASK_STATES, check_move, checked, refusal
 from cortex.records.clashing import clashes_of, write_clashes
-from cortex.records.discussing import MOST_COMMENTS, renew_summary
+from cortex.records.discussing import renew_summary
 from cortex.records.ids import fresh_key
 from cortex.records.noticing import close_notices, notice_accepted, notice_task, who
 from cortex.records.rights import TIERS, need
@@ -65,7 +65,7 @@ Patch = Mapping[str, str]
 PATCH_FIELDS = ("state", "priority", "blocked_reason", "notes", "assignees")  # "status" is "state"
 _PINS = {"thread": "pinned_threads", "artifact": "pinned_artifacts", "task": "pinned_tasks"}
 _TELLING = ("about", "source", "target")  # in which notifications, links and drafts name what they are about
-_BATCH = 1_000  # records that become sensitive with what they belong to, at once
+_BATCH = 500  # records that follow what they belong to, read at once
 
 
 def revise(
@@ -176,15 +176,30 @@ def _follow(step: Step, before: Any, record: Record[Any]) -> None:
             thread = step.get(after.thread)
             if thread is not None:
                 renew_summary(step, thread, record)
-        case Thread() if after.title != before.title:
-            for comment in step.select(Wanted(kinds=("comment",), refs=(("thread", record.id),)), MOST_COMMENTS):
-                step.reword(comment)
+        case Thread():
+            _follow_thread(step, before, record)
         case Task():
             if after.state not in OPEN_TASK_STATES:
                 close_notices(step, record.id, "task_assigned")
             notice_task(step, record, before, _what_changed(before, after))
         case Link() if after.state != before.state:
             close_notices(step, record.id)
+
+
+def _follow_thread(step: Step, before: Thread, record: Record[Thread]) -> None:
+    """Comments belong where their thread does and are found by its title, however many they are; its summary is of what it says now."""
+    after, last = record.body, ""
+    if (after.title, after.subcortex) != (before.title, before.subcortex):
+        while some := step.select(Wanted(kinds=("comment",), refs=(("thread", record.id),), before=last), _BATCH):
+            for one in some:
+                if one.body.subcortex != after.subcortex:
+                    step.put(replace(one, body=replace(one.body, subcortex=after.subcortex)), "move_comment")
+                else:
+                    step.reword(one)
+            last = some[-1].id
+    told = (after.title, after.body, after.sensitivity) != (before.title, before.body, before.sensitivity)
+    if told and after.summary and after.summary == before.summary:
+        renew_summary(step, record)
 
 
 def _make_sensitive(step: Step, record: Record[Any]) -> None:
@@ -256,9 +271,21 @@ def supersede_artifact(
     return _perform(library, supersede, actor, key, "supersede_artifact", repr((old, new, note)))
 
 
-def deprecate_artifact(library: Library, artifact: str, *, actor: Actor, key: str = "") -> Record[Artifact]:
-    """Say that an artifact doesn't hold any more."""
-    return _set_state(library, artifact, "artifact", "deprecated", actor, key, "accept_artifact")
+def deprecate_artifact(
+    library: Library, artifact: str, *, actor: Actor, key: str = "", note: str = ""
+) -> Record[Artifact]:
+    """Say that an artifact doesn't hold any more; why not stands above what it says, where whoever finds it reads it first."""
+
+    def change(body: Artifact) -> Artifact:
+        if body.state == "deprecated":
+            return body
+        why = f"**Deprecated:** {note.strip()}\n\n" if note.strip() else ""
+        return replace(body, state="deprecated", body=why + body.body)
+
+    def work(step: Step) -> str:
+        return revise_in(step, artifact, change, "deprecate_artifact", kind="artifact").id
+
+    return _perform(library, work, actor, key, "deprecate_artifact", repr((artifact, note)))
 
 
 # -- threads and subcortexes -------------------------------------------------------------------------------------------
@@ -280,7 +307,7 @@ def resolve_thread(
 
 def reopen_thread(library: Library, thread: str, *, actor: Actor, key: str = "") -> Record[Thread]:
     """Open a thread again."""
-    return _set_state(library, thread, "thread", "open", actor, key, "resolve_thread")
+    return _set_state(library, thread, "thread", "open", actor, key, "reopen_thread")
 
 
 def archive(library: Library, ref: str, *, actor: Actor, key: str = "", kind: str = "") -> Record[Any]:

@@ -29,11 +29,11 @@ def comments_of(step: Step, thread: str) -> list[Record[Comment]]:
 
 
 def renew_summary(
-    step: Step, thread: Record[Thread], comment: Record[Comment], supplied: Thread | None = None
+    step: Step, thread: Record[Thread], comment: Record[Comment] | None = None, supplied: Thread | None = None
 ) -> list[str]:
-    """Have the summary of a thread follow a comment; gives who has spoken there."""
+    """Have the summary of a thread follow a comment, or what the thread says now; gives who has spoken there."""
     comments = comments_of(step, thread.id)
-    after = replace(supplied, summary_sources=(comment.id,)) if supplied else _summarized(thread, comments)
+    after = replace(supplied, summary_sources=(comment.id,)) if supplied and comment else _summarized(thread, comments)
     if after != thread.body:
         step.put(replace(thread, body=after), "summarize")
     return list(dict.fromkeys(one.author for one in comments))

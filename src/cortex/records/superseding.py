@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cortex.errors import InputError
 from cortex.kinds import SENSITIVE, Artifact, Link, Record, Wanted
 from cortex.records.checks import checked, refusal
 from cortex.records.ids import new_id
@@ -19,7 +20,7 @@ def linked(step: Step, source: str, relation: str, target: str) -> Record[Link] 
 
 
 def check_supersedes(step: Step, old: Record[Artifact], new: Record[Artifact] | None = None) -> None:
-    """One artifact may take the place of another. Raises: InputError RIGHTS_MISSING, RECORD_INVALID."""
+    """One artifact may take the place of another: it is accepted, so it has evidence. Raises: InputError RIGHTS_MISSING, RECORD_INVALID."""
     need(step.actor, "supersede_artifact")
     if old.body.superseded_by or old.body.state == "superseded":
         raise refusal("supersedes", f"{old.id} is superseded already, by {old.body.superseded_by}")
@@ -30,6 +31,12 @@ def check_supersedes(step: Step, old: Record[Artifact], new: Record[Artifact] | 
         if now.id == old.id:
             raise refusal("supersedes", f"{old.id} can't be superseded by what it supersedes itself, or by itself")
         now = step.get(now.body.superseded_by) if now.body.superseded_by else None
+    if new is not None and new.body.state != "accepted":
+        raise InputError(
+            "RECORD_INVALID",
+            f"{new.id} isn't accepted ({new.body.state}), and only what is takes the place of another: accept it first",
+            context={"field": "supersedes", "accept": new.id},
+        )
 
 
 def write_superseded(step: Step, old: Record[Artifact], new: Record[Artifact], note: str = "") -> Record[Link]:
