@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
 
 import pytest
 
@@ -14,6 +15,7 @@ from cortex.errors import LimitError
 from cortex.everywhere import Place
 from cortex.families import team
 from cortex.families.team import TOOLS
+from cortex.families.team.searching import moment
 from cortex.families.team.tools import TOOLS as LISTED
 from cortex.kinds import Artifact, Comment, Evidence, Thread
 from cortex.library import Library
@@ -251,3 +253,15 @@ def test_a_place_that_cannot_be_searched_costs_nobody_elses_answers(world):
         assert desk.fault("search", query="token", types=["chunks"])["code"] == "SERVER_ERROR"
     finally:
         desk.family.close()
+
+
+def test_the_day_that_something_is_wanted_until_counts_and_days_are_those_of_utc():
+    assert moment("2026-01-31", "until") == moment("2026-02-01", "since") == moment("2026-02-01T00:00Z", "until")
+    assert moment("2026-01-31T12:00", "until") == moment("2026-01-31T14:00+02:00", "since")
+    assert moment("", "until") == 0
+    assert moment("9999-12-31", "until") > moment("9999-12-31", "since")
+
+
+def test_what_changed_today_is_found_until_today(desk):
+    today = datetime.now(UTC).strftime("%Y-%m-%d")
+    assert desk.told("search", query="token lives", filters={"until": today})["results"]

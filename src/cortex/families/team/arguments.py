@@ -89,7 +89,7 @@ class Keyed(Arguments):
     idempotency_key: Annotated[
         str | None, Field(description="Required (or commit_id): one per write, the same on a retry")
     ] = None
-    commit_id: str | None = None
+    commit_id: Annotated[str | None, Field(description="In place of a key: one write of each tool")] = None
 
 
 class AttachmentRef(Arguments):

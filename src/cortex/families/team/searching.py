@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -38,6 +38,7 @@ TITLE, WHY = 120, 80  # characters
 MOST_NOTES = 3
 SPREAD = 0.03  # what each further hit of a family counts less; from .02 to .07 the same questions are answered (bench/mixed.py)
 MAX_DAY = 40  # characters of a moment
+DAY_MS = 86_400_000
 
 RECORDS = {f"{kind}s" if not kind.endswith("x") else f"{kind}es": kind for kind in FOUND_KINDS}
 OTHERS = {
@@ -64,8 +65,8 @@ Type = Literal[
 
 class Filters(Arguments):
     subcortex: str | None = None
-    since: Annotated[str | None, Field(description="date, or 7d", max_length=MAX_DAY)] = None
-    until: Annotated[str | None, Field(max_length=MAX_DAY)] = None
+    since: Annotated[str | None, Field(description="date (UTC), or 7d", max_length=MAX_DAY)] = None
+    until: Annotated[str | None, Field(description="that day included", max_length=MAX_DAY)] = None
     status: str | None = None
     sensitivity: Literal["normal", "sensitive"] | None = None
     tags: tuple[str, ...] = ()
@@ -152,7 +153,10 @@ def _state(status: str, kinds: Sequence[str]) -> str:
 
 
 def moment(text: str | None, name: str) -> int:
-    """Milliseconds since 1970 of a date, a moment, or so many days ago ("7d"); 0 for none. Raises: InputError ARGUMENT_INVALID."""
+    """Milliseconds since 1970 of a date, a moment, or so many days ago ("7d"), in UTC unless it says otherwise; 0 for none.
+
+    A day that something is wanted `until` is over when the next one begins. Raises: InputError ARGUMENT_INVALID.
+    """
     if not text:
         return 0
     try:
@@ -160,13 +164,22 @@ def moment(text: str | None, name: str) -> int:
             at = datetime.now(UTC) - timedelta(days=int(text[:-1]))
         else:
             at = datetime.fromisoformat(text)
-        return max(1, int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000))
+        rest = DAY_MS if name == "until" and _is_day(text) else 0
+        return max(1, int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000) + rest)
     except (ValueError, OverflowError):
         raise InputError(
             "ARGUMENT_INVALID",
             f"`filters.{name}`: {text!r} is no date; say 2026-01-31, or 7d for the last week",
             context={"filter": name},
         ) from None
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
