@@ -177,6 +177,26 @@ def test_a_thread_is_opened_commented_shown_and_resolved(cortex, auth, shop, mon
     assert len(answer(cortex, "thread", "list", "--state", "resolved", "--type", "question")["threads"]) == 1
 
 
+def test_a_thread_is_changed_archived_and_opened_again_and_its_comments_go_with_it(cortex, auth, thread):
+    said = answer(cortex, "thread", "comment", thread, "Fifteen minutes.")["id"]
+    change = ("--title", "Lifetimes", "--type", "Decision", "--tag", "a", "--tag", "b", "--subcortex", "auth")
+    after = answer(cortex, "thread", "edit", thread[:20], *change, "--body", "Decided.")
+    assert (after["title"], after["type"], after["tags"], after["body"]) == (
+        "Lifetimes",
+        "decision",
+        ["a", "b"],
+        "Decided.",
+    )
+    assert answer(cortex, "thread", "edit", thread, "--untag", "A")["tags"] == ["b"]
+    with opened() as library:
+        assert library.store.recorded.one(said).body.subcortex == auth
+    assert cortex("thread", "edit", thread, "--title", "Lifetimes")[1] == "Nothing was changed.\n"
+    assert answer(cortex, "thread", "archive", thread)["state"] == "archived"
+    assert refusal(cortex, "thread", "comment", thread, "Late.")["code"] == "RECORD_INVALID"
+    assert answer(cortex, "thread", "reopen", thread)["state"] == "open"
+    assert answer(cortex, "thread", "edit", thread, "--subcortex", "")["subcortex"] == ""
+
+
 def test_a_supplied_summary_takes_the_place_of_the_made_one(cortex, thread):
     cortex("thread", "comment", thread, "Some say a day, some an hour.", "--summary", "Nobody knows yet.")
     shown = answer(cortex, "thread", "show", thread)
@@ -351,6 +371,14 @@ def test_one_artifact_takes_the_place_of_another_and_both_say_so(cortex):
     assert f"Replaced by: {new}" in cortex("artifact", "show", old)[1].replace("Replaced by:", "Replaced by: ").replace(
         "  ", " "
     )
+
+
+def test_an_artifact_that_holds_no_more_is_deprecated_with_why(cortex):
+    number = answer(cortex, "artifact", "create", "Ports", "--body", "Port 80.")["id"]
+    assert (
+        cortex("artifact", "deprecate", number, "--note", "We have no ports.")[1] == f"✓ Deprecated {number}: Ports\n"
+    )
+    assert "**Deprecated:** We have no ports.\n\nPort 80." in cortex("artifact", "show", number)[1]
 
 
 def test_evidence_that_is_left_out_is_named_by_its_id_or_address(cortex, thread):

@@ -32,6 +32,7 @@ from cortex.cli.team_options import (
     InSubcortexOption,
     KeyOption,
     LimitOption,
+    OtherSubcortexOption,
     SensitiveFlag,
     StateOption,
     SubcortexOption,
@@ -260,9 +261,7 @@ def edit_one(
     remove_evidence: Annotated[
         list[str] | None, typer.Option("--remove-evidence", metavar="REF", help="Evidence to leave out, by its id.")
     ] = None,
-    subcortex: Annotated[
-        str | None, typer.Option("--subcortex", metavar="SLUG", help="Another subcortex, by its slug or id.")
-    ] = None,
+    subcortex: OtherSubcortexOption = None,
     tag: TagOption = None,
     untag: UntagOption = None,
     code: CodeOption = None,
@@ -359,3 +358,17 @@ def supersede(
         ends = [number_of(library, one, KIND) for one in (old, new)]
         record = changing.supersede_artifact(library, *ends, actor=person(), key=key, note=note)
     return tell_record(record, f"✓ {ends[1]} takes the place of {record.id}: {record.body.title}", as_json=as_json)
+
+
+@app.command("deprecate")
+def deprecate(
+    told: IdArgument,
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Why; it stands above its text then.")] = "",
+    key: KeyOption = "",
+    as_json: JsonFlag = False,
+) -> int:
+    """Say that an artifact doesn't hold any more, where nothing takes its place."""
+    with team() as library:
+        number = number_of(library, told, KIND)
+        record = changing.deprecate_artifact(library, number, actor=person(), key=key, note=note)
+    return tell_record(record, f"✓ Deprecated {record.id}: {record.body.title}", as_json=as_json)

@@ -48,6 +48,9 @@ EditFlag = Annotated[bool, typer.Option("--edit", "-e", help="Write it in your e
 SubcortexOption = Annotated[
     str, typer.Option("--subcortex", metavar="SLUG", help="The subcortex that it belongs to, by its slug or id.")
 ]
+OtherSubcortexOption = Annotated[
+    str | None, typer.Option("--subcortex", metavar="SLUG", help='Another subcortex, by its slug or id; "": none.')
+]
 InSubcortexOption = Annotated[
     str, typer.Option("--subcortex", metavar="SLUG", help="Only in this subcortex, by its slug or id.")
 ]

@@ -1,4 +1,4 @@
-"""`cortex thread`: discussions: opened, followed, commented, resolved by a person."""
+"""`cortex thread`: discussions: opened, followed, commented, changed, resolved and opened again by a person."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ import typer
 
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
-from cortex.cli.team_look import Around, labels_of, list_records, look_around, say_around, tell_list, whole_json
+from cortex.cli.team_look import (
+    Around,
+    labels_of,
+    list_records,
+    look_around,
+    say_around,
+    say_cautions,
+    tell_list,
+    whole_json,
+)
 from cortex.cli.team_options import (
     AllFlag,
     BodyFileOption,
@@ -22,24 +31,31 @@ from cortex.cli.team_options import (
     InSubcortexOption,
     KeyOption,
     LimitOption,
+    OtherSubcortexOption,
     SensitiveFlag,
     StateOption,
     SubcortexOption,
     TagOption,
     TitleArgument,
+    TitleOption,
+    UntagOption,
     WithTagOption,
+    changed,
     code_cited,
     code_told,
+    edited,
+    given,
     number_of,
     one_of,
     sensitivity,
     tags_told,
     team,
+    text_told,
     written,
 )
 from cortex.cli.team_show import day, record_json, say_head, say_list, say_text, tell_record
 from cortex.errors import InputError
-from cortex.kinds import Comment, Record, Thread, Wanted
+from cortex.kinds import SENSITIVE, Comment, Record, Thread, Wanted
 from cortex.records import changing
 from cortex.records.checks import THREAD_TYPES
 from cortex.records.rights import person
@@ -48,6 +64,7 @@ from cortex.records.writing import create
 KIND = "thread"
 START = "There is no thread yet: `cortex thread create TITLE` opens one"
 TYPES_HELP = ", ".join(THREAD_TYPES)
+INSTEAD = "give the text with --body or --body-file, or say what else to change"
 
 app = typer.Typer(name=KIND, help="Discussions, with a summary that follows them.", no_args_is_help=True)
 
@@ -223,3 +240,60 @@ def resolve(
         number = number_of(library, told, KIND)
         record = changing.resolve_thread(library, number, resolution, actor=person(), key=key)
     return tell_record(record, f"✓ Resolved {record.id}: {record.body.title}", as_json=as_json)
+
+
+@app.command("reopen")
+def reopen(told: IdArgument, key: KeyOption = "", as_json: JsonFlag = False) -> int:
+    """Open a thread again that was resolved or archived."""
+    with team() as library:
+        record = changing.reopen_thread(library, number_of(library, told, KIND), actor=person(), key=key)
+    return tell_record(record, f"✓ Opened again {record.id}: {record.body.title}", as_json=as_json)
+
+
+@app.command("archive")
+def archive(told: IdArgument, key: KeyOption = "", as_json: JsonFlag = False) -> int:
+    """Archive a thread: nobody comments there any more, and it is found after the others; `reopen` brings it back."""
+    with team() as library:
+        record = changing.archive(library, number_of(library, told, KIND), actor=person(), key=key, kind=KIND)
+    return tell_record(record, f"✓ Archived {record.id}: {record.body.title}", as_json=as_json)
+
+
+@app.command("edit")
+def edit_one(
+    told: IdArgument,
+    title: TitleOption = None,
+    body: BodyOption = None,
+    body_file: BodyFileOption = None,
+    type: Annotated[str | None, typer.Option("--type", metavar="TYPE", help=f"One of {TYPES_HELP}.")] = None,
+    subcortex: OtherSubcortexOption = None,
+    tag: TagOption = None,
+    untag: UntagOption = None,
+    code: CodeOption = None,
+    sensitive: SensitiveFlag = False,
+    key: KeyOption = "",
+    as_json: JsonFlag = False,
+) -> int:
+    """Change a thread; without options its text, in your editor ($VISUAL or $EDITOR). Its comments go where it goes."""
+    text, links = text_told(body, body_file), code_told(code)
+    word = None if type is None else one_of(type, THREAD_TYPES, "--type")
+    private = SENSITIVE if sensitive else None
+    plain = dict(given(title=title, body=text, type=word, subcortex=subcortex, sensitivity=private))
+    lists = (tag, untag, code)
+    with team() as library:
+        before = changing.resolve_ref(library.store.recorded, told, KIND)
+        if not plain and all(one is None for one in lists):
+            again = f"cortex thread edit {before.id} --body-file"
+            after = edited(library, before, "body", action="edit", key=key, again=again, instead=INSTEAD)
+        else:
+            payload = repr((before.id, sorted(plain.items()), lists))
+            if code is not None:
+                plain["code_links"] = code_cited(library, links)
+
+            def change(body: Thread) -> Thread:
+                return replace(body, **plain, tags=changed(body.tags, tags_told(tag), untag or (), "tag", str))
+
+            after = changing.revise(library, before.id, change, actor=person(), action="edit", key=key, payload=payload)
+        say_cautions(library, after)
+    same = after.version == before.version
+    text = "Nothing was changed." if same else f"✓ Changed {after.id}: version {after.version}"
+    return tell_record(after, text, as_json=as_json)
