@@ -535,3 +535,28 @@ def test_a_person_sees_what_agents_observed(cortex, auth, thread):
     text = cortex("observation", "show", first)[1]
     assert "Measured twice." in text and "How long do tokens live?" in text and "auth" in text
     assert refusal(cortex, "observation", "show", thread)["code"] == "RECORD_UNKNOWN"
+
+
+def test_the_audit_log_says_who_did_what_when_and_under_which_key(cortex, thread):
+    assert cortex("audit", thread)[1].count("\n") == 1
+    cortex("thread", "comment", thread, "Fifteen minutes.", "--key", "my-key")
+    cortex("thread", "resolve", thread)
+    log = answer(cortex, "audit")["audit"]
+    assert [one["action"] for one in log] == ["resolve_thread", "summarize", "create_comment", "create_thread"]
+    assert [(one["record"], one["version"]) for one in log if one["record"] == thread] == [
+        (thread, 3),
+        (thread, 2),
+        (thread, 1),
+    ]
+    assert log[2]["key"] == "my-key"
+    assert {(one["actor"], one["tier"]) for one in log} == {("person", 4)}
+    some = answer(cortex, "audit", thread[:20], "--limit", "2")
+    assert ([one["version"] for one in some["audit"]], some["more"]) == ([3, 2], True)
+    _, out, err = cortex("audit", "-n", "1")
+    assert (f"person (4) resolve thread: {thread} version 3, key " in out, "--limit" in err) == (True, True)
+    assert refusal(cortex, "audit", "thread_01ARZ3NDEKTSV4RRFFQ69G5FAV")["code"] == "RECORD_UNKNOWN"
+
+
+def test_an_audit_log_of_nothing_says_so(cortex):
+    assert cortex("audit") == (0, "", "Nothing was written yet.\n")
+    assert answer(cortex, "audit") == {"audit": [], "more": False}

@@ -42,6 +42,7 @@ COMMANDS = {
     "hook": "hook.hook",
     "inbox": "inbox.inbox",
     "inbox done": "inbox.done",
+    "audit": "audit.audit",
     "install": "install.install_clients",
     "uninstall": "install.uninstall_clients",
 }

@@ -1,0 +1,55 @@
+"""`cortex audit`: who changed what of a team's records, and when: the log that nobody can change, the newest line first."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cortex.cli.memory_show import moment
+from cortex.cli.options import JsonFlag
+from cortex.cli.show import print_json, say
+from cortex.cli.team_options import LimitOption, number_of, team
+from cortex.cli.team_show import say_more, say_rows
+from cortex.store import Deed
+
+NOTHING = "Nothing was written yet."
+
+
+def audit(
+    about: Annotated[
+        str, typer.Argument(metavar="ID", help="Only of this record, by its id, a beginning of it, or a slug.")
+    ] = "",
+    limit: LimitOption = 30,
+    as_json: JsonFlag = False,
+) -> int:
+    """Show who did what with the team's records: when, who with which tier, what, which record and version, under which key."""
+    with team() as library:
+        deeds = library.store.recorded.deeds(number_of(library, about, ""), limit + 1)
+    more, deeds = len(deeds) > limit, deeds[:limit]
+    if as_json:
+        print_json({"audit": [_json(one) for one in deeds], "more": more})
+    elif not deeds:
+        say(NOTHING, error=True)
+    else:
+        say_rows([_row(one) for one in deeds])
+        say_more(more)
+    return 0
+
+
+def _row(one: Deed) -> tuple[str, ...]:
+    what = f"{one.action.replace('_', ' ')}: {one.record} version {one.version}, key {one.key}"
+    return moment(one.at), f"{one.actor} ({one.tier})", what
+
+
+def _json(one: Deed) -> dict[str, object]:
+    return {
+        "id": one.id,
+        "at": moment(one.at),
+        "actor": one.actor,
+        "tier": one.tier,
+        "action": one.action,
+        "record": one.record,
+        "version": one.version,
+        "key": one.key,
+    }
