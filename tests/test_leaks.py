@@ -107,6 +107,23 @@ def test_keys_of_known_shape_are_found_wherever_they_stand(name: str, key: str) 
         assert find_leaks(clean) == []
 
 
+WORDS = ("key-", "secret_", "sk-" + made(20))  # what begins a name as well
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [one for one in SECRETS if not one[1].startswith((*WORDS, "FlyV1", "Acc", "Sha"))]
+)
+def test_keys_of_known_shape_are_found_behind_the_beginning_of_a_name(name: str, key: str) -> None:
+    for before in ("thread_", "x-", "obs__", "--"):
+        assert redact(f"see {before}{key}.") == (f"see {before}[redacted: {name}].", (name,))
+
+
+def test_a_key_that_begins_with_a_word_of_its_own_is_one_only_where_that_begins() -> None:
+    assert redact("thread_" + KEYS["OpenAI key"][0])[1] == ("OpenAI key",)
+    for name in ("messages-sk-" + made(32, HEX), "idempotency_key-" + made(32, HEX), "retry-key-" + made(32, HEX)):
+        assert find_leaks(f"see {name}.js") == []
+
+
 def test_the_text_around_a_secret_stays() -> None:
     key = KEYS["GitHub token"][0]
     assert redact(f"deploys with {key}.\nNever in CI.") == (
@@ -310,7 +327,7 @@ def test_no_pattern_can_come_back_to_what_it_has_read(name: str) -> None:
     [
         "eyJhbGciOiJ", "eyJhbGciOiJIUzI1NiJ9.", "password", "password=", "secret_key_secret_key_", "://a:", "://aaaa:bbbb", "A" * 50,
         "sk-", "ghp_aaaa", "xoxb-1-", "-----BEGIN PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----\nabcdefghijklmnop", "AB" * 8 + "\n",
-        "Bearer ", "--token=", "MTIz.", "1234567890:AA", "client-key-data: LS0tLS1", "PuTTY-User-Key-File-Private-Lines: 8 ", "glpat-.a",
+        "Bearer ", "--token=", "MTIz.", "1234567890:AA", "client-key-data: LS0tLS1", "-eyJ", "_ghs_a", "PuTTY-User-Key-File-Private-Lines: 8 ", "glpat-.a",
     ],
 )  # fmt: skip
 def test_a_million_characters_made_to_slow_it_down_are_read_to_the_end(unit: str) -> None:

@@ -115,8 +115,15 @@ def _end_of_key(text: str, start: int) -> int:
 
 # -- keys of known shape -----------------------------------------------------------------------------------------------
 
-# What begins a word, also after an escape such as \n or %3D; with the hyphen, so that "risk-…" is no key of OpenAI's.
-_EDGE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-F][0-9A-F]))"
+
+def _edge(word: str = "A-Za-z0-9") -> str:
+    r"""What begins a word of these characters, also after an escape such as \n or %3D; a key may follow on "thread_" or "x-"."""
+    return rf"(?:(?<![{word}])|(?<=\\[nrt])|(?<=%[0-9A-F][0-9A-F]))"
+
+
+_EDGE = _edge()
+# Beginnings that are words themselves: "retry_key-…" is no key of Mailgun's, nor "messages-sk-…" (in Slovak) one of OpenAI's.
+_WORDS = {"key-": _edge("A-Za-z0-9_-"), "secret_": _edge("A-Za-z0-9_-"), "sk-[": _edge("A-Za-z0-9-")}
 _END = r"(?![A-Za-z0-9_-])"
 # Whose key, a piece of text that each has, the shape.
 _SHAPES = (
@@ -195,22 +202,26 @@ def _of_known_shape(text: str, long: str) -> Iterator[Leak]:
 
 @cache  # and not at import: sixty expressions take 30 ms, and few texts need more than one
 def _compiled(shape: str) -> re.Pattern[str]:
-    return re.compile(f"{_EDGE}(?:{shape}){_END}", re.ASCII)
+    edge = next((edge for word, edge in _WORDS.items() if shape.startswith(word)), _EDGE)
+    return re.compile(f"{edge}(?:{shape}){_END}", re.ASCII)
 
 
 # -- tokens that say themselves what they are --------------------------------------------------------------------------
 
-_JWT = re.compile(rf"{_EDGE}(eyJ[\w-]{{10,2000}}+)\.(eyJ[\w-]{{8,8000}}+)\.([\w-]{{16,2000}}+)", re.ASCII)
+_JWT = re.compile(  # with one word before it at most: its parts are long, and every hyphen in one would be a new attempt
+    rf"{_WORDS['key-']}(?:[A-Za-z]{{0,16}}+[_-]{{1,2}}+)?(?P<token>(eyJ[\w-]{{10,2000}}+)\.(eyJ[\w-]{{8,8000}}+)\.([\w-]{{16,2000}}+))",
+    re.ASCII,
+)
 _DISCORD = re.compile(rf"{_EDGE}([MNO][\w-]{{22,27}}+)\.[\w-]{{6}}\.[\w-]{{27,40}}+{_END}", re.ASCII)
 
 
 def _tokens(text: str, long: str) -> Iterator[Leak]:
     if "eyJ" in long:
         for match in _JWT.finditer(text):
-            head, body = _json_of(match[1]), _json_of(match[2])
+            head, body = _json_of(match[2]), _json_of(match[3])
             # The example of every tutorial is of John Doe, 1234567890.
             if head is not None and "alg" in head and body is not None and "1234567890" not in body:
-                yield Leak("JSON web token", *match.span())
+                yield Leak("JSON web token", *match.span("token"))
     for match in _DISCORD.finditer(text) if "." in long else ():
         if _decoded(match[1]).isdigit():  # a Discord token begins with its user's number
             yield Leak("Discord token", *match.span())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from cortex import library as libraries
 from cortex.errors import InputError
 from cortex.guarded import Embedders
@@ -11,7 +13,9 @@ from cortex.kinds import Draft, Observation, Thread, Wanted
 from cortex.library import Library
 from cortex.records.drafts import approve, create_draft
 from cortex.records.finding import Asked, find
+from cortex.records.ids import fresh_key
 from cortex.records.rights import agent, person
+from cortex.records.steps import check_key
 from cortex.records.writing import create
 from cortex.store import words as words_module
 from cortex.store.words import Words
@@ -54,3 +58,12 @@ def test_of_many_who_approve_a_draft_at_once_one_publishes_it(library, settings,
     comments = library.store.recorded.select(Wanted(kinds=("comment",)))
     assert [one.id for one in comments] == published
     check_records(settings.home, settings)
+
+
+def test_a_key_that_holds_a_secret_is_refused_and_a_number_in_hex_is_none():
+    number = "3f2b8c1d9e0a7f6b5c4d3e2f1a0b9c8d"
+    for key in (f"key-{number}", f"retry-key-{number}", f"thread_{number}", fresh_key()):
+        check_key(key)
+    with pytest.raises(InputError) as caught:
+        check_key("thread_ghp_" + number + "aZ9k")
+    assert caught.value.code == "SENSITIVE_BLOCKED"

@@ -33,7 +33,8 @@ def perform(
 
 def check_key(key: str) -> None:
     """Raises: InputError RECORD_INVALID with a key that could be used, SENSITIVE_BLOCKED for one that holds a secret: keys are kept."""
-    if leaks := find_leaks(key):
+    # Mailgun's keys begin as a key of ours may that somebody makes up: "key-" and a UUID without hyphens.
+    if leaks := [leak for leak in find_leaks(key) if leak.name != "Mailgun key"]:
         raise InputError(
             "SENSITIVE_BLOCKED",
             f"idempotency_key or commit_id holds a secret ({leaks[0].name}); nothing was written",
