@@ -468,6 +468,7 @@ def test_the_examples_of_team_commands_have_the_shape_of_real_answers(tmp_path: 
     ask("task", "create", "Call the vault", "--priority", "urgent", "--assign", "me")
     ask("subcortex", "pin", "auth", thread)
     check("inbox")
+    check("audit")
     ask("context", "set", "--subcortex", "auth")
     check("context show")
     check("pack build", "--scope", "global")
