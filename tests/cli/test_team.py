@@ -480,6 +480,32 @@ def test_what_can_not_be_is_refused_with_what_is_allowed_and_writes_nothing(cort
         assert [one.id for one in library.store.recorded.select(Wanted())] == [auth]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "first"),
+    [
+        (("thread", "show", "thread_01ARZ3NDEKTSV4RRFFQ69G5FAV"), "cortex thread list"),
+        (("thread", "show", "task_01ARZ3NDEKTSV4RRFFQ69G5FAV"), "cortex thread list"),
+        (("task", "create", "T", "--thread", "thread_01ARZ3NDEKTSV4RRFFQ69G5FAV"), "cortex thread list"),
+        (("link", "add", "artifact_01ARZ3NDEKTSV4RRFFQ69G5FAV", "supports", "x"), "cortex artifact list"),
+        (("audit", "nothing"), "cortex search"),
+        (("thread", "create", "T", "--subcortex", "nowhere"), "cortex subcortex list"),
+        (("artifact", "create", "T", "--state", "accepted"), "--evidence"),
+    ],
+)
+def test_what_is_not_there_is_told_with_the_command_that_lists_it(cortex, arguments, first):
+    told = refusal(cortex, *arguments)["suggestions"]
+    assert first in told[0]
+    assert "cortex_" not in " ".join(told)
+
+
+def test_who_supersedes_by_what_is_not_accepted_hears_how_to_accept_it(cortex):
+    old, new = (answer(cortex, "artifact", "create", title)["id"] for title in ("Old", "New"))
+    for arguments in (("artifact", "supersede", old, new), ("link", "add", new, "supersedes", old)):
+        error = refusal(cortex, *arguments)
+        assert "accept it first" in error["message"]
+        assert f"cortex artifact accept {new} --evidence" in error["suggestions"][0]
+
+
 def test_a_beginning_that_two_ids_have_is_no_id(cortex):
     ids = [answer(cortex, "thread", "create", f"Thread {number}")["id"] for number in range(2)]
     same = next(number for number, (left, right) in enumerate(zip(*ids, strict=True)) if left != right)

@@ -339,7 +339,7 @@ def accept(
             record = changing.accept_artifact(library, number, actor=person(), key=key, evidence=more)
         except InputError as error:
             if error.context.get("field") == "evidence":
-                error.suggestions = (f"`cortex artifact accept {number} --evidence KIND:REF` names some.",)
+                error.context["accept"] = number
             raise
         say_cautions(library, record)
     return tell_record(record, f"✓ Accepted {record.id}: {record.body.title}", as_json=as_json)

@@ -93,7 +93,8 @@ def _open_one(library: Library, told: str, kind: str) -> Record[Any]:
     record = resolve_ref(lookup, told, kind)
     where = route(lookup, {NAMES[kind]: record.id})
     if getattr(where, kind) != record.id:
-        raise InputError("TARGET_NOT_FOUND", f"nothing can be added there: {'; '.join(where.missing)}")
+        why = f"nothing can be added there: {'; '.join(where.missing)}"
+        raise InputError("TARGET_NOT_FOUND", why, context={"field": kind, "id": record.id})
     return record
 
 

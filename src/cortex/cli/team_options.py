@@ -28,6 +28,15 @@ from cortex.records.rights import person
 from cortex.store import kind_of_id
 
 EVIDENCE = ("thread", "comment", "observation", "artifact", "url")
+LISTS = {
+    **{kind: f"cortex {kind} list --all" for kind in ("thread", "task", "artifact", "link", "subcortex")},
+    "observation": "cortex observation list",
+    "comment": "cortex thread show ID",
+    "draft": "cortex drafts list --all",
+    "notification": "cortex inbox --all",
+}
+ANYTHING = 'cortex search "..." --in team'
+UNKNOWN = ("RECORD_UNKNOWN", "TARGET_NOT_FOUND", "SCOPE_NOT_FOUND")
 
 T = TypeVar("T")
 
@@ -92,9 +101,27 @@ NotesOption = Annotated[str, typer.Option("--notes", metavar="TEXT", help="Why, 
 
 @contextmanager
 def team() -> Iterator[Library]:
-    """The library with the records."""
+    """The library with the records; what goes wrong is told with the command that helps."""
     with open_library() as library:
-        yield library
+        try:
+            yield library
+        except InputError as error:
+            error.suggestions = suggested(error)
+            raise
+
+
+def suggested(error: InputError) -> tuple[str, ...]:
+    """What a person can do about an error: commands in place of the tools that an agent has."""
+    told, own = error.context, error.suggestions[:-1]
+    if error.code in UNKNOWN and not own:
+        asked = "subcortex" if error.code == "SCOPE_NOT_FOUND" else str(told.get("type", ""))
+        names = (asked, kind_of_id(str(told.get("id", ""))), str(told.get("field", "")))
+        return (f"`{next((LISTS[one] for one in names if one in LISTS), ANYTHING)}` shows what there is.",)
+    if new := told.get("accept"):
+        return (f"`cortex artifact accept {new} --evidence KIND:REF` accepts it.",)
+    if told.get("field") == "evidence" and "accepted" in error.message:
+        return ("--evidence KIND:REF says what it rests on; without it, it is a draft or proposed.",)
+    return error.suggestions
 
 
 def number_of(library: Library, ref: str, kind: str) -> str:
