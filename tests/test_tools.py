@@ -1,6 +1,7 @@
 """Tools: schema and binding from one definition."""
 
 import json
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -117,6 +118,17 @@ def test_any_arguments_are_bound_or_refused_briefly(arguments):
 def test_an_unknown_tool_names_the_nearest():
     with pytest.raises(InputError, match="did you mean `search`"):
         find_tool([FAMILY], "serch")
+
+
+def test_messages_name_a_tool_as_every_client_can_call_it():
+    dotted = replace(SEARCH, name="cortex.search")
+    with pytest.raises(InputError, match="did you mean `cortex_search`"):
+        find_tool([replace(FAMILY, tools=(dotted,))], "cortex.serch")
+    with pytest.raises(InputError, match=r"known: cortex_search$"):
+        find_tool([replace(FAMILY, tools=(dotted,))], "zzz")
+    with pytest.raises(InputError, match=r"^cortex_search: ") as refused:
+        bind(dotted, {})
+    assert refused.value.context == {"tool": "cortex_search"}
 
 
 def test_what_a_tool_raises_is_rendered_by_its_family():

@@ -168,7 +168,7 @@ def perform(family: Family, tool: Tool, arguments: BaseModel, call: Call) -> Ans
     except CortexError as error:
         return Answer(family.render_error(error), failed=True, error=error)
     except Exception as error:  # the surface's last line of defence
-        told = unforeseen(error, tool.name)
+        told = unforeseen(error, spell(tool.name))
         return Answer(family.render_error(told), failed=True, error=told)
 
 
@@ -195,7 +195,7 @@ def find_tool(families: Sequence[Family], name: str) -> tuple[Family, Tool]:
         for family, tool in everything:
             if spell(tool.name, dotted=dotted) == name:
                 return family, tool
-    known = [tool.name for _, tool in everything]
+    known = [spell(tool.name) for _, tool in everything]  # which every client can call
     raise InputError("ARGUMENT_INVALID", f"unknown tool {_echo(name)}{_nearest(name, known)}")
 
 
@@ -207,8 +207,8 @@ def bind(tool: Tool, arguments: Mapping[str, object] | None) -> BaseModel:
     except ValidationError as error:
         problems = [_problem(tool, detail) for detail in error.errors(include_url=False)]
         more = f" (and {len(problems) - PROBLEMS_SHOWN} more)" if len(problems) > PROBLEMS_SHOWN else ""
-        message = f"{tool.name}: {'; '.join(problems[:PROBLEMS_SHOWN])}{more}"
-        raise InputError("ARGUMENT_INVALID", message, context={"tool": tool.name}) from None
+        message = f"{spell(tool.name)}: {'; '.join(problems[:PROBLEMS_SHOWN])}{more}"
+        raise InputError("ARGUMENT_INVALID", message, context={"tool": spell(tool.name)}) from None
 
 
 def _problem(tool: Tool, detail: ErrorDetails) -> str:
