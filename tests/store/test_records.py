@@ -5,6 +5,7 @@ What holds for every database stands first, over the fixture `kept`; another one
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import subprocess
 import sys
@@ -47,7 +48,7 @@ from cortex.kinds import (
     refs_of,
 )
 from cortex.records.ids import new_id
-from cortex.store import Done, Making, RecordLookup, Records, Step, Store, Worded, schema
+from cortex.store import Done, Making, RecordLookup, Records, Step, Store, Worded, recordlookup, schema
 from cortex.store.recordjson import from_json, to_json
 from cortex.text import hash_bytes
 
@@ -365,6 +366,36 @@ def test_code_is_found_by_its_file_and_by_the_folder_above(kept: Kept) -> None:
     kept.make(Thread("beside", code_links=(CodeLink("src/a-b.py"),)))
     for path, titles in (("src/a/b.py", ["deep"]), ("src/a", ["deep"]), ("src", ["beside", "deep"]), ("sr", [])):
         assert [one.body.title for one in kept.recorded.by_path(path)] == titles
+
+
+@pytest.mark.parametrize(("few", "walked"), [(3_000, 200), (4, 200), (4, 1)], ids=["sorted", "walked", "too many"])
+def test_the_newest_that_point_somewhere_are_the_same_however_many_there_are(
+    kept: Kept, monkeypatch, few, walked
+) -> None:
+    monkeypatch.setattr(recordlookup, "FEW", few)
+    monkeypatch.setattr(recordlookup, "MOST_WALKED", walked)
+    chance, files = random.Random(3), ("src/a.py", "src/b/c.py", "src/b/d.py", "src-other/e.py")
+
+    def fill(step: Step) -> None:
+        for number in range(60):
+            links = tuple(CodeLink(path, symbol="Lamp") for path in chance.sample(files, chance.randrange(4)))
+            make = chance.choice((Thread, Observation, Task, Artifact))
+            body = make(f"{number}", code_links=links, tags=("lamp",) if chance.random() < 0.5 else ())
+            step.make(new_id(make), body)
+
+    kept.do(fill)
+    every = kept.recorded.select(Wanted(), 1_000)
+    for limit in (1, 5, 200):
+        for path in ("src/a.py", "src", "src/b", "nowhere"):
+            below = [
+                one for one in every if any(f"{link.path}/".startswith(f"{path}/") for link in one.body.code_links)
+            ]
+            assert kept.recorded.by_path(path, limit) == below[:limit]
+        for roles in ((), ("tag",), ("symbol", "path"), ("about",)):
+            for targets in (["lamp"], ["lamp", "src/a.py"], ["nowhere"]):
+                asked = {(role, target) for role in roles or ("tag", "symbol", "path") for target in targets}
+                pointing = [one for one in every if asked & set(refs_of(one.body))]
+                assert kept.recorded.pointing(targets, roles, limit) == pointing[:limit]
 
 
 def test_what_is_due_for_review_can_be_asked_for(kept: Kept) -> None:

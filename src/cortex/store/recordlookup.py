@@ -19,6 +19,7 @@ from cortex.types import Source
 
 RECORDS = "records"  # the kind of a source
 BATCH = 500
+MOST_WALKED = 200  # targets whose records are walked, each kind by itself
 MAX_NARROWED = 32  # answers of `narrow` that are remembered
 COLUMNS = "records.id, records.kind, records.body, records.author, records.created, records.updated, records.version"
 
@@ -91,24 +92,18 @@ class RecordLookup:
         """The records that point to any of these, in any of these roles (none: in whatever role), the last made first."""
         if not targets:
             return []
-        with self._connections.read() as connection:
-            ask = f"target IN ({marks(targets)})" + (f" AND role IN ({marks(roles)})" if roles else "")
-            rows = connection.execute(
-                f"SELECT DISTINCT record FROM refs WHERE {ask} ORDER BY substr(record, -26) DESC LIMIT ?",
-                (*targets, *roles, limit),
-            ).fetchall()
-            found = get_records(connection, [row[0] for row in rows])
-        return list(found.values())
+        ask = f"target IN ({marks(targets)})" + (f" AND role IN ({marks(roles)})" if roles else "")
+        return self._newest(ask, (*targets, *roles), limit)
 
     def by_path(self, path: str, limit: int = 200) -> list[Record[Any]]:
         """The records that speak of code at or below a path, the last made first."""
+        ask = "role = 'path' AND target >= ? AND target < ? AND (target = ? OR target >= ?)"  # one range of the index
+        return self._newest(ask, (path, f"{path}0", path, f"{path}/"), limit)
+
+    def _newest(self, ask: str, values: tuple[str, ...], limit: int) -> list[Record[Any]]:
+        """The records whose refs are these, the last made first."""
         with self._connections.read() as connection:
-            rows = connection.execute(
-                "SELECT DISTINCT record FROM refs WHERE role = 'path' AND (target = ?1 OR (target >= ?2 AND target < ?3)) "
-                "ORDER BY substr(record, -26) DESC LIMIT ?4",
-                (path, f"{path}/", f"{path}0", limit),
-            ).fetchall()
-            return list(get_records(connection, [row[0] for row in rows]).values())
+            return list(get_records(connection, _newest_ids(connection, ask, values, limit)).values())
 
     def versions(self, number: str) -> dict[int, Record[Any]]:
         """All versions of a record, the first one first."""
@@ -251,6 +246,24 @@ def get_records(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str,
         rows = connection.execute(f"SELECT {COLUMNS} FROM records WHERE id IN ({marks(part)})", part)
         found.update({one.id: one for one in _read(rows)})
     return {number: found[number] for number in ids if number in found}
+
+
+def _newest_ids(connection: sqlite3.Connection, ask: str, values: tuple[str, ...], limit: int) -> list[str]:
+    """The records whose refs are these, the last made first: few are sorted, of many each target's are walked in the order of time.
+
+    What points to one target in one role lies by kind and by time already. Sorting all took 70 ms where 20,000 speak of one file.
+    """
+    rows = connection.execute(f"SELECT record FROM refs WHERE {ask} LIMIT {FEW}", values).fetchall()
+    found = {row[0] for row in rows}
+    if len(rows) == FEW:
+        pairs = connection.execute(f"SELECT DISTINCT role, target FROM refs WHERE {ask}", values).fetchall()
+        if len(pairs) > MOST_WALKED:
+            sort = f"SELECT DISTINCT record FROM refs WHERE {ask} ORDER BY substr(record, -26) DESC LIMIT ?"
+            return [row[0] for row in connection.execute(sort, (*values, limit))]
+        walk = "SELECT record FROM refs WHERE role = ? AND target = ? AND record > ? AND record < ? ORDER BY record DESC LIMIT ?"
+        bounds = [(prefix, f"{prefix}\x7f", limit) for prefix in PREFIXES.values()]
+        found = {row[0] for pair in pairs for more in bounds for row in connection.execute(walk, (*pair, *more))}
+    return sorted(found, key=lambda number: number[-26:], reverse=True)[:limit]
 
 
 def _docs_of(connection: sqlite3.Connection, ways: Sequence[Way], sources: Sequence[int]) -> frozenset[int]:
