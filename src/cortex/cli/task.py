@@ -198,6 +198,8 @@ def update(
             added = {"notes": f"{body.notes}\n\n{note.strip()}".strip()} if note is not None else {}
             if assign is not None or unassign is not None:
                 added["assignees"] = ", ".join(changed(body.assignees, more, fewer, "assignee", str))
+            if plain.get("status") == "blocked" and not plain.get("blocked_reason", body.blocked_reason).strip():
+                raise InputError("ARGUMENT_INVALID", "say what stands in the way: --blocked REASON, instead of --state")
             return plain | added
 
         payload = repr((before.id, told_patch))
