@@ -221,6 +221,23 @@ def test_an_editor_that_is_left_without_a_text_writes_nothing_and_leaves_no_file
     assert answer(cortex, "thread", "list")["threads"] == [] and not list(tmp_path.glob("cortex-thread-*"))
 
 
+def test_who_comments_on_a_resolved_thread_hears_that_it_is(cortex, thread):
+    assert cortex("thread", "comment", thread, "Fifteen minutes.")[2] == ""
+    answer(cortex, "thread", "resolve", thread)
+    code, _, err = cortex("thread", "comment", thread, "Or sixteen.")
+    assert (code, f"is resolved; `cortex thread reopen {thread}`" in err) == (0, True)
+
+
+@pytest.mark.parametrize("kind", ["thread", "artifact"])
+def test_who_writes_a_title_a_second_time_hears_of_the_first(cortex, auth, kind):
+    first = answer(cortex, kind, "create", "Größe of tokens?")["id"]
+    assert cortex(kind, "create", "grösse of TOKENS?", "--subcortex", "auth")[2] == ""
+    code, out, err = cortex(kind, "create", "grösse of TOKENS?", "--key", "twice")
+    assert (code, "✓" in out, f"note: {first} has the same title" in err) == (0, True, True)
+    assert f"note: {first} has the same title" in cortex(kind, "create", "grösse of TOKENS?", "--key", "twice")[2]
+    assert "same title" not in cortex(kind, "create", "?!")[2]
+
+
 def test_code_that_is_not_there_is_kept_and_said(cortex):
     code, _, err = cortex("thread", "create", "A typo", "--code", "src/nope.py#f")
     assert code == 0 and "there is no file src/nope.py here" in err
@@ -313,6 +330,15 @@ def test_a_task_is_assigned_blocked_moved_on_and_done(cortex, thread):
 
 
 # -- artifacts ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_is_not_blocked_without_a_reason(cortex):
+    number = answer(cortex, "task", "create", "Call the vault")["id"]
+    error = refusal(cortex, "task", "update", number, "--state", "blocked")
+    assert (error["code"], "--blocked REASON" in error["message"]) == ("ARGUMENT_INVALID", True)
+    assert refusal(cortex, "task", "update", number, "--blocked", " ")["code"] == "ARGUMENT_INVALID"
+    assert answer(cortex, "task", "update", number, "--blocked", "No key")["state"] == "blocked"
+    assert answer(cortex, "task", "update", number, "--state", "blocked", "--note", "Still.")["notes"] == "Still."
 
 
 def test_an_artifact_is_accepted_only_with_evidence_and_has_all_its_versions(cortex, thread, tmp_path):

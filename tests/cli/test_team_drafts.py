@@ -248,3 +248,15 @@ def test_who_removes_everything_hears_that_records_go_with_it(cortex, thread):
     code, _, err = cortex("uninstall", "--all", "--dry-run")
     assert (code, "What your team keeps" in err) == (0, True)
     assert answer(cortex, "thread", "show", thread)["id"] == thread
+
+
+def test_each_warning_about_settings_is_said_once_and_the_slug_is_shown(cortex, shop, isolated):
+    auth = answer(cortex, "subcortex", "create", "auth", "--name", "Who comes in")["id"]
+    for place in (isolated.cortex, shop / ".cortex"):
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "config.yml").write_text(f"unheard_of_{len(str(place))}: 1\n", encoding="utf-8")
+    for command in (("set", "--subcortex", "auth"), ("show",), ("clear",)):
+        lines = cortex("context", *command)[2].splitlines()
+        assert sum("unheard_of" in one for one in lines) == len({one for one in lines if "unheard_of" in one}) == 2
+    cortex("context", "set", "--subcortex", "auth")
+    assert f"auth ({auth}: " in cortex("context", "show")[1]

@@ -19,6 +19,7 @@ from cortex.cli.team_look import (
     look_around,
     say_around,
     say_cautions,
+    say_same_title,
     tell_list,
     whole_json,
 )
@@ -236,6 +237,7 @@ def create_one(
         again = f"cortex artifact create {shlex.quote(title)} --body-file"
         record = written(body, body_file, keep, edit=edit, name=KIND, again=again, instead=INSTEAD)
         say_cautions(library, record)
+        say_same_title(library, record)
     return tell_record(record, f"✓ Made {record.id}: {record.body.title} ({record.body.state})", as_json=as_json)
 
 

@@ -18,6 +18,7 @@ from cortex.library import Library
 from cortex.records.changing import resolve_ref
 from cortex.records.contextfile import NAMES
 from cortex.records.routing import Context, Route, clear_context, context_file, read_context, route, write_context
+from cortex.settings import Workspace, environment
 
 NOTHING = "This project says nothing: what agents write here waits as drafts without a place."
 START = "Say where it belongs: `cortex context set --subcortex SLUG`, or --thread or --task."
@@ -84,7 +85,13 @@ def clear(
 
 
 def _root(path: Path | None) -> Path:
-    return workspace.find([path] if path else [])[0].root
+    return _found(path)[0].root
+
+
+def _found(path: Path | None) -> tuple[Workspace, list[str]]:
+    """The project, and what is wrong with its settings, which is said once: with what they lead to."""
+    found, warnings = workspace.find_for([path] if path else [], environment(), Path.cwd())
+    return found[0], warnings
 
 
 def _open_one(library: Library, told: str, kind: str) -> Record[Any]:
@@ -102,7 +109,11 @@ def _tell(library: Library, root: Path, *, as_json: bool) -> int:
     """What the project says, and where that leads."""
     lookup = library.store.recorded
     told = read_context(root)
-    where = route(lookup, workspace.find([root])[0].settings.families)
+    here, warnings = _found(root)
+    for warning in warnings:
+        if warning not in library.settings.warnings:  # those of the person were said when the library was opened
+            say(f"warning: {warning}", error=True)
+    where = route(lookup, here.settings.families)
     known = lookup.get((where.thread, where.task, where.subcortex))
     if as_json:
         print_json(_json(root, told, where))
@@ -131,9 +142,15 @@ def _say(root: Path, told: Context, where: Route, known: Titles) -> None:
     say_labels(
         [
             ("Project", str(root)),
-            ("Subcortex", told_title(where.subcortex, known) if where.subcortex else ""),
+            ("Subcortex", _subcortex(where.subcortex, known)),
             ("Thread", told_title(where.thread, known) if where.thread else ""),
             ("Task", told_title(where.task, known) if where.task else ""),
             ("Because", where.why),
         ]
     )
+
+
+def _subcortex(number: str, known: Titles) -> str:
+    """A subcortex by the slug that people type, its id and its name."""
+    found = known.get(number)
+    return f"{found.body.slug} ({told_title(number, known)})" if found else number

@@ -25,8 +25,11 @@ from cortex.kinds import KINDS, Record, Wanted, refs_of
 from cortex.library import Library
 from cortex.records.checks import STATES
 from cortex.records.warnings import warnings_of
+from cortex.types import Mode, Query
 
 MAX_LINKS = 50
+SAME = 50  # records whose words are those of a title that are looked at
+OVER = ("superseded", "deprecated", "archived")
 PAGE = 500
 _NAMED = ("subcortex", "thread", "task", "parent", "supersedes", "evidence", "citation")
 _BACK = {
@@ -63,6 +66,24 @@ def say_cautions(library: Library, record: Record[Any]) -> None:
     """On stderr, what speaks against a record that was just written."""
     for warning in warnings_of(library, record, int(time.time() * 1000)):
         say(f"note: {warning}", error=True)
+
+
+def say_same_title(library: Library, record: Record[Any]) -> None:
+    """On stderr, the first record that has the title of one that was just made, in the same subcortex."""
+    lookup = library.store.recorded
+    asked = Query(record.body.title, mode=Mode.WORDS, limit=SAME, snippets=(0,))
+    found = library.search(asked, sources=lookup.sources((record.kind,))).hits
+    same = [one for one in lookup.by_docs(list({hit.doc for hit in found})).values() if _has_title_of(one, record)]
+    if same:
+        first = min(same, key=lambda one: one.id)
+        say(f"note: {first.id} has the same title ({first.body.state})", error=True)
+
+
+def _has_title_of(one: Record[Any], record: Record[Any]) -> bool:
+    """Whether one was there before with the same title, and still counts."""
+    named = (one.body.title.casefold(), one.body.subcortex) == (record.body.title.casefold(), record.body.subcortex)
+    replaced = one.id == getattr(record.body, "supersedes", "")
+    return named and one.id < record.id and one.body.state not in OVER and not replaced
 
 
 def whole_json(record: Record[Any], around: Around) -> dict[str, object]:

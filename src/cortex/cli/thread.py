@@ -18,6 +18,7 @@ from cortex.cli.team_look import (
     look_around,
     say_around,
     say_cautions,
+    say_same_title,
     tell_list,
     whole_json,
 )
@@ -182,6 +183,7 @@ def create_one(
         record = written(
             body, body_file, keep, edit=edit, name="thread", again=again, instead="give the text with --body"
         )
+        say_same_title(library, record)
     return tell_record(record, f"✓ Opened {record.id}: {record.body.title}", as_json=as_json)
 
 
@@ -206,7 +208,8 @@ def comment(
 ) -> int:
     """Say something in a thread: who takes part hears of it, and its summary follows."""
     with team() as library:
-        thread = number_of(library, told, KIND)
+        about = changing.resolve_ref(library.store.recorded, told, KIND)
+        thread = about.id
         answered = number_of(library, parent, "comment")
         cited = tuple(number_of(library, one, "") for one in cite or ())
 
@@ -225,6 +228,8 @@ def comment(
             again=f"cortex thread comment {thread} --body-file",
             instead="give the text, or - to take it from stdin",
         )
+        if about.body.state == "resolved":
+            say(f"note: the thread is resolved; `cortex thread reopen {thread}` opens it again", error=True)
     return tell_record(record, f"✓ Commented {record.id}", as_json=as_json)
 
 
