@@ -187,7 +187,7 @@ class CortexError(Exception):
         self.severity = fixed.severity
         self.retryable = fixed.retryable
         self.context: dict[str, object] = dict(context or {})
-        self.suggestions = (*suggestions, fixed.suggestion)
+        self.suggestions: tuple[str, ...] = (*suggestions, fixed.suggestion)
 
     @property
     def exit_code(self) -> int:
