@@ -6,7 +6,7 @@ import re
 import pytest
 
 from cli.team_answers import answer, refusal
-from cortex.cli.pack import inner
+from cortex.cli.pack_text import inner
 from cortex.text import estimate_tokens
 
 ID = re.compile(r"\b(?:thread|artifact|task)_[0-9A-Z]{26}\b")
@@ -138,7 +138,7 @@ def test_a_file_is_made_and_made_anew_but_nothing_else_is_overwritten(cortex, te
     told = answer(cortex, "pack", "build", "--scope", "global")
     assert (told["output"], told["format"], told["counts"]["pinned"]) == (str(file), "markdown", 1)
     assert "scope global" in file.read_text(encoding="utf-8")
-    assert answer(cortex, "pack", "build", "-o", "team.json")["format"] == "json"
+    assert answer(cortex, "pack", "build", "--out", "team.json")["format"] == "json"
     assert answer(cortex, "pack", "build", "-o", "team.json")["format"] == "json"
     mine = shop / "mine.md"
     mine.write_text("# Mine\n", encoding="utf-8")
