@@ -116,6 +116,7 @@ def test_a_contradiction_with_what_was_superseded_waits_for_nobody(library: Libr
     old = make(library, Artifact("Timeout of the payment gateway", "The timeout is 30 seconds."))
     new = make(library, Artifact("Timeout of the payment gateway", "The timeout is 10 seconds."), WRITER)
     assert types(library) == ["contradiction"]
+    accept_artifact(library, new.id, actor=PERSON, evidence=(Evidence("url", "https://example.com/"),))
     supersede_artifact(library, old.id, new.id, actor=PERSON)
     assert types(library) == types(library, include=("notifications",)) == []
 
