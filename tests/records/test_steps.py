@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from cortex import library as libraries
 from cortex.errors import InputError
 from cortex.guarded import Embedders
-from cortex.kinds import Draft, Observation, Thread, Wanted
+from cortex.kinds import Comment, Draft, Observation, Thread, Wanted
 from cortex.library import Library
+from cortex.records import ids
 from cortex.records.drafts import approve, create_draft
 from cortex.records.finding import Asked, find
 from cortex.records.ids import fresh_key
@@ -67,3 +69,33 @@ def test_a_key_that_holds_a_secret_is_refused_and_a_number_in_hex_is_none():
     with pytest.raises(InputError) as caught:
         check_key("thread_ghp_" + number + "aZ9k")
     assert caught.value.code == "SENSITIVE_BLOCKED"
+
+
+def test_what_is_written_after_the_clock_went_back_comes_after_what_was_there(library, monkeypatch):
+    thread = create(library, Thread("Which lamp?", "We decided on the blue lamp for the hall."), actor=person()).id
+    create(library, Comment(thread, "Ok"), actor=person(), summary="The blue one.")
+    past = time.time() - 3_600
+    monkeypatch.setattr(ids, "_last", 0)  # as in another process
+    monkeypatch.setattr(time, "time", lambda: past)
+    later = [create(library, Comment(thread, f"We decided on {name}."), actor=person()) for name in ("red", "green")]
+    comments = library.store.recorded.select(Wanted(kinds=("comment",)))
+    assert [one.id for one in comments[:2]] == [one.id for one in later[::-1]] and len(comments) == 3
+    told = library.store.recorded.one(thread).body
+    assert told.summary.startswith("The blue one.\n\nSince then:\n") and told.summary.index("red") < told.summary.index(
+        "green"
+    )
+
+
+def test_ids_go_on_from_a_newer_one_and_two_who_do_so_never_meet(monkeypatch):
+    monkeypatch.setattr(ids, "_last", 0)
+    newest = "7" + "0" * 25
+    ids.go_on_from("thread_1")
+    ids.go_on_from("Z" * 26)
+    assert ids.new_ulid() < newest
+    ids.go_on_from(newest)
+    first = ids.new_ulid()
+    ids.go_on_from("0" * 26)
+    assert newest < first < ids.new_ulid()
+    monkeypatch.setattr(ids, "_last", 0)  # as in another process
+    ids.go_on_from(newest)
+    assert newest < ids.new_ulid() != first

@@ -6,7 +6,9 @@ summary of a thread that isn't sensitive.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 from cortex.kinds import SENSITIVE, Comment, Record, Thread, Wanted
@@ -45,16 +47,14 @@ def _summarized(thread: Record[Thread], comments: list[Record[Comment]]) -> Thre
     heard = [one for one in comments if private or one.body.sensitivity != SENSITIVE]
     if body.summary_by and body.summary_sources:
         return _carried_on(body, heard)
-    said = [_said(thread, body.body)] if body.body else []
-    summary = summarize(body.title, [*said, *(_said(one, one.body.body) for one in heard)])
+    summary = summarize(body.title, _said([*([thread] if body.body else []), *heard]))
     return replace(body, summary=summary.text, summary_sources=summary.sources, summary_by="")
 
 
 def _carried_on(body: Thread, comments: list[Record[Comment]]) -> Thread:
     """A supplied summary, and what was said since in as much room as it leaves."""
     base, first = body.summary.partition(SINCE)[0], body.summary_sources[0]
-    since = [_said(one, one.body.body) for one in comments if one.id[-26:] > first[-26:]]
-    summary = summarize(body.title, since)
+    summary = summarize(body.title, _said([one for one in comments if one.id[-26:] > first[-26:]]))
     lines = summary.text.splitlines()
     while lines and len(base) + len(SINCE) + len("\n".join(lines)) > SUMMARY:
         lines.pop(0)
@@ -63,5 +63,7 @@ def _carried_on(body: Thread, comments: list[Record[Comment]]) -> Thread:
     return replace(body, summary=text, summary_sources=(first, *kept))
 
 
-def _said(record: Record[Any], text: str) -> Said:
-    return Said(record.id, record.author, record.created, text)
+def _said(records: Sequence[Record[Any]]) -> list[Said]:
+    """What was said, in the order it was written: a clock that was put back makes nothing earlier than what it answers."""
+    moments = accumulate((one.created for one in records), max)
+    return [Said(one.id, one.author, at, one.body.body) for one, at in zip(records, moments, strict=True)]

@@ -9,7 +9,7 @@ from cortex.errors import InputError
 from cortex.kinds import Actor
 from cortex.leaks import find_leaks
 from cortex.library import Library
-from cortex.records.ids import fresh_key
+from cortex.records.ids import fresh_key, go_on_from
 from cortex.records.wording import wording
 from cortex.store import Done, Step
 
@@ -23,9 +23,14 @@ def perform(
 
     Raises: InputError RECORD_INVALID for a key that is none, IDEMPOTENCY_REPLAY, RECORD_CHANGED; whatever `work` raises.
     """
+
+    def begin(step: Step) -> str:
+        go_on_from(step.newest())
+        return work(step)
+
     check_key(key)
     done = library.store.records.perform(
-        work, actor=actor, key=key, action=action, payload=payload, wording=wording(library.settings)
+        begin, actor=actor, key=key, action=action, payload=payload, wording=wording(library.settings)
     )
     library.follow()  # a retry, too: who tried first may have ended before it was found
     return done

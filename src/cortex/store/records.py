@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cortex.errors import InputError
-from cortex.kinds import Actor, Body, Record, Wanted, refs_of
+from cortex.kinds import KINDS, Actor, Body, Record, Wanted, refs_of
 from cortex.store.connect import Connections
 from cortex.store.recordjson import to_json
 from cortex.store.recordlookup import RECORDS, get_records, select_records, starting_with
@@ -67,6 +67,11 @@ class Step:
     def starting(self, prefix: str, limit: int = 10) -> list[Record[Any]]:
         """The records whose id begins like this, as they are now."""
         return starting_with(self._connection, prefix, limit)
+
+    def newest(self) -> str:
+        """The end of the id of what was made last, "" where there is nothing."""
+        ask = "SELECT max(made) FROM records WHERE kind = ?"
+        return max(self._connection.execute(ask, (kind,)).fetchone()[0] or "" for kind in KINDS)
 
     def put(self, record: Record[Any], action: str = "") -> Record[Any]:
         """Write a record: a new one, or the next version of the one that was read; returns it as it is kept.
