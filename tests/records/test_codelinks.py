@@ -9,7 +9,7 @@ import pytest
 
 from cortex.errors import InputError
 from cortex.kinds import CodeLink
-from cortex.records.codelinks import changes, changes_in, cited
+from cortex.records.codelinks import absent, changes, changes_in, cited
 
 PLAIN = "def add(a, b):\n    return a + b\n\n\nclass Sum:\n    def total(self):\n        return 0\n"
 
@@ -99,3 +99,18 @@ def test_without_time_left_files_are_only_glanced_at(library, root):
 def test_a_damaged_link_is_no_error(library, root):
     assert changes(library, CodeLink("src/sums.py", root=str(root), file_hash="no hexadecimal")) == ""
     assert changes(library, CodeLink("src/sums.py", root=str(root / "unmounted"), file_hash="00")) == ""
+
+
+def test_all_that_is_no_path_is_named_at_once(library, root):
+    links = [CodeLink("src/sums.py"), CodeLink("../x.py"), CodeLink("the sums module"), CodeLink("", symbol="f")]
+    with pytest.raises(InputError) as refused:
+        cited(library, root, links)
+    assert refused.value.message == "code_links: '../x.py', 'the sums module', '#f' are no paths inside a repository"
+    (root / "the sums module").write_text("pass\n", encoding="utf-8")
+    assert cited(library, root, [CodeLink("the sums module")])[0].file_hash
+
+
+def test_a_link_to_no_file_of_the_project_is_warned_of(root):
+    links = [CodeLink("src/sums.py"), CodeLink("src/nope.py"), CodeLink("src"), CodeLink("x" * 5_000)]
+    assert absent(root, links[:3]) == "no file src/nope.py in this project: kept as told"
+    assert absent(root, links[:1]) == absent(None, links) == "" and absent(root, links[3:])

@@ -26,12 +26,38 @@ _ABSOLUTE = re.compile(r"[A-Za-z]:|[\\/]|~[\\/]")
 def cited(library: Library, root: Path | None, links: Sequence[CodeLink]) -> tuple[CodeLink, ...]:
     """The links with what their files and symbols are now, where those are below `root`; others as they were told.
 
-    Raises: InputError RECORD_INVALID for a path that leaves the repository, SENSITIVE_BLOCKED.
+    Raises: InputError RECORD_INVALID for paths that leave the repository and for what is no path, all of them; SENSITIVE_BLOCKED.
     """
     for number, link in enumerate(links):  # as it was told: of an address with a password a path is made that hides it
         check_secrets(link, f"code_links[{number}].")
     until = time.monotonic() + LOOK_SECONDS
-    return tuple(_cited(library, root, link, late=time.monotonic() >= until) for link in links)
+    kept: list[CodeLink] = []
+    bad: list[str] = []
+    for link in links:
+        try:
+            kept.append(_cited(library, root, link, late=time.monotonic() >= until))
+        except _NoPath:
+            bad.append(link.path or f"#{link.symbol}")
+    if bad:
+        raise _refused(bad)
+    return tuple(kept)
+
+
+def absent(root: Path | None, links: Sequence[CodeLink]) -> str:
+    """Which links name no file of this project, as a warning; "" where all do, or nobody can tell."""
+    gone = [link.path for link in links if root and not link.file_hash and not _is_there(root, link.path)]
+    return f"no file {', '.join(dict.fromkeys(gone))} in this project: kept as told" if gone else ""
+
+
+def _is_there(root: Path, path: str) -> bool:
+    try:
+        return (root / path).exists()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
+
+
+class _NoPath(Exception):
+    """A text that names no file of a repository."""
 
 
 def _cited(library: Library, root: Path | None, link: CodeLink, *, late: bool) -> CodeLink:
@@ -44,7 +70,7 @@ def _cited(library: Library, root: Path | None, link: CodeLink, *, late: bool) -
             found = cite(root, target, view)
         except FileError as error:
             if error.code == "PATH_OUTSIDE":  # by a symbolic link
-                raise _refused(link.path) from error
+                raise _NoPath from error
             return told
         except CortexError:  # a symbol that isn't there, or is one of several: then the file is cited
             continue
@@ -102,15 +128,19 @@ def _plain(path: str, root: Path | None) -> str:
                 continue
     parts = [part for part in path.replace("\\", "/").split("/") if part not in ("", ".")]
     if not parts or _ABSOLUTE.match(path) or ".." in parts or "\0" in path:
-        raise _refused(path)
+        raise _NoPath
+    prose = len(parts) == 1 and "." not in path and len(path.split()) > 1  # words, unless a file is called so
+    if prose and not (root and _is_there(root, path)):
+        raise _NoPath
     return "/".join(parts)
 
 
-def _refused(path: str) -> InputError:
-    shown = ascii(path[:200])
+def _refused(paths: Sequence[str]) -> InputError:
+    most = 200 if len(paths) == 1 else 60  # characters of each
+    shown = ", ".join(ascii(path[:most]) for path in paths)
     return InputError(
         "RECORD_INVALID",
-        f"code_links: {shown} is no path inside a repository",
-        context={"field": "code_links", "path": path[:200]},
+        f"code_links: {shown} {'is no path' if len(paths) == 1 else 'are no paths'} inside a repository",
+        context={"field": "code_links", "path": paths[0][:200]},
         suggestions=("Give the path relative to the repository's root.",),
     )

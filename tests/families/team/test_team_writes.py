@@ -161,6 +161,29 @@ def test_a_path_out_of_the_repository_is_refused(agent):
         assert error["code"] == "VALIDATION_ERROR"
 
 
+def test_links_to_nothing_are_warned_of_and_those_that_say_nothing_are_refused(agent):
+    told = agent.told(
+        "create_observations",
+        idempotency_key="s:obs:links",
+        observations=[
+            {"title": "Of a file", "links": ["src/tokens.py", "src/nope.py"]},
+            {"title": "Of words", "links": ["the token module", "../x.py", UNKNOWN]},
+        ],
+    )
+    assert {"index": 0, "warning": "no file src/nope.py in this project: kept as told"} in told["warnings"]
+    (failed,) = told["failed"]
+    assert failed["index"] == 1
+    assert all(name in failed["message"] for name in ("the token module", "../x.py", UNKNOWN))
+
+
+def test_where_observations_went_is_told_of_each_that_went_elsewhere(agent, shop):
+    homed, placed = {"title": "Anywhere"}, {"title": "In a topic", "links": ["subcortex:auth"]}
+    told = agent.told("create_observations", idempotency_key="s:obs:where", observations=[homed, placed, placed])
+    assert "where" not in told and told["elsewhere"] == [{"indexes": [1, 2], "subcortex": "auth"}]
+    told = agent.told("create_observations", idempotency_key="s:obs:where2", observations=[placed])
+    assert told["where"] == {"subcortex": "auth"} and "elsewhere" not in told
+
+
 # -- drafts ----------------------------------------------------------------------------------------------------------
 
 
@@ -216,6 +239,13 @@ def test_what_was_said_at_the_start_and_taken_out_since_does_not_count(shop, des
     assert "posts_to" not in desk.told("get_bootstrap_pack")
 
 
+@pytest.mark.parametrize(("type", "known"), [("artifact", "adr"), ("thread", "decision")])
+def test_a_strange_type_is_told_with_those_there_are(agent, type, known):
+    words = {"draft_type": type, "body_md": "# So", "metadata": {"type": "rumour"}}
+    message = agent.fault("create_draft", idempotency_key=f"s:draft:{type}", **words)["message"]
+    assert message.startswith("metadata.type is one of ") and known in message and '""' not in message
+
+
 def test_a_draft_with_a_secret_is_refused(agent):
     error = agent.fault("create_draft", idempotency_key="s:draft:key", draft_type="thread", body_md=f"# x\n\n{SECRET}")
     assert error["code"] == "SENSITIVE_BLOCKED" and SECRET not in json.dumps(error)
@@ -249,6 +279,8 @@ def test_a_task_is_changed_by_who_may_and_drafted_by_others(agent, trusted, shop
         "update_task", idempotency_key="s:t:1", task_id=shop.ids["task"], status="review", notes="Done?"
     )
     check_golden("team-answer-task", steady(drafted))
+    rows = {row["id"]: row["title"] for row in agent.told("get_inbox", limit=100)["entries"]}
+    assert rows[drafted["data"]["draft_id"]] == "Shorten the lifetime: state review, notes Done?"
     assert drafted["data"]["updated"] is False and drafted["data"]["posts_to"]["id"] == shop.ids["task"]
     told = trusted.told("update_task", idempotency_key="s:t:2", task_id=shop.ids["task"], status="blocked", blocked_reason="Waits.")  # fmt: skip
     assert (told["updated"], told["status"], told["blocked_reason"]) == (True, "blocked", "Waits.")

@@ -29,20 +29,22 @@ from cortex.families.team.rows import code_link
 from cortex.kinds import SENSITIVE, Attachment, CodeLink, Comment, Draft, Observation, Record, Task
 from cortex.library import Library
 from cortex.records.changing import checked_patch, resolve_ref, update_task_once
-from cortex.records.checks import STATES, check_value, refusal
-from cortex.records.codelinks import cited
+from cortex.records.checks import ARTIFACT_TYPES, STATES, THREAD_TYPES, check_value, refusal
+from cortex.records.codelinks import absent, cited
 from cortex.records.drafts import create_draft, destination
 from cortex.records.rights import may
 from cortex.records.routing import Route, route
 from cortex.records.steps import check_key
 from cortex.records.writing import Batch, create_observations, create_once
 from cortex.store import kind_of_id
+from cortex.text import one_line
 from cortex.tools import Answer, Call
 
 MESSAGE_CHARACTERS = 300
 NO_PLACE = "no thread, task or subcortex is set for this project: a person can say `cortex context set`"
 _URL = re.compile(r"https?://\S+", re.IGNORECASE)
 _SCOPE = "subcortex:"
+_TYPES = {"artifact": ARTIFACT_TYPES, "thread": THREAD_TYPES}  # what metadata.type may say of a draft
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------
@@ -99,27 +101,28 @@ def create_observations_tool(context: Team, arguments: CreateObservations, call:
         way = route(library.reader.store.recorded, context.routes)
         bodies: list[Observation] = []
         refused: dict[int, CortexError] = {}
+        missing: dict[int, str] = {}
         warnings: list[str] = []
         for index, one in enumerate(arguments.observations):
             body = _observation(one, arguments)
             try:
                 texts, said = screened(context, {"title": body.title, "summary": body.summary})
-                body = replace(_placed(body, way), code_links=cited(library, context.root, body.code_links), **texts)
+                body = replace(_placed(body, way), code_links=_linked(context, library, body), **texts)
                 warnings += said
+                missing[index] = absent(context.root, body.code_links)
             except CortexError as error:
                 refused[index] = error
             bodies.append(body)
         done = create_observations(library, bodies, actor=context.actor, key=key, payload=payload, refused=refused)
-        slug = slug_of(library)
+        where = _where(library, done, arguments.observations)
         homeless = not any((way.thread, way.task, way.subcortex)) and not all(
             body.thread or body.task or body.subcortex for body in bodies
         )
-        where = told({"thread": way.thread, "task": way.task, "subcortex": slug(way.subcortex)})
     warnings += [*way.missing, *([NO_PLACE] if homeless else ())]
-    return _batch_answer(done, where, warnings)
+    return _batch_answer(done, where, missing, warnings)
 
 
-def _batch_answer(done: Batch, where: Row, warnings: Sequence[str]) -> Answer:
+def _batch_answer(done: Batch, where: Row, missing: Mapping[int, str], warnings: Sequence[str]) -> Answer:
     failed = [
         {"index": one.index, "code": code_of(one.error), "message": cut(one.error.message, MESSAGE_CHARACTERS)}
         for one in done.outcomes
@@ -137,10 +140,15 @@ def _batch_answer(done: Batch, where: Row, warnings: Sequence[str]) -> Answer:
         "ids": [one.id or None for one in done.outcomes],
         "failed": failed,
         "warnings": [
-            *({"index": one.index, "warning": said} for one in done.outcomes for said in one.warnings),
+            *(
+                {"index": one.index, "warning": cut(said, MESSAGE_CHARACTERS)}
+                for one in done.outcomes
+                for said in (*one.warnings, missing.get(one.index, ""))
+                if one.id and said
+            ),
             *dict.fromkeys(warnings),
         ],
-        "where": where,
+        **where,
         "replayed": done.replayed,
     }
     return Answer(answers.whole_text(told(body)))
@@ -152,11 +160,11 @@ def _observation(one: OneObservation, arguments: CreateObservations) -> Observat
     code: list[CodeLink] = []
     attached = [Attachment(each.name or each.ref[:300], each.ref, each.media_type) for each in arguments.attachments]
     for link in one.links:
-        kind = "subcortex" if link.startswith(_SCOPE) else kind_of_id(link)
-        if kind in ("thread", "task", "subcortex") and kind not in places:
-            places[kind] = link.removeprefix(_SCOPE)
-        elif kind or _URL.fullmatch(link):
-            attached.append(Attachment(kind or link[:300], link))
+        place, kind = _place_kind(link), kind_of_id(link)
+        if place and place not in places:
+            places[place] = link.removeprefix(_SCOPE)
+        elif kind or place or _URL.fullmatch(link):
+            attached.append(Attachment(kind or place or link[:300], link))
         elif link.strip():
             code.append(code_link(link))
     return Observation(
@@ -171,6 +179,50 @@ def _observation(one: OneObservation, arguments: CreateObservations) -> Observat
         attachments=tuple(attached),
         code_links=tuple(code),
     )
+
+
+def _linked(context: Team, library: Library, body: Observation) -> tuple[CodeLink, ...]:
+    """The code that an observation links to. Raises: InputError RECORD_INVALID with all that is wrong with its links."""
+    try:
+        return cited(library, context.root, body.code_links)
+    except InputError as error:
+        said = [error.message]
+        for kind in ("thread", "task", "subcortex"):
+            try:
+                if ref := getattr(body, kind):
+                    resolve_ref(library.reader.store.recorded, ref, kind)
+            except InputError as other:
+                said.append(other.message)
+        raise InputError(error.code, "; ".join(said), context=error.context, suggestions=error.suggestions) from None
+
+
+def _where(library: Library, done: Batch, asked: Sequence[OneObservation]) -> Row:
+    """Where observations are: of all of them, or of those that named no place; the others by their places in the list."""
+    kept = library.reader.store.recorded.get(one.id for one in done.outcomes if one.id)
+    slug = slug_of(library)
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    usual: tuple[str, str, str] | None = None
+    for one in done.outcomes:
+        if one.id in kept:
+            body: Observation = kept[one.id].body
+            place = (body.thread, body.task, body.subcortex)
+            groups.setdefault(place, []).append(one.index)
+            named = any(_place_kind(link) for link in asked[one.index].links)
+            usual = usual if named else place
+    if len(groups) == 1:
+        usual = next(iter(groups))
+
+    def row(place: tuple[str, str, str]) -> Row:
+        return told({"thread": place[0], "task": place[1], "subcortex": slug(place[2])})
+
+    others = [{"indexes": many, **row(place)} for place, many in groups.items() if place != usual]
+    return {"where": row(usual) if usual else "", "elsewhere": others}
+
+
+def _place_kind(link: str) -> str:
+    """The kind of place that a link names, "" where it names none."""
+    kind = "subcortex" if link.startswith(_SCOPE) else kind_of_id(link)
+    return kind if kind in ("thread", "task", "subcortex") else ""
 
 
 def _placed(body: Observation, way: Route) -> Observation:
@@ -189,6 +241,8 @@ def create_draft_tool(context: Team, arguments: CreateDraft, call: Call) -> Answ
     about = arguments.metadata
     target = (arguments.target_ref or "").strip().removeprefix(_SCOPE)
     of_task = arguments.draft_type == "task_update"
+    if about.type and arguments.draft_type in _TYPES:
+        check_value("metadata.type", about.type, _TYPES[arguments.draft_type])
     patch = told(
         {"state": about.status, "blocked_reason": about.blocked_reason, "notes": arguments.body_md if of_task else ""}
     )
@@ -229,6 +283,7 @@ def _drafted(context: Team, library: Library, draft: Draft, key: str, payload: s
         fields, said = screened(context, dict(draft.patch))
         draft, warnings = replace(draft, patch=tuple(fields.items())), warnings + said
     draft = replace(draft, code_links=cited(library, context.root, draft.code_links), **texts)
+    warnings += [lost] if (lost := absent(context.root, draft.code_links)) else []
     way = route(library.reader.store.recorded, context.routes)
     record, replayed, following = create_draft(library, draft, actor=context.actor, key=key, payload=payload, where=way)
     place = destination(library.reader.store.recorded, record.body)
@@ -300,10 +355,21 @@ def update_task_tool(context: Team, arguments: UpdateTask, call: Call) -> Answer
         before = done_before(library, context, key, payload, ("update_task", "create_draft"))
         if before == "update_task" or (may(context.actor, "update_task") and before != "create_draft"):
             return Answer(answers.whole_text(_updated(context, library, arguments.task_id, patch, key, payload)))
-        title = f"{arguments.task_id}: {', '.join(f'{name} {cut(value, 60)}' for name, value in patch)}"
-        draft = Draft("task_update", cut(title, 300), "", target=arguments.task_id, target_kind="task", patch=patch)
+        title = _change_title(library, arguments.task_id, patch)
+        draft = Draft("task_update", title, "", target=arguments.task_id, target_kind="task", patch=patch)
         row = _drafted(context, library, draft, key, payload)
     return Answer(answers.whole_text({"updated": False, **row}))
+
+
+def _change_title(library: Library, task_id: str, patch: Sequence[tuple[str, str]]) -> str:
+    """What a change of a task is called: the task and the change in words; of a task that isn't there the change alone."""
+    words = {"state": "state", "blocked_reason": "blocked by", "notes": "notes"}
+    values = [(name, value.replace("_", " ") if name == "state" else value) for name, value in patch]
+    change = ", ".join(f"{words.get(name, name)} {one_line(value, 60)}" for name, value in values)
+    try:
+        return f"{one_line(resolve_ref(library.reader.store.recorded, task_id, 'task').body.title, 150)}: {change}"
+    except InputError:
+        return change
 
 
 def _updated(
