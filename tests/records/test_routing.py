@@ -259,15 +259,20 @@ def test_a_link_that_leaves_the_project_is_refused(tmp_path: Path, which: str) -
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
-def test_a_link_within_the_project_stays_one(tmp_path: Path) -> None:
+def test_a_link_within_the_project_is_read_and_never_written_through(tmp_path: Path) -> None:
     (tmp_path / ".cortex").mkdir()
     real = tmp_path / "team.json"
-    real.write_text("{}", encoding="utf-8")
-    real.chmod(0o640)
+    real.write_text('{"default_thread_id": "thread_1"}', encoding="utf-8")
     context_file(tmp_path).symlink_to(real)
-    write_context(tmp_path, thread="thread_1")
-    assert context_file(tmp_path).is_symlink() and "thread_1" in real.read_text(encoding="utf-8")
-    assert real.stat().st_mode & 0o777 == 0o640
+    assert read_context(tmp_path).thread == write_context(tmp_path, thread="thread_1").thread == "thread_1"
+    for call in (lambda: write_context(tmp_path, thread="thread_2"), lambda: clear_context(tmp_path)):
+        with pytest.raises(ConfigError) as raised:
+            call()
+        assert raised.value.code == "CONFIG_INVALID" and "is a link" in raised.value.message
+    assert (
+        context_file(tmp_path).is_symlink() and real.read_text(encoding="utf-8") == '{"default_thread_id": "thread_1"}'
+    )
+    assert sorted(os.listdir(tmp_path)) == [".cortex", "team.json"]
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="permissions don't bind root")

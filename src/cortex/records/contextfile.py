@@ -61,7 +61,7 @@ def write_context(
 ) -> Context:
     """Say something else in the project's file: None leaves what is there, "" takes it out. Returns what it says now.
 
-    Raises: ConfigError CONFIG_INVALID, FileError PERMISSION_DENIED or DISK_FULL; then the file is as it was.
+    Raises: ConfigError CONFIG_INVALID, also for a file that is a link, FileError PERMISSION_DENIED or DISK_FULL; then the file is as it was.
     """
     told = {"thread": thread, "task": task, "subcortex": subcortex}
     file, target = context_file(root), _target(root)
@@ -72,6 +72,8 @@ def write_context(
         if value is not None:
             _set(content, NAMES[name], value)
     if content != before:
+        if file.is_symlink():  # it may be any file of the project, and whoever writes it means only this one
+            _refuse(file, "is a link, which is read but never written through")
         _replace(target, _render(content, text), file)
     return _context_of(content)
 
