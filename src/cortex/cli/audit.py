@@ -23,7 +23,7 @@ def audit(
     limit: LimitOption = 30,
     as_json: JsonFlag = False,
 ) -> int:
-    """Show who did what with the team's records: when, who with which tier, what, which record and version, under which key."""
+    """Show who changed which record when, and under which key, the newest first."""
     with team() as library:
         deeds = library.store.recorded.deeds(number_of(library, about, ""), limit + 1)
     more, deeds = len(deeds) > limit, deeds[:limit]
