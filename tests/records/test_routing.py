@@ -275,6 +275,14 @@ def test_a_link_within_the_project_is_read_and_never_written_through(tmp_path: P
     assert sorted(os.listdir(tmp_path)) == [".cortex", "team.json"]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="there are no such permissions there")
+def test_who_may_read_the_file_stays(tmp_path: Path) -> None:
+    file = write(tmp_path, "{}")
+    file.chmod(0o640)
+    write_context(tmp_path, thread="thread_1")
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="permissions don't bind root")
 def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path) -> None:
     file = write(tmp_path, "{}")

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -135,6 +136,23 @@ def test_many_dead_rows_make_the_words_be_rebuilt(folder, monkeypatch):
     assert len(generations(folder.store)) == 1
     assert len(find(folder.store, "lamp")) == 85
     assert not folder.store.indexes.tidy()
+
+
+def test_of_several_that_find_many_dead_rows_at_once_one_rebuilds_the_words(folder, monkeypatch):
+    monkeypatch.setattr(indexes, "DEAD_ROWS", 10)
+    folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(100)})
+    folder.catch_up()
+    folder.remove(*(f"f{number}.py" for number in range(20)))
+    folder.catch_up()
+    ready = threading.Barrier(4)
+
+    def tidy(_: int) -> bool:
+        ready.wait(20)
+        return folder.store.indexes.tidy()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sum(threads.map(tidy, range(4))) == 1
+    assert len(find(folder.store, "lamp")) == 80
 
 
 def test_a_reader_in_the_same_process_follows_a_swap(open_store, folder_of):

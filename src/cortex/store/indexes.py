@@ -124,13 +124,19 @@ class Indexes:
 
     def tidy(self) -> bool:
         """Rebuild the words when too many of their rows are dead; true if that happened."""
+        if not self._has_many_dead():
+            return False
+        with self._writing:
+            if not self._has_many_dead():  # another thread, that deleted as well or keeps the store, has just done it
+                return False
+            self.rebuild()
+            return True
+
+    def _has_many_dead(self) -> bool:
         dead = int(self._truth.get("dead", "0"))
         with self._lock:
             words = self._words
-        if words is None or dead < DEAD_ROWS or dead < DEAD_SHARE * (dead + len(words)):
-            return False
-        self.rebuild()
-        return True
+        return words is not None and dead >= DEAD_ROWS and dead >= DEAD_SHARE * (dead + len(words))
 
     def verify(self) -> bool:
         """Rebuild the words when they hold more or fewer rows than SQLite has for them; true if that happened.
