@@ -68,6 +68,13 @@ def team(cortex, shop):
     return made
 
 
+def test_without_a_pinned_artifact_the_last_accepted_ones_stand_in_and_say_so(cortex, team):
+    assert "Accepted lately" not in built(cortex)
+    answer(cortex, "subcortex", "unpin", "auth", team["runbook"], team["secret"])
+    text = built(cortex)
+    assert "## Accepted lately (nothing is pinned)" in text and "# not a heading" in text and "Salaries" not in text
+
+
 def built(cortex, *options):
     """The pack that goes to stdout."""
     code, out, err = cortex("pack", "build", "--output", "-", *options)

@@ -131,6 +131,21 @@ def test_a_workspace_without_a_topic_gets_all_and_is_told_so(library, team):
     assert len(found.topics) == 2 and found.notes[0] == "thread_x is gone" and "no subcortex" in found.notes[1]
 
 
+def test_where_no_artifact_is_pinned_what_was_accepted_last_stands_in(library, team):
+    assert bootstrap(library).lately == ()
+    change(library, team["docks"], pinned_artifacts=())
+    keep(
+        library,
+        Artifact("Only proposed", state="proposed", subcortex=team["docks"].id),
+        *(Artifact(f"Rule {number}", state="accepted", subcortex=team["docks"].id) for number in range(3)),
+        Artifact("Of sails", state="accepted", subcortex=team["sails"].id),
+    )
+    found = bootstrap(library, "subcortex:docks")
+    assert [one.record.body.title for one in found.lately] == ["Rule 2", "Rule 1", "Rule 0"]
+    assert {one.why for one in found.lately} == {"not pinned: accepted lately"} and not found.topics[0].pinned
+    assert bootstrap(library).lately == ()  # sails has a pin
+
+
 def test_an_unknown_topic_is_an_error_and_nothing_kept_is_none(library):
     assert bootstrap(library).topics == () and bootstrap(library).rules
     with pytest.raises(InputError) as caught:

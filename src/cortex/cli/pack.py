@@ -145,7 +145,8 @@ def _found(library: Library, scope: str, *, sensitive: bool) -> Bootstrap:
 
 def _without_sensitive(found: Bootstrap) -> Bootstrap:
     """What may be passed on, and how many records may not."""
-    entries = [*found.here, *found.incidents, *found.priorities, *(pin for one in found.topics for pin in one.pinned)]
+    pins = [pin for one in found.topics for pin in one.pinned]
+    entries = [*found.here, *found.incidents, *found.priorities, *pins, *found.lately]
     gone = {one.id for one in entries if _is_sensitive(one)}
     topics = [replace(one, pinned=_open(one.pinned)) for one in found.topics if not _is_sensitive(one)]
     gone |= {one.record.id for one in found.topics if _is_sensitive(one)}
@@ -157,6 +158,7 @@ def _without_sensitive(found: Bootstrap) -> Bootstrap:
         here=_open(found.here),
         incidents=_open(found.incidents),
         priorities=_open(found.priorities),
+        lately=_open(found.lately),
         glossary=tuple(word for word in found.glossary if word.subcortex in slugs),
         naming=tuple(dict.fromkeys(rule for one in topics if one.ours for rule in one.record.body.naming)),
         notes=(*found.notes, *((note,) if gone else ())),

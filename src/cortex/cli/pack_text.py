@@ -63,7 +63,9 @@ def _made(found: Bootstrap, room: int, at: str) -> Pack:
 
 def _slots(found: Bootstrap) -> list[Slot]:
     """By importance; each with its share."""
-    pinned = [_entry(entry, one.record.body.slug) for one in found.topics for entry in one.pinned]
+    pinned = [_entry(entry, one.record.body.slug, whole=True) for one in found.topics for entry in one.pinned]
+    slugs = {one.record.id: one.record.body.slug for one in found.topics}
+    lately = [_entry(one, slugs.get(one.record.body.subcortex, ""), whole=True) for one in found.lately]
     topics = [
         told(
             {
@@ -81,16 +83,17 @@ def _slots(found: Bootstrap) -> list[Slot]:
         Slot("incidents", [_entry(one) for one in found.incidents]),
         Slot("priorities", [_entry(one) for one in found.priorities], 2),
         Slot("pinned", pinned, 4),
+        Slot("accepted", lately, 4),
         Slot("subcortexes", topics, 4),
         Slot("glossary", words, 2),
         Slot("naming", found.naming),
     ]
 
 
-def _entry(one: Entry, subcortex: str = "") -> Row:
+def _entry(one: Entry, subcortex: str = "", *, whole: bool = False) -> Row:
     body = one.record.body
     text = getattr(body, "summary", "") or one.claim
-    if subcortex and one.record.kind == "artifact":
+    if whole and one.record.kind == "artifact":
         text = "\n\n".join(filter(None, (body.summary, body.body)))
     return told(
         {
@@ -123,6 +126,7 @@ def markdown_of(body: Mapping[str, object]) -> str:
     for name, heading in ENTRIES:
         parts += _section(heading, rows(body.get(name)), _entry_markdown)
     parts += _section("Pinned", rows(body.get("pinned")), _pinned_markdown)
+    parts += _section("Accepted lately (nothing is pinned)", rows(body.get("accepted")), _pinned_markdown)
     parts += _section("Subcortexes", rows(body.get("subcortexes")), _topic_markdown)
     parts += _listed("Glossary", texts(body.get("glossary")))
     parts += _listed("Naming", texts(body.get("naming")))

@@ -1,6 +1,7 @@
 """What somebody should know who is new here: the rules, the topics with their charters and pins, the words, what comes first.
 
-Chosen by what people pinned and by what is pressing, never by chance or age alone. Only reads; how much of it is told is the caller's.
+Chosen by what people pinned and by what is pressing, never by chance or age alone; where nothing is pinned, by what was
+accepted last. Only reads; how much of it is told is the caller's.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from cortex.records.warnings import Changes
 
 MOST_TOPICS = 200  # that are looked at
 MOST_PINNED = 10  # of a topic
+MOST_LATELY = 3  # accepted artifacts, where none is pinned
 MOST_PRIORITIES = 12
 MOST_INCIDENTS = 5
 UNFINISHED = ("inbox", "assigned", "in_progress", "review", "blocked")  # states of a task
@@ -69,6 +71,7 @@ class Bootstrap:
     incidents: tuple[Entry, ...]
     here: tuple[Entry, ...] = ()  # the thread and the task that the workspace is about
     notes: tuple[str, ...] = ()
+    lately: tuple[Entry, ...] = ()  # what was accepted last, where no artifact is pinned
 
 
 def bootstrap(library: Library, scope: str = GLOBAL, *, workspace_route: Route | None = None) -> Bootstrap:
@@ -98,6 +101,7 @@ def bootstrap(library: Library, scope: str = GLOBAL, *, workspace_route: Route |
             _incidents(library, own, now, changes_of),
             entries_of(library, here.values(), now, changes_of),
             tuple(notes),
+            _lately(library, own, topics, now, changes_of),
         )
 
 
@@ -134,6 +138,17 @@ def _topics(
         Topic(one, claim_of(one), tuple(entries[pin] for pin in pins.get(one.id, ()) if pin in entries), one.id in ours)
         for one in told
     )
+
+
+def _lately(
+    library: Library, own: Record[Any] | None, topics: Sequence[Topic], now: int, changes_of: Changes
+) -> tuple[Entry, ...]:
+    """What was accepted last: it stands in for pins, so that nobody begins without knowing what was decided."""
+    if any(entry.record.kind == "artifact" for one in topics for entry in one.pinned):
+        return ()
+    wanted = Wanted(kinds=("artifact",), states=("accepted",), refs=_within(own), by_change=True)
+    found = library.store.recorded.select(wanted, MOST_LATELY)
+    return entries_of(library, found, now, changes_of, "not pinned: accepted lately")
 
 
 def _glossary(topics: Sequence[Record[Subcortex]]) -> tuple[Word, ...]:

@@ -69,6 +69,11 @@ def test_where_there_is_nothing_it_says_what_comes_first(tmp_path, strangers_env
     told = desk_of(world).told("get_bootstrap_pack")
     assert told["rules"] and any("cortex subcortex create" in one for one in told["warnings"])
     assert desk_of(world).told("get_inbox") == {"note": "nothing waits"}
+    with Library(world.settings()) as library:
+        decided = Evidence("url", "https://example.com")
+        in_one_step(library, lambda step: add_body(step, Artifact("Use WAL", "So.", state="accepted", evidence=(decided,))))  # fmt: skip
+    (row,) = desk_of(world).told("get_bootstrap_pack")["accepted"]
+    assert row["title"] == "Use WAL" and row["why"].startswith("not pinned")
 
 
 # -- about one subject -------------------------------------------------------------------------------------------------

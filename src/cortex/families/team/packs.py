@@ -100,6 +100,7 @@ def _bootstrap_slots(found: Bootstrap) -> list[Slot]:
         Slot("incidents", _rows(found.incidents), 1),
         Slot("priorities", _rows(found.priorities), 2),
         Slot("pinned", pinned, PINNED_SHARE),
+        Slot("accepted", _rows(found.lately), PINNED_SHARE),
         Slot("subcortexes", topics, 3),
         Slot("glossary", glossary, 2),
         Slot("naming", found.naming, 1),
