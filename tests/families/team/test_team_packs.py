@@ -29,7 +29,8 @@ from cortex.kinds import (
 from cortex.library import Library
 from cortex.records import packs
 from cortex.records.changing import revise_in
-from cortex.records.writing import add_body
+from cortex.records.rights import person
+from cortex.records.writing import add_body, create
 from cortex.store import Step
 from cortex.text import TOKEN_CHARACTERS
 from families.team.conftest import TOKENS, Desk, World, git, in_one_step, make_world, open_desk, steady
@@ -71,7 +72,7 @@ def test_where_there_is_nothing_it_says_what_comes_first(tmp_path, strangers_env
     assert desk_of(world).told("get_inbox") == {"note": "nothing waits"}
     with Library(world.settings()) as library:
         decided = Evidence("url", "https://example.com")
-        in_one_step(library, lambda step: add_body(step, Artifact("Use WAL", "So.", state="accepted", evidence=(decided,))))  # fmt: skip
+        create(library, Artifact("Use WAL", "So.", state="accepted", evidence=(decided,)), actor=person())
     (row,) = desk_of(world).told("get_bootstrap_pack")["accepted"]
     assert row["title"] == "Use WAL" and row["why"].startswith("not pinned")
 
