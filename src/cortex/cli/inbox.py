@@ -111,4 +111,5 @@ def _entry_json(one: Entry) -> dict[str, object]:
         "why": one.why,
         "at": moment(one.at),
         "next": next_command(one),
+        "sensitive": one.sensitive,
     }
