@@ -47,9 +47,7 @@ def open_library(tmp_path: Path) -> Iterator[Callable[[HashingEmbedder], Library
                 user_home=tmp_path,
             )
             library = opened.enter_context(Library(settings, embedder=embedder))
-            library.put(
-                [Note("person", "obs_1", "Lamps are switched by a relay."), Note("person", "obs_2", "A desk.")]
-            )
+            library.put([Note("person", "obs_1", "Lamps are switched by a relay."), Note("person", "obs_2", "A desk.")])
             return library
 
         yield one

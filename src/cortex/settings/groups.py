@@ -465,9 +465,7 @@ class Team(Group):
     name: Annotated[Line, Mark(Trust.NEVER)] = Field(
         "", description="Team: what others call you in mentions and assignments; empty: your login name."
     )
-    plugins: Annotated[Texts, Mark(Trust.NEVER)] = Field(
-        ("git",), description="Team: plugins that are used."
-    )
+    plugins: Annotated[Texts, Mark(Trust.NEVER)] = Field(("git",), description="Team: plugins that are used.")
 
 
 class Groups(Group):

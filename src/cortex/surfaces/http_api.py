@@ -103,7 +103,9 @@ class Api:
         except InputError as error:
             return _json(envelope(error), 404)
         if scope["method"] != "POST":
-            raise Refused(405, f"call {spell(tool.name)} with POST and its arguments as a JSON object", {"Allow": "POST"})
+            raise Refused(
+                405, f"call {spell(tool.name)} with POST and its arguments as a JSON object", {"Allow": "POST"}
+            )
         return await self._call(family, tool, scope[BODY], receive)
 
     async def _call(self, family: Family, tool: Tool, body: bytes, receive: Receive) -> Response | None:
@@ -136,7 +138,9 @@ def _arguments(tool: Tool, body: bytes) -> Mapping[str, object]:
     try:
         return read_object(body)
     except ValueError as error:
-        raise InputError("ARGUMENT_INVALID", f"{spell(tool.name)}: {error}", context={"tool": spell(tool.name)}) from None
+        raise InputError(
+            "ARGUMENT_INVALID", f"{spell(tool.name)}: {error}", context={"tool": spell(tool.name)}
+        ) from None
 
 
 def _content(answer: Answer) -> str:
