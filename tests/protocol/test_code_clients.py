@@ -43,7 +43,9 @@ def repository(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def web(repository):
-    with serving([*CORTEX, "mcp", "code", "--workspace", str(repository), "--http", "127.0.0.1:0"]) as server:
+    unlimited = {**os.environ, "CORTEX_SERVER_RATE_LIMIT": "0"}  # a campaign sends more than a client may
+    argv = [*CORTEX, "mcp", "code", "--workspace", str(repository), "--http", "127.0.0.1:0"]
+    with serving(argv, unlimited) as server:
         yield server
 
 
