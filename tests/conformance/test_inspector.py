@@ -26,7 +26,14 @@ def command(tmp_path_factory):
 def target(request, command):
     if request.param == "stdio":
         # The Inspector hands on few variables to the server that it starts: where Cortex is at home must be said.
-        yield [*command, *(part for name in ("HOME", "CORTEX_HOME") for part in ("-e", f"{name}={os.environ[name]}"))]
+        yield [
+            *command,
+            *(
+                part
+                for name in ("HOME", "CORTEX_HOME", "CORTEX_NO_SIDECAR")
+                for part in ("-e", f"{name}={os.environ[name]}")
+            ),
+        ]
     else:
         with serving([*command, "--http", "127.0.0.1:0"]) as server:
             yield [server.url, "--transport", "http"]

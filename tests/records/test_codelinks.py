@@ -9,7 +9,7 @@ import pytest
 
 from cortex.errors import InputError
 from cortex.kinds import CodeLink
-from cortex.records.codelinks import absent, changes, changes_in, cited
+from cortex.records.codelinks import absent, changes_in, cited
 
 PLAIN = "def add(a, b):\n    return a + b\n\n\nclass Sum:\n    def total(self):\n        return 0\n"
 
@@ -26,37 +26,37 @@ def test_a_link_gets_what_the_file_and_the_symbol_are_now(library, root):
     whole, part = cited(library, root, [CodeLink("src/sums.py"), CodeLink("./src/sums.py", symbol="total")])
     assert whole.root == part.root == str(root) and whole.file_hash == part.file_hash != ""
     assert (part.path, part.symbol) == ("src/sums.py", "Sum.total") and part.body_hash and not whole.body_hash
-    assert changes(library, whole) == changes(library, part) == ""
+    assert changes_in(library)(whole) == changes_in(library)(part) == ""
 
 
 def test_a_change_is_told_of_the_symbol_that_it_is_in(library, root):
     links = [CodeLink("src/sums.py", symbol=name) for name in ("add", "Sum.total")] + [CodeLink("src/sums.py")]
     add, total, whole = cited(library, root, links)
     (root / "src" / "sums.py").write_text(PLAIN.replace("a + b", "a - b"), encoding="utf-8")
-    assert changes(library, add) == "the body of add in src/sums.py changed"
-    assert changes(library, total) == "" and changes(library, whole) == "src/sums.py changed"
+    assert changes_in(library)(add) == "the body of add in src/sums.py changed"
+    assert changes_in(library)(total) == "" and changes_in(library)(whole) == "src/sums.py changed"
 
 
 def test_a_file_that_moved_or_went_is_told(library, root):
     (link,) = cited(library, root, [CodeLink("src/sums.py")])
     os.replace(root / "src" / "sums.py", root / "sums.py")
-    assert changes(library, link) == "src/sums.py moved to sums.py"
+    assert changes_in(library)(link) == "src/sums.py moved to sums.py"
     (root / "sums.py").write_text("", encoding="utf-8")
-    assert changes(library, link) == "src/sums.py is gone"
+    assert changes_in(library)(link) == "src/sums.py is gone"
 
 
 def test_an_unknown_symbol_leaves_the_file_cited_and_the_name_as_it_was_told(library, root):
     (link,) = cited(library, root, [CodeLink("src/sums.py", symbol="subtract")])
     assert link.symbol == "subtract" and link.file_hash and not link.body_hash
     (root / "src" / "sums.py").write_text("pass\n", encoding="utf-8")
-    assert changes(library, link) == "src/sums.py changed"
+    assert changes_in(library)(link) == "src/sums.py changed"
 
 
 @pytest.mark.parametrize("path", ["src/gone.py", "src", "other/repository.c"])
 def test_a_file_that_is_not_there_is_kept_as_it_was_told(library, root, path):
     told = CodeLink(path, repo="elsewhere", symbol="f", line_start=3, commit="abc123")
     assert cited(library, root, [told]) == (told,) == cited(library, None, [told])
-    assert changes(library, told) == ""
+    assert changes_in(library)(told) == ""
 
 
 def test_what_a_caller_says_about_hashes_does_not_count(library, root):
@@ -97,8 +97,8 @@ def test_without_time_left_files_are_only_glanced_at(library, root):
 
 
 def test_a_damaged_link_is_no_error(library, root):
-    assert changes(library, CodeLink("src/sums.py", root=str(root), file_hash="no hexadecimal")) == ""
-    assert changes(library, CodeLink("src/sums.py", root=str(root / "unmounted"), file_hash="00")) == ""
+    assert changes_in(library)(CodeLink("src/sums.py", root=str(root), file_hash="no hexadecimal")) == ""
+    assert changes_in(library)(CodeLink("src/sums.py", root=str(root / "unmounted"), file_hash="00")) == ""
 
 
 def test_all_that_is_no_path_is_named_at_once(library, root):

@@ -86,13 +86,8 @@ def _cited(library: Library, root: Path | None, link: CodeLink, *, late: bool) -
     return told
 
 
-def changes(library: Library, link: CodeLink) -> str:
-    """What changed in linked code since it was linked, "" where it is as it was or nobody can tell."""
-    return changes_in(library)(link)
-
-
 def changes_in(library: Library, seconds: float = LOOK_SECONDS) -> Callable[[CodeLink], str]:
-    """How to tell what changed, for many links: from so many seconds on files are only glanced at."""
+    """How to tell what changed in code since it was linked, "" where nobody can: from so many seconds on files are only glanced at."""
     until = time.monotonic() + seconds
     known: dict[CodeLink, str] = {}
 
