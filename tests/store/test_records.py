@@ -49,6 +49,7 @@ from cortex.kinds import (
 )
 from cortex.records.ids import new_id
 from cortex.store import Done, Making, RecordLookup, Records, Step, Store, Worded, recordlookup, schema
+from cortex.store.ledger import open_ledger
 from cortex.store.recordjson import from_json, to_json
 from cortex.text import hash_bytes
 
@@ -126,11 +127,12 @@ class Kept:
         return [one.body.title for one in self.recorded.select(Wanted(**wanted))]
 
 
-@pytest.fixture(params=["sqlite"])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
+    url = f"sqlite:///{tmp_path}" if request.param == "sqlite" else request.getfixturevalue("database")
     with ExitStack() as opened:
-        store, other = (opened.enter_context(closing(Store(tmp_path))) for _ in range(2))
-        yield Kept(store.records, store.recorded, other.records, str(tmp_path), count())
+        ledger, other = (opened.enter_context(open_ledger(url)) for _ in range(2))
+        yield Kept(ledger.records, ledger.recorded, other.records, url, count())
 
 
 def refused(work: Callable[[], object]) -> CortexError:
@@ -190,12 +192,11 @@ def test_32_retries_of_one_key_at_once_give_one_record(kept: Kept) -> None:
 RETRY = f"""
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from cortex.kinds import Actor, Observation
 from cortex.records.ids import new_id
-from cortex.store import Store
+from cortex.store.ledger import open_ledger
 
-store = Store(Path(sys.argv[1]))
+store = open_ledger(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
 

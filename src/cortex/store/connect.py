@@ -13,8 +13,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from typing import Any, Protocol
 
 from cortex.errors import CortexError, FileError, StoreError
 
@@ -24,6 +25,14 @@ JOURNAL_LIMIT_BYTES = 64 << 20  # a WAL grown by a long run is cut back to this 
 CLOSE_SECONDS = 2.0  # what readers in other threads get to finish
 CHECKPOINT_MS = 100  # how long a checkpoint waits for readers; the next one does what this one couldn't
 FULL_ERRORS = (28, 122)  # ENOSPC, EDQUOT
+
+
+class Connected(Protocol):
+    """Something that records can be written to and read from."""
+
+    def write(self, *, durable: bool = False, erase: bool = False) -> AbstractContextManager[Any]: ...
+
+    def read(self) -> AbstractContextManager[Any]: ...
 
 
 class Connections:

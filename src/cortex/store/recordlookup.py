@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from cortex.kinds import KINDS, PREFIXES, Record, Wanted
-from cortex.store.connect import Connections
+from cortex.store.connect import Connected
 from cortex.store.recordjson import from_json
 from cortex.store.recordwanted import FEW, Way, conditions_of, marks, ways_to
 from cortex.types import Source
@@ -56,7 +56,7 @@ class Brief(NamedTuple):
 class RecordLookup:
     """The records of a store, for reading."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connected) -> None:
         self._connections = connections
         self._narrowed: tuple[str, dict[tuple[Wanted, int], tuple[list[Source], frozenset[int] | None]]] = ("", {})
 
@@ -299,12 +299,12 @@ def _select_ids(connection: sqlite3.Connection, wanted: Wanted, limit: int, offs
     ways = ways_to(connection, wanted, ordered=True)
     parts = [
         f"SELECT * FROM (SELECT records.id AS id, records.made AS made, records.updated AS updated FROM {way.tables} "
-        f"WHERE {way.where} ORDER BY {way.order} LIMIT ?)"
+        f"WHERE {way.where} ORDER BY {way.order} LIMIT ?) AS part"
         for way in ways
     ]
     values = [value for way in ways for value in (*way.values, limit + offset)]
     order = "updated DESC, made DESC" if wanted.by_change else "made DESC"
-    ask = f"SELECT id FROM ({' UNION ALL '.join(parts)}) ORDER BY {order} LIMIT ? OFFSET ?"
+    ask = f"SELECT id FROM ({' UNION ALL '.join(parts)}) AS parts ORDER BY {order} LIMIT ? OFFSET ?"
     return [row[0] for row in connection.execute(ask, (*values, limit, offset))]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from cortex.errors import InputError
 from cortex.kinds import KINDS, Actor, Body, Record, Wanted, refs_of
-from cortex.store.connect import Connections
+from cortex.store.connect import Connected
 from cortex.store.recordjson import to_json
 from cortex.store.recordlookup import RECORDS, get_records, select_records, starting_with
 from cortex.store.truth import next_seq, put_blob, put_doc, remove_doc
@@ -117,22 +117,27 @@ class Step:
     def _write(self, kept: Record[Any], new: bool) -> None:
         body = kept.body
         source = self._put_doc(kept, None if new else self._source_of(kept.id))
-        values = (kept.version, body.state, body.sensitivity, to_json(body), kept.updated, source)
+        values = (kept.version, body.state, body.sensitivity, to_json(body), kept.updated, source, self._next_change())
         if new:
             self._connection.execute(
-                "INSERT INTO records (version, state, sensitivity, body, updated, source, id, kind, author, created, made) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO records (version, state, sensitivity, body, updated, source, change, id, kind, author, created, made) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (*values, kept.id, kept.kind, kept.author, kept.created, kept.id[-26:]),
             )
         else:
             self._connection.execute(
-                "UPDATE records SET version = ?, state = ?, sensitivity = ?, body = ?, updated = ?, source = ? WHERE id = ?",
+                "UPDATE records SET version = ?, state = ?, sensitivity = ?, body = ?, updated = ?, source = ?, change = ? WHERE id = ?",
                 (*values, kept.id),
             )
             self._connection.execute("DELETE FROM refs WHERE record = ?", (kept.id,))
         self._connection.executemany(
             "INSERT INTO refs VALUES (?, ?, ?)", [(role, target, kept.id) for role, target in refs_of(body)]
         )
+
+    def _next_change(self) -> int:
+        """The number of this write. The counter's row is locked until the step ends: whoever reads 12 has seen 11 committed."""
+        self._connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'change'")
+        return self._connection.execute("SELECT value FROM counters WHERE name = 'change'").fetchone()[0]
 
     def _source_of(self, number: str) -> int | None:
         row = self._connection.execute("SELECT source FROM records WHERE id = ?", (number,)).fetchone()
@@ -172,8 +177,10 @@ class Step:
 class Records:
     """The records of a store, for writing."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connected, *, indexed: bool = True) -> None:
+        """Without `indexed` the records have no docs beside them: they are found elsewhere."""
         self._connections = connections
+        self._indexed = indexed
 
     def perform(
         self, work: Callable[[Step], str], *, actor: Actor, key: str, action: str, payload: str, wording: Wording
@@ -187,7 +194,7 @@ class Records:
         with self._connections.write(durable=True, erase=True) as connection:
             if (before := _replay(connection, actor, key, asked)) is not None:
                 return before
-            step = Step(connection, actor, key, action, wording)
+            step = Step(connection, actor, key, action, wording if self._indexed else _unfound)
             result = work(step)
             connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?, ?)", (actor.name, key, asked, result, step.now))
             return Done(result, False)
@@ -196,6 +203,10 @@ class Records:
         """What a key gave before, None where it is new. Raises: InputError IDEMPOTENCY_REPLAY."""
         with self._connections.read() as connection:
             return _replay(connection, actor, key, _hash(action, payload))
+
+
+def _unfound(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> None:
+    return None
 
 
 def _hash(action: str, payload: str) -> bytes:

@@ -98,7 +98,7 @@ def _drivers(wanted: Wanted, kind: str) -> Iterator[_Driver]:
 
 def _count(connection: sqlite3.Connection, driver: _Driver) -> int:
     table = "refs" if driver.tables == _REFS else "records"
-    ask = f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {driver.part[0]} LIMIT {FEW})"
+    ask = f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {driver.part[0]} LIMIT {FEW}) AS part"
     return connection.execute(ask, driver.part[1]).fetchone()[0]
 
 

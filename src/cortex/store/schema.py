@@ -153,6 +153,29 @@ CREATE TRIGGER audit_unchanged BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 
 ALTER TABLE blobs ADD COLUMN private INTEGER NOT NULL DEFAULT 0;
 """
 
+# The order in which records were written, for those who follow: each write takes the next number. Of records that were there before,
+# the order in which they were made stands for it.
+_CHANGES = """
+CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+ALTER TABLE records ADD COLUMN change INTEGER NOT NULL DEFAULT 0;
+UPDATE records SET change = (SELECT count(*) FROM records AS other WHERE other.made <= records.made);
+INSERT INTO counters SELECT 'change', count(*) FROM records;
+CREATE INDEX records_change ON records (change);
+"""
+
+# Who may use a server that a team shares: its people and programs, what each may see, and the hashes of their tokens.
+_PRINCIPALS = """
+CREATE TABLE principals (
+  id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, tier INTEGER NOT NULL, sensitive INTEGER NOT NULL, state TEXT NOT NULL,
+  created INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE grants (
+  principal TEXT NOT NULL REFERENCES principals ON DELETE CASCADE, subcortex TEXT NOT NULL, writes INTEGER NOT NULL,
+  PRIMARY KEY (principal, subcortex)) WITHOUT ROWID;
+CREATE TABLE tokens (
+  id TEXT PRIMARY KEY, principal TEXT NOT NULL REFERENCES principals ON DELETE CASCADE, hash BLOB NOT NULL, label TEXT NOT NULL,
+  created INTEGER NOT NULL, expires INTEGER NOT NULL, used INTEGER NOT NULL, revoked INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
 
 def _execute(statements: str) -> Callable[[sqlite3.Connection], None]:
     def migrate_one(connection: sqlite3.Connection) -> None:
@@ -167,7 +190,7 @@ def _execute(statements: str) -> Callable[[sqlite3.Connection], None]:
 
 
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = tuple(
-    _execute(statements) for statements in (_FIRST, _PAID_VECTORS, _FOLDERS, _MEMORIES, _RECORDS)
+    _execute(statements) for statements in (_FIRST, _PAID_VECTORS, _FOLDERS, _MEMORIES, _RECORDS, _CHANGES, _PRINCIPALS)
 )
 
 

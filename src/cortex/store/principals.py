@@ -1,0 +1,173 @@
+"""Who may use a server that a team shares: people and programs by name, what each may see and do, and their tokens.
+
+A token is told once, when it is made; here is its hash. What a tier allows is not known here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cortex.errors import InputError
+from cortex.store.connect import Connected
+
+EVERYWHERE = "*"  # in place of a subcortex
+PREFIX = "ctx_"
+USED_MS = 60_000  # how exactly it is known when a token was last used
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Somebody whom the server knows; `grants` are the subcortexes that they see, and whether they write there."""
+
+    id: str
+    name: str
+    tier: int
+    sensitive: bool
+    state: str  # active or revoked
+    created: int
+    grants: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token, without what makes it one."""
+
+    id: str
+    principal: str
+    label: str
+    created: int
+    expires: int  # 0: never
+    used: int
+    revoked: int  # 0: it counts
+
+
+class Principals:
+    """The principals of a ledger."""
+
+    def __init__(self, connections: Connected) -> None:
+        self._connections = connections
+
+    def add(self, number: str, name: str, tier: int, sensitive: bool, grants: Mapping[str, bool]) -> Principal:
+        """Make somebody known. Raises: InputError RECORD_INVALID, where the name is taken."""
+        now = _now()
+        with self._connections.write(durable=True) as connection:
+            if connection.execute("SELECT 1 FROM principals WHERE name = ?", (name,)).fetchone():
+                raise InputError("RECORD_INVALID", f"there is a principal {name!r} already", context={"field": "name"})
+            connection.execute(
+                "INSERT INTO principals VALUES (?, ?, ?, ?, ?, ?)", (number, name, tier, int(sensitive), "active", now)
+            )
+            _put_grants(connection, number, grants)
+        return Principal(number, name, tier, sensitive, "active", now, dict(grants))
+
+    def change(
+        self,
+        number: str,
+        *,
+        tier: int | None = None,
+        sensitive: bool | None = None,
+        state: str | None = None,
+        grants: Mapping[str, bool] | None = None,
+    ) -> None:
+        """Let somebody do more or less from now on."""
+        with self._connections.write(durable=True) as connection:
+            for column, value in (("tier", tier), ("sensitive", sensitive), ("state", state)):
+                if value is not None:
+                    told = int(value) if isinstance(value, bool) else value
+                    connection.execute(f"UPDATE principals SET {column} = ? WHERE id = ?", (told, number))
+            if grants is not None:
+                connection.execute("DELETE FROM grants WHERE principal = ?", (number,))
+                _put_grants(connection, number, grants)
+
+    def all(self) -> list[Principal]:
+        """Everybody, by name."""
+        with self._connections.read() as connection:
+            rows = connection.execute(f"{_PRINCIPAL} ORDER BY name").fetchall()
+            return [_principal(connection, row) for row in rows]
+
+    def named(self, name: str) -> Principal | None:
+        """Whoever has this name."""
+        with self._connections.read() as connection:
+            row = connection.execute(f"{_PRINCIPAL} WHERE name = ?", (name,)).fetchone()
+            return None if row is None else _principal(connection, row)
+
+    # -- tokens --------------------------------------------------------------------------------------------------------
+
+    def make_token(self, principal: str, label: str = "", expires: int = 0) -> tuple[Token, str]:
+        """A new token, and what to send to the server: that is never told again."""
+        number, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+        one = Token(number, principal, label, _now(), expires, 0, 0)
+        with self._connections.write(durable=True) as connection:
+            connection.execute(
+                "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, 0, 0)",
+                (number, principal, _hash(secret), label, one.created, expires),
+            )
+        return one, f"{PREFIX}{number}_{secret}"
+
+    def revoke(self, number: str) -> bool:
+        """Let a token count no more; false where there is none that does."""
+        with self._connections.write(durable=True) as connection:
+            ask = "UPDATE tokens SET revoked = ? WHERE id = ? AND revoked = 0"
+            return connection.execute(ask, (_now(), number)).rowcount > 0
+
+    def tokens(self) -> list[Token]:
+        """All tokens, the newest first."""
+        with self._connections.read() as connection:
+            return [Token(*row) for row in connection.execute(f"{_TOKEN} ORDER BY created DESC, id")]
+
+    def whose(self, told: str) -> Principal | None:
+        """Whose token that is; nobody's where it is unknown, revoked or over, or they are."""
+        number, _, secret = told.removeprefix(PREFIX).partition("_")
+        if not told.startswith(PREFIX) or not secret:
+            return None
+        now = _now()
+        with self._connections.read() as connection:
+            row = connection.execute(f"SELECT hash, principal, expires, used, revoked FROM tokens WHERE id = ?", (number,))
+            found = row.fetchone()
+            if found is None or not hmac.compare_digest(bytes(found[0]), _hash(secret)):
+                return None
+            _, owner, expires, used, revoked = found
+            row = connection.execute(f"{_PRINCIPAL} WHERE id = ? AND state = 'active'", (owner,)).fetchone()
+            if row is None or revoked or (expires and expires <= now):
+                return None
+            principal = _principal(connection, row)
+        if now - used > USED_MS:
+            with self._connections.write() as connection:
+                connection.execute("UPDATE tokens SET used = ? WHERE id = ?", (now, number))
+        return principal
+
+
+_PRINCIPAL = "SELECT id, name, tier, sensitive, state, created FROM principals"
+_TOKEN = "SELECT id, principal, label, created, expires, used, revoked FROM tokens"
+
+
+def _principal(connection: object, row: tuple[object, ...]) -> Principal:
+    grants = connection.execute("SELECT subcortex, writes FROM grants WHERE principal = ?", (row[0],))  # type: ignore[attr-defined]
+    number, name, tier, sensitive, state, created = row
+    return Principal(
+        str(number),
+        str(name),
+        int(str(tier)),
+        bool(sensitive),
+        str(state),
+        int(str(created)),
+        {scope: bool(writes) for scope, writes in grants},
+    )
+
+
+def _put_grants(connection: object, number: str, grants: Mapping[str, bool]) -> None:
+    rows = [(number, scope, int(writes)) for scope, writes in grants.items()]
+    connection.executemany("INSERT INTO grants VALUES (?, ?, ?)", rows)  # type: ignore[attr-defined]
+
+
+def _hash(secret: str) -> bytes:
+    """A secret of 256 bits needs no salt and no slow hash: there is nothing to guess."""
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
