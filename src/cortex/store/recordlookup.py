@@ -258,7 +258,7 @@ def _newest_ids(connection: sqlite3.Connection, ask: str, values: tuple[str, ...
     if len(rows) == FEW:
         pairs = connection.execute(f"SELECT DISTINCT role, target FROM refs WHERE {ask}", values).fetchall()
         if len(pairs) > MOST_WALKED:
-            sort = f"SELECT DISTINCT record FROM refs WHERE {ask} ORDER BY substr(record, -26) DESC LIMIT ?"
+            sort = f"SELECT record FROM refs WHERE {ask} GROUP BY record ORDER BY substr(record, -26) DESC LIMIT ?"
             return [row[0] for row in connection.execute(sort, (*values, limit))]
         walk = "SELECT record FROM refs WHERE role = ? AND target = ? AND record > ? AND record < ? ORDER BY record DESC LIMIT ?"
         bounds = [(prefix, f"{prefix}\x7f", limit) for prefix in PREFIXES.values()]
