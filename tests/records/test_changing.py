@@ -29,7 +29,7 @@ from cortex.kinds import (
     Wanted,
 )
 from cortex.library import Library
-from cortex.records import changing
+from cortex.records import revising
 from cortex.records.allowed import MOVES, STATES
 from cortex.records.changing import (
     accept_artifact,
@@ -38,15 +38,15 @@ from cortex.records.changing import (
     judge_link,
     pin,
     reopen_thread,
-    resolve_ref,
     resolve_thread,
-    revise,
     supersede_artifact,
     unpin,
     update_task,
 )
 from cortex.records.ids import new_id
+from cortex.records.revising import revise
 from cortex.records.rights import person
+from cortex.records.targets import resolve_ref
 from cortex.records.writing import create
 from cortex.types import Mode, Query
 
@@ -238,7 +238,7 @@ def test_a_comment_that_is_changed_changes_the_summary(library: Library) -> None
 def test_comments_follow_their_thread_to_another_subcortex_however_many_they_are(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changing, "_BATCH", 2)
+    monkeypatch.setattr(revising, "_BATCH", 2)
     here, there = (make(library, Subcortex(slug, slug)).id for slug in ("here", "there"))
     thread = make(library, Thread("Lamps", subcortex=here))
     comments = [make(library, Comment(thread.id, f"Bulb {number} is dim.")) for number in range(5)]

@@ -26,9 +26,10 @@ from cortex.kinds import (
     Wanted,
 )
 from cortex.library import Library
-from cortex.records.changing import archive, revise
+from cortex.records.changing import archive
 from cortex.records.drafts import EXPIRES_MS, approve, create_draft, is_expired, listed, next_step, reject, state_of
 from cortex.records.inbox import inbox
+from cortex.records.revising import revise
 from cortex.records.rights import person
 from cortex.records.routing import Route
 from cortex.records.writing import create

@@ -12,11 +12,12 @@ from cortex.errors import ConfigError, InputError
 from cortex.families.team.code import Located, changed_at
 from cortex.kinds import Artifact, CodeLink, Comment, Draft, Evidence, Observation, Task, Thread
 from cortex.library import Library
-from cortex.records.changing import revise, supersede_artifact
+from cortex.records.changing import supersede_artifact
 from cortex.records.checks import checked
 from cortex.records.codelinks import cited
 from cortex.records.contextfile import read_context, write_context
 from cortex.records.ids import new_id
+from cortex.records.revising import revise
 from cortex.records.rights import person
 from cortex.records.steps import perform
 from cortex.records.summary import Said, summarize

@@ -10,9 +10,10 @@ import pytest
 from cortex.errors import InputError
 from cortex.kinds import Actor, Artifact, Comment, Draft, Evidence, Link, Record, Task, Thread, Wanted
 from cortex.library import Library
-from cortex.records.changing import accept_artifact, judge_link, revise, supersede_artifact, update_task
+from cortex.records.changing import accept_artifact, judge_link, supersede_artifact, update_task
 from cortex.records.drafts import approve, create_draft, reject
 from cortex.records.inbox import EVERYTHING, Entry, acknowledge, inbox
+from cortex.records.revising import revise
 from cortex.records.rights import person
 from cortex.records.writing import create
 

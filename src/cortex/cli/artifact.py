@@ -71,7 +71,9 @@ from cortex.kinds import SENSITIVE, Artifact, Record
 from cortex.library import Library
 from cortex.records import changing
 from cortex.records.checks import ARTIFACT_TYPES, STATES, VERIFICATIONS
+from cortex.records.revising import revise
 from cortex.records.rights import person
+from cortex.records.targets import resolve_ref
 from cortex.records.writing import create
 from cortex.store import Deed
 from cortex.text import rfc3339
@@ -142,7 +144,7 @@ def show(
     """Show an artifact: what it says, what it rests on, what contradicts it; as it is or as it was."""
     with team() as library:
         lookup = library.store.recorded
-        record = changing.resolve_ref(lookup, told, KIND)
+        record = resolve_ref(lookup, told, KIND)
         deeds = lookup.deeds(record.id, HISTORY)
         if version is not None:
             record = _version(library, record, version)
@@ -279,7 +281,7 @@ def edit_one(
     plain |= given(verification=verification, subcortex=subcortex, sensitivity=SENSITIVE if sensitive else None)
     lists = (evidence, remove_evidence, tag, untag, code)
     with team() as library:
-        before = changing.resolve_ref(library.store.recorded, told, KIND)
+        before = resolve_ref(library.store.recorded, told, KIND)
         if not (plain or owner is not None or reviewed or any(one is not None for one in lists)):
             again = f"cortex artifact edit {before.id} --body-file"
             after = edited(library, before, "body", action="edit", key=key, again=again, instead=INSTEAD)
@@ -302,7 +304,7 @@ def edit_one(
                     tags=changed(body.tags, tags_told(tag), untag or (), "tag", str),
                 )
 
-            after = changing.revise(library, before.id, change, actor=person(), action="edit", key=key, payload=payload)
+            after = revise(library, before.id, change, actor=person(), action="edit", key=key, payload=payload)
         say_cautions(library, after)
     same = after.version == before.version
     text = "Nothing was changed." if same else f"✓ Changed {after.id}: version {after.version}"

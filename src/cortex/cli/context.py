@@ -15,9 +15,9 @@ from cortex.cli.team_show import Titles, say_labels, told_title
 from cortex.errors import InputError
 from cortex.kinds import Record
 from cortex.library import Library
-from cortex.records.changing import resolve_ref
 from cortex.records.contextfile import NAMES
 from cortex.records.routing import Context, Route, clear_context, context_file, read_context, route, write_context
+from cortex.records.targets import resolve_ref
 from cortex.settings import Workspace, environment
 
 NOTHING = "This project says nothing: what agents write here waits as drafts without a place."

@@ -38,9 +38,9 @@ from cortex.errors import CortexError, InputError
 from cortex.kinds import Draft, Record
 from cortex.library import Library
 from cortex.records import drafts
-from cortex.records.changing import resolve_ref
 from cortex.records.checks import STATES
 from cortex.records.rights import person
+from cortex.records.targets import resolve_ref
 
 KIND = "draft"
 PART = 2  # what a command ends with that did some of what it was told

@@ -11,8 +11,8 @@ from cortex.cli.show import print_json
 from cortex.cli.team_look import labels_of, list_records, look_around, say_around, tell_list, whole_json
 from cortex.cli.team_options import IdArgument, InSubcortexOption, LimitOption, WithTagOption, number_of, one_of, team
 from cortex.cli.team_show import day, say_head, say_list, say_text
-from cortex.records import changing
 from cortex.records.checks import OBSERVATION_TYPES
+from cortex.records.targets import resolve_ref
 
 KIND = "observation"
 START = "There is no observation yet: agents make them with cortex_create_observations"
@@ -56,7 +56,7 @@ def list_observations(
 def show(told: IdArgument, as_json: JsonFlag = False) -> int:
     """Show an observation: what was seen, where it belongs, and what contradicts it."""
     with team() as library:
-        record = changing.resolve_ref(library.store.recorded, told, KIND)
+        record = resolve_ref(library.store.recorded, told, KIND)
         around = look_around(library, record)
     if as_json:
         print_json(whole_json(record, around))

@@ -46,7 +46,9 @@ from cortex.errors import InputError
 from cortex.kinds import Record, Subcortex, Wanted
 from cortex.records import changing
 from cortex.records.checks import OPEN_TASK_STATES
+from cortex.records.revising import revise
 from cortex.records.rights import person
+from cortex.records.targets import resolve_ref
 from cortex.records.writing import create
 
 KIND = "subcortex"
@@ -101,7 +103,7 @@ def show(told: SlugArgument, as_json: JsonFlag = False) -> int:
     """Show a subcortex: its charter, its words and rules, what is pinned there, and what is going on."""
     with team() as library:
         lookup = library.store.recorded
-        record = changing.resolve_ref(lookup, told, KIND)
+        record = resolve_ref(lookup, told, KIND)
         body = record.body
         pins = lookup.get((*body.pinned_artifacts, *body.pinned_threads, *body.pinned_tasks))
         within = ((KIND, record.id),)
@@ -209,7 +211,7 @@ def edit_one(
     plain = given(name=name, description=description, charter=text, visibility=visibility, state=state)
     lists = (term, remove_term, naming, remove_naming, steward, remove_steward)
     with team() as library:
-        before = changing.resolve_ref(library.store.recorded, told, KIND)
+        before = resolve_ref(library.store.recorded, told, KIND)
 
         def change(body: Subcortex) -> Subcortex:
             return replace(
@@ -228,7 +230,7 @@ def edit_one(
 
         if plain or any(one is not None for one in lists):
             payload = repr((before.id, sorted(plain.items()), lists))
-            after = changing.revise(
+            after = revise(
                 library, before.id, change, actor=person(), action="edit_subcortex", key=key, payload=payload
             )
         else:
@@ -255,7 +257,7 @@ def _each(told: str, ids: Sequence[str], act: Any, done: str, key: str, *, as_js
         raise InputError("ARGUMENT_INVALID", "a key is for one write: name one record with --key")
     with team() as library:
         subcortex = number_of(library, told, KIND)
-        named = [changing.resolve_ref(library.store.recorded, one, "") for one in ids]
+        named = [resolve_ref(library.store.recorded, one, "") for one in ids]
         record = None
         for one in named:
             record = act(library, subcortex, one.id, actor=person(), key=key)

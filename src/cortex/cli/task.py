@@ -44,6 +44,7 @@ from cortex.kinds import Record, Task
 from cortex.records import changing
 from cortex.records.checks import OPEN_TASK_STATES, PRIORITIES, STATES
 from cortex.records.rights import PERSON, person
+from cortex.records.targets import resolve_ref
 from cortex.records.writing import create
 
 KIND = "task"
@@ -99,7 +100,7 @@ def _row(one: Record[Task]) -> tuple[str, ...]:
 def show(told: IdArgument, as_json: JsonFlag = False) -> int:
     """Show a task: what is to be done, by whom, and what stands in the way."""
     with team() as library:
-        record = changing.resolve_ref(library.store.recorded, told, KIND)
+        record = resolve_ref(library.store.recorded, told, KIND)
         around = look_around(library, record)
     if as_json:
         print_json(whole_json(record, around))
@@ -186,7 +187,7 @@ def update(
 ) -> int:
     """Move a task on; who follows it hears of it."""
     with team() as library:
-        before = changing.resolve_ref(library.store.recorded, told, KIND)
+        before = resolve_ref(library.store.recorded, told, KIND)
         more, fewer = people_told(library, assign), people_told(library, unassign)
         told_patch = (state, priority, assign, unassign, blocked, note)
         if all(one is None for one in told_patch):

@@ -21,10 +21,11 @@ from cortex.errors import InputError
 from cortex.kinds import NORMAL, SENSITIVE, CodeLink, Evidence, Record, Term
 from cortex.library import Library
 from cortex.memories.places import project_at
-from cortex.records.changing import resolve_ref, revise
 from cortex.records.codelinks import cited
 from cortex.records.noticing import who
+from cortex.records.revising import revise
 from cortex.records.rights import person
+from cortex.records.targets import resolve_ref
 from cortex.store import kind_of_id
 
 EVIDENCE = ("thread", "comment", "observation", "artifact", "url")

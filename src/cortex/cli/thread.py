@@ -59,7 +59,9 @@ from cortex.errors import InputError
 from cortex.kinds import SENSITIVE, Comment, Record, Thread, Wanted
 from cortex.records import changing
 from cortex.records.checks import THREAD_TYPES
+from cortex.records.revising import revise
 from cortex.records.rights import person
+from cortex.records.targets import resolve_ref
 from cortex.records.writing import create
 
 KIND = "thread"
@@ -113,7 +115,7 @@ def show(
 ) -> int:
     """Show a thread: what it is about, its summary, its comments, and what contradicts it."""
     with team() as library:
-        record = changing.resolve_ref(library.store.recorded, told, KIND)
+        record = resolve_ref(library.store.recorded, told, KIND)
         wanted = Wanted(kinds=("comment",), refs=((KIND, record.id),))
         said = library.store.recorded.select(wanted, comments)[::-1] if comments else []
         total = library.store.recorded.count(wanted)
@@ -208,7 +210,7 @@ def comment(
 ) -> int:
     """Say something in a thread: who takes part hears of it, and its summary follows."""
     with team() as library:
-        about = changing.resolve_ref(library.store.recorded, told, KIND)
+        about = resolve_ref(library.store.recorded, told, KIND)
         thread = about.id
         answered = number_of(library, parent, "comment")
         cited = tuple(number_of(library, one, "") for one in cite or ())
@@ -285,7 +287,7 @@ def edit_one(
     plain = dict(given(title=title, body=text, type=word, subcortex=subcortex, sensitivity=private))
     lists = (tag, untag, code)
     with team() as library:
-        before = changing.resolve_ref(library.store.recorded, told, KIND)
+        before = resolve_ref(library.store.recorded, told, KIND)
         if not plain and all(one is None for one in lists):
             again = f"cortex thread edit {before.id} --body-file"
             after = edited(library, before, "body", action="edit", key=key, again=again, instead=INSTEAD)
@@ -297,7 +299,7 @@ def edit_one(
             def change(body: Thread) -> Thread:
                 return replace(body, **plain, tags=changed(body.tags, tags_told(tag), untag or (), "tag", str))
 
-            after = changing.revise(library, before.id, change, actor=person(), action="edit", key=key, payload=payload)
+            after = revise(library, before.id, change, actor=person(), action="edit", key=key, payload=payload)
         say_cautions(library, after)
     same = after.version == before.version
     text = "Nothing was changed." if same else f"✓ Changed {after.id}: version {after.version}"

@@ -20,9 +20,9 @@ from cortex.families import code, kb, memory, team
 from cortex.kinds import Artifact, Body, CodeLink, Comment, Evidence, Observation, Subcortex, Task, Term, Thread
 from cortex.library import Library
 from cortex.memories.writing import add
-from cortex.records.changing import revise_in
 from cortex.records.codelinks import cited
 from cortex.records.ids import fresh_key
+from cortex.records.revising import revise_in
 from cortex.records.rights import person
 from cortex.records.steps import perform
 from cortex.records.writing import add_body

@@ -28,7 +28,7 @@ from cortex.kinds import (
 )
 from cortex.library import Library
 from cortex.records import packs
-from cortex.records.changing import revise_in
+from cortex.records.revising import revise_in
 from cortex.records.rights import person
 from cortex.records.writing import add_body, create
 from cortex.store import Step

@@ -17,8 +17,8 @@ from cortex.families.team.rows import Slug, artifact_row, comment_row, short_row
 from cortex.kinds import FOUND_KINDS, Artifact, Comment, Record, Thread, Wanted
 from cortex.library import Library
 from cortex.paging import make_cursor, read_cursor
-from cortex.records.changing import resolve_ref
 from cortex.records.inbox import EVERYTHING, Entry, inbox
+from cortex.records.targets import resolve_ref
 from cortex.records.warnings import warnings_of
 from cortex.store import RecordLookup, kind_of_id
 from cortex.text import TOKEN_CHARACTERS

@@ -28,13 +28,14 @@ from cortex.families.team.reading import slug_of
 from cortex.families.team.rows import code_link
 from cortex.kinds import SENSITIVE, Attachment, CodeLink, Comment, Draft, Observation, Record, Task
 from cortex.library import Library
-from cortex.records.changing import checked_patch, resolve_ref, update_task_once
+from cortex.records.changing import checked_patch, update_task_once
 from cortex.records.checks import ARTIFACT_TYPES, STATES, THREAD_TYPES, check_value, refusal
 from cortex.records.codelinks import absent, cited
 from cortex.records.drafts import create_draft, destination
 from cortex.records.rights import may
 from cortex.records.routing import Route, route
 from cortex.records.steps import check_key
+from cortex.records.targets import resolve_ref
 from cortex.records.writing import Batch, create_observations, create_once
 from cortex.store import kind_of_id
 from cortex.text import one_line
