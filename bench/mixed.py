@@ -1,9 +1,9 @@
-"""A mixed home: a repository, a handbook, 300 memories and 1,000 records; and 40 questions to all of it at once.
+"""A mixed home: a repository, a handbook, 300 memories and 1,000 records; and twice 40 questions to all of it at once.
 
     python bench/mixed.py [--keep FOLDER]
 
 The repository is this project's own code, the documents its handbook: what is hard is that all of it speaks of the same things. Asked through the tool
-`cortex_search` of a real session, with nothing but the question; ten of each type are in mixed_questions.py. Right is what the question
+`cortex_search` of a real session, with nothing but the question; two sets with ten of each type are in mixed_questions.py. Right is what the question
 names, among the first three hits; where it isn't, what stood before it is told.
 """
 
@@ -22,7 +22,7 @@ from client import Session
 from figures import Section, Setup
 from measure import run
 from mixed_made import memories, records
-from mixed_questions import DOCUMENT, FUNCTION, MEMORY, QUESTIONS, RECORD, TYPES, Question
+from mixed_questions import DOCUMENT, FUNCTION, MEMORY, RECORD, SETS, TYPES, Question
 
 from cortex.kinds import Comment
 from cortex.library import Library, id_of
@@ -80,31 +80,39 @@ class Asked:
 
 
 def measure(setup: Setup, keep: Path | None = None) -> Section:
-    """Fill a home, ask the questions by words and as installed."""
+    """Fill a home, ask both sets of questions by words and as installed."""
     section = Section("mixed", "A mixed home")
     home = make_home(setup, keep or setup.work / "mixed")
+    text = "`cortex_search` with nothing but the question; what isn't the very thing counts as wrong. The last column is what there is to lose by searching all at once."
+    parts = [text]
+    for name, questions in SETS:
+        parts.append(_table(setup, home, name, questions, section))
+    section.text = "\n\n".join(parts)
+    return section
+
+
+def _table(setup: Setup, home: Home, name: str, questions: Sequence[Question], section: Section) -> str:
+    """One set as a table, and what was missed; its figures go into the section."""
     lines = [
+        f"**{name.capitalize()}** ({len(questions)} questions):",
+        "",
         "| | questions | first hit | first three | first ten | first three, its own type alone |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     missed: list[str] = []
     for label, provider in ARMS:
-        answers = ask_all(setup, home, provider)
+        answers = ask_all(setup, home, provider, questions)
         for type_ in TYPES:
             of_type = [one for one in answers if one.question.type == type_]
             first, three, ten = (sum(0 < one.place <= most for one in of_type) for most in (1, FIRST, 10))
             alone = sum(0 < one.alone <= FIRST for one in of_type)
             lines.append(f"| {label}: a {type_} | {len(of_type)} | {first} | {three} | {ten} | {alone} |")
-            section.at_least(f"{label}: a {type_} among the first three, of ten", three, LEAST)
+            section.at_least(f"{name}, {label}: a {type_} among the first three, of ten", three, LEAST)
         files = [_file_place(one) for one in answers if one.question.type == FUNCTION]
         first, three, ten = (sum(0 < place <= most for place in files) for most in (1, FIRST, 10))
         lines.append(f"| {label}: the file of the function | {len(files)} | {first} | {three} | {ten} | |")
         missed += [_told(label, one) for one in answers if not 0 < one.place <= FIRST]
-    text = f"`cortex_search` with nothing but the question, in {len(QUESTIONS)} questions; what isn't the very thing counts as wrong. The last column is what there is to lose by searching all at once."
-    section.text = "\n".join(
-        [text, "", *lines, "", *(missed and ["Not among the first three, and what was:", "", *missed])]
-    )
-    return section
+    return "\n".join([*lines, *(missed and ["", "Not among the first three, and what was:", "", *missed])])
 
 
 def make_home(setup: Setup, work: Path) -> Home:
@@ -166,12 +174,12 @@ def fill_memories(library: Library, seed: int) -> dict[str, str]:
     return {key: number for (key, _), number in zip(made, added, strict=True) if key}
 
 
-def ask_all(setup: Setup, home: Home, provider: str) -> list[Asked]:
+def ask_all(setup: Setup, home: Home, provider: str, questions: Sequence[Question]) -> list[Asked]:
     """Every question through a session of its own server."""
     environment = {**home.environment, "CODEINDEX_EMBEDDING_PROVIDER": provider}
     with Session([*setup.cortex, "mcp", "team", "--workspace", str(home.folder)], environment, home.folder) as session:
         session.call("cortex_search", query="nothing in particular")  # which opens everything
-        return [_ask(session, home, question) for question in QUESTIONS]
+        return [_ask(session, home, question) for question in questions]
 
 
 def _ask(session: Session, home: Home, question: Question) -> Asked:
