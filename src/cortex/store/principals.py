@@ -126,7 +126,9 @@ class Principals:
             return None
         now = _now()
         with self._connections.read() as connection:
-            row = connection.execute(f"SELECT hash, principal, expires, used, revoked FROM tokens WHERE id = ?", (number,))
+            row = connection.execute(
+                "SELECT hash, principal, expires, used, revoked FROM tokens WHERE id = ?", (number,)
+            )
             found = row.fetchone()
             if found is None or not hmac.compare_digest(bytes(found[0]), _hash(secret)):
                 return None
