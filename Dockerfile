@@ -2,11 +2,13 @@
 # Nothing is downloaded when it runs. The index is written to /workspace/.cortex where that can be written, else it lives and dies
 # with the container; mount a volume at /var/lib/cortex to keep it.
 FROM python:3.12-slim AS build
+# What else is installed, "core" for a team's server on PostgreSQL.
+ARG EXTRAS=""
 WORKDIR /build
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src ./src
 RUN python -m venv /opt/cortex \
- && /opt/cortex/bin/pip install --no-cache-dir --disable-pip-version-check --constraint constraints.txt .
+ && /opt/cortex/bin/pip install --no-cache-dir --disable-pip-version-check --constraint constraints.txt ".${EXTRAS:+[$EXTRAS]}"
 
 FROM python:3.12-slim
 COPY --from=build /opt/cortex /opt/cortex
