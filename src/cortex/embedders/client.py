@@ -1,36 +1,23 @@
-"""One embedding server over HTTP: send JSON, read JSON, within time and size, again where that may help.
+"""One embedding server over HTTP: send JSON, read JSON, again where that may help.
 
-Knows no dialect and no vectors. The key goes into one header and nowhere else: not into errors, logs or another host, since no redirect
-is followed and no proxy, netrc or other variable of the environment is looked at. Road not taken: an SDK for each provider; the three
-dialects differ by a few lines.
+Knows no dialect and no vectors; the connection itself is `outgoing.py`'s. The key stands in no error: what a server says may hold it.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import random
 import re
-import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from cortex.errors import NetworkError
+from cortex.outgoing import Answer, Closed, Connections, Late, NoAnswer, TooLarge, Unsendable, short, shown
 
-if TYPE_CHECKING:  # 70 ms, needed once something is asked
-    import httpx2
-
-CONNECT_SECONDS = 5.0
 FIRST_WAIT_SECONDS = 0.5  # before the second try; twice as long before each further one
 MAX_WAIT_SECONDS = 60.0  # a server that wants more time is given up
 MAX_ANSWER_BYTES = 64_000_000
-MAX_SHOWN_CHARACTERS = 200
 LATER = frozenset((408, 425, 429, 500, 502, 503, 504))  # statuses that may be others in a moment
 _TOO_LONG = re.compile(
     r"too (long|large)|context (length|size|window)|maximum (context|input|sequence)|max\w*[ _](tokens|length)|input length|exceed"
@@ -72,10 +59,7 @@ class Client:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self._base = server.url.rstrip("/")
-        self._lock = threading.Lock()
-        self._http: httpx2.Client | None = None
-        self._closed = threading.Event()
+        self._connections = Connections(server.url, server.key, max_bytes=MAX_ANSWER_BYTES)
 
     def ask(
         self,
@@ -103,88 +87,47 @@ class Client:
                 if attempt == tries or wait > MAX_WAIT_SECONDS:
                     raise later.error from None
                 with resting():
-                    closed = self._closed.wait(wait)
-                if closed:
+                    open_still = self._connections.wait(wait)
+                if not open_still:
                     break
         raise self.error("EMBEDDER_UNAVAILABLE", "was closed")
 
     def error(self, code: str, what: str, *suggestions: str, **context: object) -> NetworkError:
         """An error about this server."""
-        about = {"provider": self.server.provider, "url": shown(self._base), **context}
-        message = f"{self.server.provider} at {shown(self._base)} {self._redacted(what)}"
+        about = {"provider": self.server.provider, "url": shown(self._connections.url), **context}
+        message = f"{self.server.provider} at {shown(self._connections.url)} {self._connections.redacted(what)}"
         return NetworkError(code, message, context=about, suggestions=suggestions)
 
     def close(self) -> None:
         """End all connections; whoever waits for the next try is told so."""
-        self._closed.set()
-        with self._lock:
-            if self._http is not None:
-                self._http.close()
+        self._connections.close()
 
     def _once(self, path: str, content: bytes | None, timeout: float) -> bytes:
-        import httpx2
-
-        limits = httpx2.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS))
-        deadline = time.monotonic() + timeout
-        method = "GET" if content is None else "POST"
         try:
-            with self._connections().stream(method, self._base + path, content=content, timeout=limits) as response:
-                body = self._read(response, deadline)
-                self._judge(response.status_code, response.headers.get("retry-after", ""), body)
-                return body
-        except httpx2.ReadTimeout:
-            raise self._late(timeout, slow=True) from None
-        except httpx2.TimeoutException:
-            raise self._late(timeout) from None
-        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError):
-            raise self.error("EMBEDDER_REFUSED", "has an address or a key that can't be used") from None
-        except (httpx2.HTTPError, httpx2.StreamError, OSError, RuntimeError) as error:  # the last: closed meanwhile
-            reason = str(error) or type(error).__name__
-            raise _Later(self.error("EMBEDDER_UNAVAILABLE", f"can't be reached: {reason}")) from None
+            answer = self._connections.ask("GET" if content is None else "POST", path, content, timeout)
+        except Unsendable as error:
+            raise self.error("EMBEDDER_REFUSED", str(error)) from None
+        except TooLarge as error:
+            raise self.error("EMBEDDER_ANSWER", str(error)) from None
+        except Closed as error:
+            raise self.error("EMBEDDER_UNAVAILABLE", str(error)) from None
+        except NoAnswer as error:
+            slow = isinstance(error, Late) and error.slow
+            raise _Later(self.error("EMBEDDER_UNAVAILABLE", str(error)), slow=slow) from None
+        self._judge(answer)
+        return answer.body
 
-    def _connections(self) -> httpx2.Client:
-        import httpx2
-
-        with self._lock:
-            if self._closed.is_set():
-                raise self.error("EMBEDDER_UNAVAILABLE", "was closed")
-            if self._http is None:
-                headers = {
-                    "Content-Type": "application/json",
-                    "Accept": "application/json",
-                    "Accept-Encoding": "identity",
-                }
-                if self.server.key:
-                    headers["Authorization"] = f"Bearer {_sendable(self.server.key, self)}"
-                logging.getLogger("httpx2").setLevel(logging.WARNING)  # every request would be a line
-                self._http = httpx2.Client(headers=headers, trust_env=False, follow_redirects=False)
-            return self._http
-
-    def _read(self, response: httpx2.Response, deadline: float) -> bytes:
-        """The body, as far as there is time and room for it."""
-        parts, size = [], 0
-        for part in response.iter_bytes():
-            size += len(part)
-            if size > MAX_ANSWER_BYTES:
-                raise self.error("EMBEDDER_ANSWER", f"answers with more than {MAX_ANSWER_BYTES >> 20} MB")
-            if time.monotonic() > deadline:
-                raise self._late(self.server.timeout, slow=True)
-            parts.append(part)
-        return b"".join(parts)
-
-    def _late(self, timeout: float, *, slow: bool = False) -> _Later:
-        return _Later(self.error("EMBEDDER_UNAVAILABLE", f"did not answer within {round(timeout, 2):g} s"), slow=slow)
-
-    def _judge(self, status: int, retry_after: str, body: bytes) -> None:
-        """Go on only with an answer. Raises: TooMuch, _Later, NetworkError EMBEDDER_REFUSED."""
+    def _judge(self, answer: Answer) -> None:
+        """Go on only with an answer that can be used. Raises: TooMuch, _Later, NetworkError EMBEDDER_REFUSED."""
+        status = answer.status
         if 200 <= status < 300:
             return
-        said = _said(body)
+        said = _said(answer.body)
         if status == 413 or (status in (400, 422, 500) and _TOO_LONG.search(said)):
             raise TooMuch(said)
         spent = status == 429 and "insufficient_quota" in said
         if status in LATER and not spent:
-            seconds = _seconds(retry_after)
+            seconds = answer.retry_after
             error = self.error("EMBEDDER_UNAVAILABLE", f"can't answer now: status {status}", status=status)
             if seconds:
                 error.context["retry_after_seconds"] = round(seconds)
@@ -195,7 +138,9 @@ class Client:
         if 300 <= status < 400:
             what = "answers with a redirect, which is not followed; set baseUrl to the address that it leads to"
             raise self.error("EMBEDDER_REFUSED", what, status=status)
-        what = f"refuses the request: status {status}" + (f", {_short(self._redacted(said))}" if said else "")
+        what = f"refuses the request: status {status}" + (
+            f", {short(self._connections.redacted(said))}" if said else ""
+        )
         raise self.error("EMBEDDER_REFUSED", what, status=status)
 
     def _parsed(self, body: bytes) -> object:
@@ -203,26 +148,6 @@ class Client:
             return json.loads(body)
         except (ValueError, RecursionError):
             raise self.error("EMBEDDER_ANSWER", "answers with something that is no JSON") from None
-
-    def _redacted(self, text: str) -> str:
-        return text.replace(self.server.key, "***") if self.server.key else text
-
-
-def shown(url: str) -> str:
-    """An address without the secrets that it may hold."""
-    try:
-        parts = urlsplit(url)
-        port = "" if parts.port is None else f":{parts.port}"
-    except ValueError:
-        return "an address that can't be read"
-    host = parts.hostname or ""
-    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}{parts.path}"
-
-
-def _sendable(key: str, client: Client) -> str:
-    if not key.isascii() or not key.isprintable() or key != key.strip():
-        raise client.error("EMBEDDER_REFUSED", "has a key with characters that can't be sent")
-    return key
 
 
 def _said(body: bytes) -> str:
@@ -233,19 +158,3 @@ def _said(body: bytes) -> str:
     except (ValueError, RecursionError):
         return text
     return json.dumps(said.get("error", said) if isinstance(said, dict) else said, ensure_ascii=False)
-
-
-def _short(text: str) -> str:
-    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
-    return line if len(line) <= MAX_SHOWN_CHARACTERS else line[:MAX_SHOWN_CHARACTERS] + "..."
-
-
-def _seconds(retry_after: str) -> float:
-    """How long a Retry-After header says to wait: seconds, or until a date."""
-    if retry_after.strip().isdecimal():
-        return float(retry_after.strip()[:9])
-    try:
-        until = parsedate_to_datetime(retry_after)
-    except (ValueError, TypeError):
-        return 0.0
-    return max(0.0, ((until if until.tzinfo else until.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds())
