@@ -7,30 +7,37 @@ import os
 import signal
 import sys
 
+from cortex.home import split_profile
+
 _HELP = {"--help", "-h"}
 _IN_PROCESS = {"--no-sidecar", *_HELP}
 
 
 def main() -> int:
     """Run the command line; returns the exit code."""
-    if sys.argv[1:2] == ["mcp"]:
+    profile, arguments = split_profile(sys.argv[1:])
+    if profile:
+        os.environ["CORTEX_PROFILE"] = (
+            profile  # so that all who ask find the same home, and processes that are started, too
+        )
+    if arguments[:1] == ["mcp"]:
         # Before anything else: a server that is told to go while it starts has nothing to close and ends well.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: os._exit(0))
         alone = os.environ.get("CORTEX_NO_SIDECAR", "") not in ("", "0")
-        if not alone and not _IN_PROCESS.intersection(sys.argv[2:]) and sys.argv[2:3] not in (["status"], ["logs"]):
+        if not alone and not _IN_PROCESS.intersection(arguments[1:]) and arguments[1:2] not in (["status"], ["logs"]):
             from cortex.daemon.shim import main as carry
 
-            return carry(sys.argv[2:])
-    if sys.argv[1:2] == ["hook"] and not _HELP.intersection(sys.argv[2:]):
+            return carry(arguments[1:])
+    if arguments[:1] == ["hook"] and not _HELP.intersection(arguments[1:]):
         from cortex.daemon.hook import main as take
 
-        return take(sys.argv[2:])
+        return take(arguments[1:])
     # Loading modules makes objects that stay: looking for garbage among them takes a tenth of it.
     gc.set_threshold(50_000)
     from cortex.cli import run
 
-    return run(sys.argv[1:])
+    return run(arguments)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,16 @@ import os
 
 TYPE_CHECKING = False  # as checkers know it: loading `typing` takes longer than all else here
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 VERSION = "0.1.0"  # as the package has it
 INBOX = "inbox"  # in a home, for what hooks bring
 PREFIXES = ("CORTEX_", "CODEINDEX_", "ACK_")  # of variables that Cortex reads
 VARIABLES = ("CLAUDE_MEM_DATA_DIR", "CLAUDE_PROJECT_DIR", "CONDUIT_HOME")  # that begin otherwise
-_NAME_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+PROFILES = "profiles"  # in a home, the homes of its profiles
+_FIRST_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")  # a disk may not tell capitals from others
+_NAME_CHARACTERS = _FIRST_CHARACTERS | frozenset("._-")
+MAX_NAME = 50
 
 
 def version_parts(version: str) -> tuple[int, ...]:
@@ -39,7 +42,24 @@ def find_home(variables: Mapping[str, str], user_home: str) -> str:
     profile = variables.get("CORTEX_PROFILE", "")
     if not profile:
         return home
-    if len(profile) > 64 or not _NAME_CHARACTERS.issuperset(profile) or not profile[0].isalnum():
-        message = f"CORTEX_PROFILE={profile!r} is not a name of letters, digits, '.', '_' and '-'"
+    if not is_profile(profile):
+        message = (
+            f"CORTEX_PROFILE={profile!r} is not a name of at most {MAX_NAME} small letters, digits, '.', '_' and '-'"
+        )
         raise ValueError(message, "CORTEX_PROFILE")
-    return os.path.join(home, "profiles", profile)
+    return os.path.join(home, PROFILES, profile)
+
+
+def is_profile(name: str) -> bool:
+    """Whether a profile can be called that."""
+    return 0 < len(name) <= MAX_NAME and name[0] in _FIRST_CHARACTERS and _NAME_CHARACTERS.issuperset(name)
+
+
+def split_profile(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """The profile that a command line names before its command, "" for none, and the command line without it."""
+    rest = list(arguments)
+    if rest[:1] == ["--profile"] and len(rest) > 1:
+        return rest[1], rest[2:]
+    if rest and rest[0].startswith("--profile="):
+        return rest[0][len("--profile=") :], rest[1:]
+    return "", rest

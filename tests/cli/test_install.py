@@ -377,3 +377,22 @@ def test_cortexd_ends_before_everything_goes(person, tmp_path, until):
         assert {name for name in files_in(tmp_path / "shop") if not name.startswith(".git/")} == before
     finally:
         control.stop_all(str(person.cortex))
+
+
+def test_a_profile_stands_in_the_entry_and_in_the_hooks_and_stays_there(cortex, person):
+    code, _, err = cortex("install", "claude-code", "--hooks", "--profile", "work", "--yes")
+    assert code == 0, err
+    entry = json.loads((person.user / ".claude.json").read_text(encoding="utf-8"))["mcpServers"]["cortex"]
+    assert entry["args"] == ["mcp", "--profile", "work"]
+    hooks = (person.user / ".claude" / "settings.json").read_text(encoding="utf-8")
+    assert hooks.count("--profile work") == 3
+    assert cortex("install", "claude-code", "--hooks", "--profile", "work", "--yes")[0] == 0
+    assert (person.user / ".claude" / "settings.json").read_text(encoding="utf-8") == hooks
+    assert cortex("uninstall", "claude-code", "--yes")[0] == 0
+    assert not (person.user / ".claude" / "settings.json").exists()
+
+
+def test_a_profile_that_is_no_name_is_refused_before_anything_is_written(cortex, person):
+    code, _, err = cortex("install", "claude-code", "--profile", "../up", "--yes")
+    assert code == 1 and "CORTEX_PROFILE" in err
+    assert not (person.user / ".claude.json").exists()

@@ -318,7 +318,8 @@ def test_the_home_is_chosen_by_variable_and_profile(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("CORTEX_HOME", "relative"), ("CORTEX_PROFILE", "../up"), ("CORTEX_PROFILE", "a/b")]
+    ("name", "value"),
+    [("CORTEX_HOME", "relative"), *(("CORTEX_PROFILE", one) for one in ("../up", "a/b", "Work", ".work", "w" * 51))],
 )
 def test_a_home_or_profile_that_could_be_anywhere_is_an_error(place: Place, name: str, value: str) -> None:
     place.variables[name] = value

@@ -45,6 +45,8 @@ def test_every_listed_variable_of_a_setting_is_one_that_the_code_reads() -> None
         "CORTEX_HOME",
         "CORTEX_PROFILE",
         "CORTEX_NO_SIDECAR",
+        "CORTEX_CORE_DB",
+        "CORTEX_CORE_TOKEN",
         "CLAUDE_PROJECT_DIR",
         "CONDUIT_HOME",
         "VISUAL",

@@ -48,7 +48,7 @@ COMMANDS = {
 }
 GROUPS = (
     *("artifact", "chunks", "config", "context", "drafts", "embed", "kb", "link", "memory", "models"),
-    *("observation", "pack", "qdrant", "subcortex", "task", "thread"),
+    *("observation", "pack", "profile", "qdrant", "subcortex", "task", "thread"),
 )
 
 
@@ -100,7 +100,15 @@ def _command(first: str) -> Any:
 def _root(
     context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Show the version and exit."),
+    profile: str = typer.Option(
+        "",
+        "--profile",
+        metavar="NAME",
+        help="Use the home of this profile: its records, documents, memories and server.",
+    ),
 ) -> None:
+    if profile:
+        os.environ["CORTEX_PROFILE"] = profile
     if version:
         from importlib.metadata import version as version_of
 

@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
-from cortex.cli.options import JsonFlag
+from cortex.cli.options import JsonFlag, ProfileOption
 from cortex.cli.show import print_json, say
-from cortex.cli.status import TURN_OFF, ProfileOption, in_words, meet, read_log, rows, who_runs
+from cortex.cli.status import TURN_OFF, in_words, meet, read_log, rows, who_runs
 from cortex.daemon import control
 from cortex.daemon.control import State
 from cortex.daemon.rendezvous import Rendezvous

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from cortex.cli.options import ProfileOption
+
 
 class Event(StrEnum):
     """When a client calls."""
@@ -16,8 +18,11 @@ class Event(StrEnum):
     PRE_COMPACT = "pre-compact"
 
 
-def hook(event: Annotated[Event, typer.Argument(metavar="EVENT", help="session-start, stop or pre-compact.")]) -> int:
+def hook(
+    event: Annotated[Event, typer.Argument(metavar="EVENT", help="session-start, stop or pre-compact.")],
+    profile: ProfileOption = None,
+) -> int:
     """What clients run at the events of a session; reads JSON, never fails."""
     from cortex.daemon.hook import main
 
-    return main([event])
+    return main([event, *(("--profile", profile) if profile else ())])

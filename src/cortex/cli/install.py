@@ -62,6 +62,9 @@ def install_clients(
         ),
     ] = None,
     hooks: Annotated[bool, typer.Option("--hooks", help="Register hooks too, where the client has them.")] = False,
+    profile: Annotated[
+        str | None, typer.Option("--profile", metavar="NAME", help="The profile whose home the client is to use.")
+    ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Overwrite a server called cortex that isn't this one.")
     ] = False,
@@ -78,8 +81,14 @@ def install_clients(
     root = _root(scope)
     chosen = [find_client(name) for name in clients or ()] or _found(machine, root)
     command = own_program() if scope is Scope.USER else "cortex"
+    name = _profile(profile)
     arguments = ("mcp", *_families(families or ""), *_workspaces(workspaces or [], scope))
-    wish = Wish(Server(command, arguments), hooks=hooks, replace=replace)
+    wish = Wish(
+        Server(command, (*arguments, *(("--profile", name) if name else ()))),
+        hooks=hooks,
+        replace=replace,
+        profile=name,
+    )
     try:
         edits = plan_install(chosen, machine, root, wish)
     except ConfigError as error:
@@ -253,6 +262,13 @@ def _found(machine: Machine, root: Path | None) -> list[Client]:
         known = ", ".join(client.name for client in CLIENTS)
         raise InputError("ARGUMENT_INVALID", f"no client was found here; name one: {known}")
     return found
+
+
+def _profile(told: str | None) -> str:
+    """The profile that was named, here or for the whole command. Raises: ConfigError."""
+    name = told if told is not None else environment().get("CORTEX_PROFILE", "")
+    find_home({**environment(), "CORTEX_PROFILE": name}, Path.home())
+    return name
 
 
 def _families(text: str) -> tuple[str, ...]:

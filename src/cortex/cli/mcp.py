@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cortex.cli.families import Asked, Lenders, ask, check_families, open_families
+from cortex.cli.options import ProfileOption
 from cortex.cli.show import say
-from cortex.cli.status import ProfileOption
 from cortex.engines import Engines
 from cortex.errors import InputError, NetworkError
 from cortex.settings import Settings, environment

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from cortex.cli import person
-from cortex.cli.options import JsonFlag
+from cortex.cli.options import JsonFlag, ProfileOption
 from cortex.cli.person import rows
 from cortex.cli.show import print_json, say
 from cortex.daemon import control
@@ -28,10 +28,6 @@ TURN_OFF = (
     "CORTEX_NO_SIDECAR=1 in the environment, or --no-sidecar in the client's entry: each client then serves itself"
 )
 NO_SERVER = "no team server configured"
-
-ProfileOption = Annotated[
-    str | None, typer.Option("--profile", metavar="NAME", help="A home of its own with this name, and its own cortexd.")
-]
 
 
 def status(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:

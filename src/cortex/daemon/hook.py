@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 
-from cortex.daemon.rendezvous import Rendezvous, find
+from cortex.daemon.rendezvous import Rendezvous, find, profile_of
 from cortex.home import INBOX, find_home, own_variables
 
 TYPE_CHECKING = False  # as checkers know it: loading `typing` takes longer than all else here
@@ -45,6 +45,8 @@ def main(arguments: Sequence[str]) -> int:
 def _work(arguments: Sequence[str]) -> None:
     try:
         event = arguments[0] if arguments else ""
+        if profile := profile_of(arguments):
+            os.environ["CORTEX_PROFILE"] = profile  # for whom `cortex install --profile` wrote it down
         if event == START:
             _start(_read())
         elif event in STOPS:

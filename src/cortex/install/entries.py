@@ -19,7 +19,8 @@ from cortex.install.jsonc import Keys
 _OUR_PROGRAM = re.compile(r"(?:.*[\\/])?cortex(?:\.exe|\.cmd)?", re.IGNORECASE | re.DOTALL)
 _OUR_PACKAGE = re.compile(r"cortex-context(?:\W.*)?", re.DOTALL)
 _OUR_HOOK = re.compile(
-    rf"(?:^|[\s\\/'\"])cortex(?:\.exe|\.cmd)?['\"]?\s+hook\s+(?:{'|'.join(EVENTS)})\s*$", re.IGNORECASE
+    rf"(?:^|[\s\\/'\"])cortex(?:\.exe|\.cmd)?['\"]?\s+hook\s+(?:{'|'.join(EVENTS)})(?:\s+--profile\s+(?P<profile>\S+))?\s*$",
+    re.IGNORECASE,
 )
 
 
@@ -157,8 +158,10 @@ def change_entry(text: str, client: Client, server: Server, without: str = "") -
     return Merged(text)
 
 
-def add_hooks(text: str, hooks: Hooks, program: str, system: System, *, present: bool = False) -> Merged:
-    """A client's text with our hooks in it, once each; or only with those changed that are `present`.
+def add_hooks(
+    text: str, hooks: Hooks, program: str, system: System, *, profile: str = "", present: bool = False
+) -> Merged:
+    """A client's text with our hooks in it, once each; or only with those changed that are `present`, each with its profile.
 
     Raises: Broken.
     """
@@ -168,8 +171,9 @@ def add_hooks(text: str, hooks: Hooks, program: str, system: System, *, present:
         made.append(("version",))
     for event, name in zip(EVENTS, hooks.events, strict=True):
         path = ("hooks", name)
-        wanted = write_hook(hooks, event, program, system)
         ours = _our_hooks(text, path)
+        kept = next((_profile(one) for _, one in ours), "") if present else profile
+        wanted = write_hook(hooks, event, program, system, kept)
         if [one for _, one in ours] == [wanted] or (present and not ours):
             continue
         for index, _ in reversed(ours):
@@ -206,10 +210,11 @@ def remove_made(text: str, made: Sequence[Keys]) -> str:
     return text
 
 
-def write_hook(hooks: Hooks, event: str, program: str, system: System) -> dict[str, object]:
+def write_hook(hooks: Hooks, event: str, program: str, system: System, profile: str = "") -> dict[str, object]:
     """One of our hooks as the client writes one down."""
     command: dict[str, object] = {"type": "command"} if hooks.typed else {}
-    command |= {"command": hook_command(program, event, system, powershell=hooks.powershell)}
+    line = hook_command(program, event, system, powershell=hooks.powershell)
+    command |= {"command": f"{line} --profile {profile}" if profile else line}
     command |= {"timeout": HOOK_SECONDS * hooks.per_second}
     return {"hooks": [command]} if hooks.grouped else command
 
@@ -249,9 +254,19 @@ def _programs(hook: object) -> list[str]:
     if isinstance(inner, list):
         return [program for one in inner for program in _programs(one)]
     try:
-        return shlex.split(str(hook.get("command")))[-3:-2]  # before "hook" and the event
+        words = shlex.split(str(hook.get("command")))
     except ValueError:  # quotes of a shell that isn't known here
         return []
+    return words[: words.index("hook")][-1:] if "hook" in words else []
+
+
+def _profile(hook: object) -> str:
+    """The profile that a hook of ours is for, "" for none."""
+    inner = hook.get("hooks") if isinstance(hook, Mapping) else None
+    if isinstance(inner, list):
+        return next((name for one in inner if (name := _profile(one))), "")
+    found = _OUR_HOOK.search(str(hook.get("command"))) if isinstance(hook, Mapping) else None
+    return (found["profile"] or "") if found else ""
 
 
 def _leaves(entry: Mapping[str, object], path: Keys) -> list[tuple[Keys, object]]:

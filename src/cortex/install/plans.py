@@ -30,6 +30,7 @@ class Wish:
     server: Server
     hooks: bool = False
     replace: bool = False  # an entry of our name that isn't ours
+    profile: str = ""  # for hooks; the server has it among its arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,8 @@ def plan_install(clients: Sequence[Client], machine: Machine, root: Path | None,
         hooks = client.hooks
         if wish.hooks and hooks is not None and beside is not None:
             edit = edits.get(beside) or _start(beside, root)
-            add = partial(entries.add_hooks, hooks=hooks, program=wish.server.command, system=machine.system)
+            command, system = wish.server.command, machine.system
+            add = partial(entries.add_hooks, hooks=hooks, program=command, system=system, profile=wish.profile)
             edits[beside] = _merge(edit, client, add)
     return list(edits.values())
 
