@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from cortex.surfaces.http_door import Rates, _network
+from cortex.surfaces.http_door import Rates, network_of
 from protocol import http_client
 from protocol.client import FAMILY
 from protocol.code_server import check_envelope
@@ -93,8 +93,8 @@ def test_no_minute_has_more_than_twice_the_rate_and_waiting_as_told_always_helps
         (None, ""),
     ],
 )
-def test_a_client_is_an_address_or_a_network_of_one_customer(client, network):
-    assert _network({"client": client}) == network
+def test_a_client_is_an_address_or_anetwork_of_of_one_customer(client, network):
+    assert network_of({"client": client}) == network
 
 
 def test_too_many_requests_are_refused_on_every_path_with_the_time_to_wait():

@@ -61,6 +61,16 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+def check_origin(headers: Headers, *, local: bool) -> None:
+    """Let in what was sent to this server from no other site; `local` is one that listens on loopback alone. Raises: Refused."""
+    host = headers.get("host", "")
+    if local and not is_loopback(_name(f"//{host}")):
+        raise Refused(421, "the Host header names another machine")
+    origins = [_name(origin) for origin in headers.getlist("origin")]
+    if any(origin != _name(f"//{host}") and not is_loopback(origin) for origin in origins):
+        raise Refused(403, "requests from other sites are refused")
+
+
 class Rates:
     """How many requests each client may still send: a minute's worth at once, then as many as come back evenly over time.
 
@@ -101,19 +111,14 @@ class Guard:
     def check(self, scope: Scope) -> None:
         """Let a request in. Raises: Refused."""
         headers = Headers(scope=scope)
-        host = headers.get("host", "")
-        if self._site.local and not is_loopback(_name(f"//{host}")):
-            raise Refused(421, "the Host header names another machine")
-        origins = [_name(origin) for origin in headers.getlist("origin")]
-        if any(origin != _name(f"//{host}") and not is_loopback(origin) for origin in origins):
-            raise Refused(403, "requests from other sites are refused")
+        check_origin(headers, local=self._site.local)
         self.count(scope)  # who has no token is counted apart, so that guessing shuts nobody else out
         if not self._admits(headers):
             raise Refused(401, "send `Authorization: Bearer` with the server's token", {"WWW-Authenticate": "Bearer"})
 
     def count(self, scope: Scope, requests: int = 1) -> None:
         """Count requests of a client. Raises: Refused, where they are too many."""
-        client = (_network(scope), self._admits(Headers(scope=scope)))
+        client = (network_of(scope), self._admits(Headers(scope=scope)))
         if seconds := math.ceil(self._rates.wait(client, requests)):
             error = LimitError(
                 "RATE_LIMITED",
@@ -184,20 +189,20 @@ class Refused(Exception):
         return Response(body, self.status, self.headers, "application/json")
 
 
-async def read_body(request: Request) -> bytes:
-    """The body of a request. Raises: Refused."""
+async def read_body(request: Request, most: int = MAX_BODY_BYTES) -> bytes:
+    """The body of a request, of so many bytes at most. Raises: Refused."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":  # the types that a page of another site may send without asking are others
         raise Refused(415, "send the body as `Content-Type: application/json`")
     declared = request.headers.get("content-length", "")
-    too_large = Refused(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
-    if declared.isdecimal() and int(declared[:20]) > MAX_BODY_BYTES:
+    too_large = Refused(413, f"the body is larger than {most} bytes")
+    if declared.isdecimal() and int(declared[:20]) > most:
         raise too_large
     parts, size = [], 0
     with anyio.move_on_after(BODY_SECONDS) as late:
         async for part in request.stream():
             size += len(part)
-            if size > MAX_BODY_BYTES:
+            if size > most:
                 raise too_large
             parts.append(part)
     if late.cancelled_caught:
@@ -209,7 +214,7 @@ async def read_body(request: Request) -> bytes:
     return body
 
 
-def _network(scope: Scope) -> str:
+def network_of(scope: Scope) -> str:
     """Whose requests are counted together: an IPv4 address, or the 64 bits of IPv6 that one customer has at least."""
     try:
         address = ipaddress.ip_address(scope["client"][0].partition("%")[0])
