@@ -1,12 +1,12 @@
 """The whole error tree. A caller catches by class; a person or an agent reads code, message and suggestions.
 
     CortexError
-    ├── ConfigError        configuration   CONFIG_INVALID, WORKSPACE_UNKNOWN, WORKSPACE_MISSING, CLIENT_FILE_INVALID, ENTRY_FOREIGN, CHUNKS_FOREIGN, SOURCE_UNKNOWN, SOURCE_REFUSED
+    ├── ConfigError        configuration   CONFIG_INVALID, WORKSPACE_UNKNOWN, WORKSPACE_MISSING, CLIENT_FILE_INVALID, ENTRY_FOREIGN, CHUNKS_FOREIGN, SOURCE_UNKNOWN, SOURCE_REFUSED, CORE_CONNECTED, CORE_MISSING
     ├── InputError         processing      QUERY_EMPTY, QUERY_INVALID, REGEX_INVALID, ARGUMENT_INVALID, CURSOR_INVALID, BUDGET_TOO_SMALL, DOCUMENT_UNKNOWN, MEMORY_UNKNOWN, MEMORY_AMBIGUOUS, MEMORY_REFUSED, RECORD_UNKNOWN, RECORD_INVALID, RECORD_CHANGED, TARGET_NOT_FOUND, SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY, SENSITIVE_BLOCKED, RIGHTS_MISSING
     ├── FileError          filesystem      PATH_OUTSIDE, FILE_NOT_FOUND, FILE_UNREADABLE, IMPORT_UNREADABLE, PERMISSION_DENIED, DISK_FULL
     ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_NEWER, STORE_UNWRITABLE, STORE_READ_ONLY, STORE_IO
     ├── LimitError         resource        INDEX_TIMEOUT, SEARCH_TIMEOUT, REGEX_TIMEOUT, MEMORY_LIMIT, DISK_LIMIT, EMBEDDINGS_LIMIT, INDEX_BUSY, RATE_LIMITED
-    ├── NetworkError       network         SERVER_LOST, CORTEXD_UNAVAILABLE, EMBEDDER_UNAVAILABLE, EMBEDDER_REFUSED, EMBEDDER_ANSWER, EMBEDDER_CHANGED, EMBEDDER_MISSING, QDRANT_UNAVAILABLE, ADDRESS_REFUSED, REQUEST_REFUSED
+    ├── NetworkError       network         SERVER_LOST, CORTEXD_UNAVAILABLE, EMBEDDER_UNAVAILABLE, EMBEDDER_REFUSED, EMBEDDER_ANSWER, EMBEDDER_CHANGED, EMBEDDER_MISSING, QDRANT_UNAVAILABLE, CORE_UNAVAILABLE, CORE_DENIED, CORE_REFUSED, CORE_ANSWER, ADDRESS_REFUSED, REQUEST_REFUSED
     └── Cancelled          processing      CANCELLED
 
 `CODES` holds what is fixed for each code; message, context and (extra) suggestions come from where it is raised. Each family
@@ -55,6 +55,8 @@ CODES: Mapping[str, Code] = {
     "SOURCE_REFUSED": Code(
         "configuration", False, "Choose another folder; `cortex kb list` shows those that there are."
     ),
+    "CORE_CONNECTED": Code("configuration", False, "Leave it first with `cortex disconnect`; your records stay here."),
+    "CORE_MISSING": Code("configuration", False, "Join a Core with `cortex connect URL`."),
     "QUERY_EMPTY": Code("processing", False, "Say what to look for: a question, a name or a piece of code."),
     "QUERY_INVALID": Code("processing", False, "Shorten the query or use plain words."),
     "REGEX_INVALID": Code("processing", False, "Fix the expression, or search for the literal text."),
@@ -152,6 +154,14 @@ CODES: Mapping[str, Code] = {
     "QDRANT_UNAVAILABLE": Code(
         "network", True, "See `cortex qdrant status`; until it is back, search goes by words, and nothing is lost."
     ),
+    "CORE_UNAVAILABLE": Code(
+        "network", True, "Go on working: what is written waits here and is sent when the Core answers again."
+    ),
+    "CORE_DENIED": Code(
+        "network", False, "Ask who runs the Core for a token, and run `cortex connect URL` again; nothing is lost."
+    ),
+    "CORE_REFUSED": Code("network", False, "Check the Core's version and log; what is written waits here."),
+    "CORE_ANSWER": Code("network", False, "Check the address with `cortex status`: it should lead to a Cortex Core."),
     "ADDRESS_REFUSED": Code("network", False, "Choose another address or port."),
     "REQUEST_REFUSED": Code(
         "network", False, "Send it to the server's own address and path, as JSON, with the token where there is one."
@@ -227,12 +237,12 @@ class Cancelled(CortexError):
 
 
 _CLASSES: Mapping[type[CortexError], str] = {
-    ConfigError: "CONFIG_INVALID WORKSPACE_UNKNOWN WORKSPACE_MISSING CLIENT_FILE_INVALID ENTRY_FOREIGN CHUNKS_FOREIGN SOURCE_UNKNOWN SOURCE_REFUSED",
+    ConfigError: "CONFIG_INVALID WORKSPACE_UNKNOWN WORKSPACE_MISSING CLIENT_FILE_INVALID ENTRY_FOREIGN CHUNKS_FOREIGN SOURCE_UNKNOWN SOURCE_REFUSED CORE_CONNECTED CORE_MISSING",
     InputError: "QUERY_EMPTY QUERY_INVALID REGEX_INVALID ARGUMENT_INVALID CURSOR_INVALID BUDGET_TOO_SMALL DOCUMENT_UNKNOWN MEMORY_UNKNOWN MEMORY_AMBIGUOUS MEMORY_REFUSED RECORD_UNKNOWN RECORD_INVALID RECORD_CHANGED TARGET_NOT_FOUND SCOPE_NOT_FOUND IDEMPOTENCY_REPLAY SENSITIVE_BLOCKED RIGHTS_MISSING",
     FileError: "PATH_OUTSIDE FILE_NOT_FOUND FILE_UNREADABLE IMPORT_UNREADABLE PERMISSION_DENIED DISK_FULL",
     StoreError: "STORE_LOCKED STORE_CORRUPT STORE_NEWER STORE_UNWRITABLE STORE_READ_ONLY STORE_IO",
     LimitError: "INDEX_TIMEOUT SEARCH_TIMEOUT REGEX_TIMEOUT MEMORY_LIMIT DISK_LIMIT EMBEDDINGS_LIMIT INDEX_BUSY RATE_LIMITED",
-    NetworkError: "SERVER_LOST CORTEXD_UNAVAILABLE EMBEDDER_UNAVAILABLE EMBEDDER_REFUSED EMBEDDER_ANSWER EMBEDDER_CHANGED EMBEDDER_MISSING QDRANT_UNAVAILABLE ADDRESS_REFUSED REQUEST_REFUSED",
+    NetworkError: "SERVER_LOST CORTEXD_UNAVAILABLE EMBEDDER_UNAVAILABLE EMBEDDER_REFUSED EMBEDDER_ANSWER EMBEDDER_CHANGED EMBEDDER_MISSING QDRANT_UNAVAILABLE CORE_UNAVAILABLE CORE_DENIED CORE_REFUSED CORE_ANSWER ADDRESS_REFUSED REQUEST_REFUSED",
 }
 _BY_CODE = {code: kind for kind, codes in _CLASSES.items() for code in codes.split()}
 
