@@ -55,6 +55,9 @@ Texts = Annotated[tuple[str, ...], BeforeValidator(parse_list), Kind("list")]
 Paths = Annotated[tuple[str, ...], BeforeValidator(parse_paths), Kind("list of paths")]
 Line = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"), Kind("line of text")]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,100}$"), Kind("letters, digits, _ and -")]
+Rates = Annotated[
+    tuple[Annotated[int, Field(ge=0, le=1_000_000)], ...], BeforeValidator(parse_list), Kind("a list of five numbers")
+]
 Url = Annotated[str, BeforeValidator(parse_url), Kind("address")]
 
 _STRATEGIES = {"meaning": "embeddings", "semantic": "embeddings", "words": "tfidf", "fts5": "tfidf"}
@@ -474,6 +477,24 @@ class Team(Group):
     )
 
 
+class Core(Group):
+    host: Annotated[Line, Mark(Trust.NEVER)] = Field(
+        "127.0.0.1", min_length=1, description="Core: address that `cortex core serve` listens on."
+    )
+    port: Annotated[Whole, Mark(Trust.NEVER)] = Field(
+        8790, ge=0, le=65_535, description="Core: port that it listens on; 0: any free one."
+    )
+    rates: Annotated[Rates, Mark(Trust.NEVER)] = Field(
+        (60, 120, 300, 600, 1200),
+        min_length=5,
+        max_length=5,
+        description="Core: requests per minute of somebody of tier 0 to 4; 0: any number.",
+    )
+    log_format: Annotated[Literal["json", "text"], Mark(Trust.NEVER)] = Field(
+        "json", description="Core: how its log is written to stderr."
+    )
+
+
 class Groups(Group):
     """All groups at their defaults."""
 
@@ -492,3 +513,4 @@ class Groups(Group):
     mcp: Mcp = Mcp.model_construct()
     memory: Memory = Memory.model_construct()
     team: Team = Team.model_construct()
+    core: Core = Core.model_construct()
