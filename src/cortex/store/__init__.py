@@ -11,6 +11,8 @@ from pathlib import Path
 
 from cortex.errors import StoreError
 from cortex.paths import bytes_on_disk
+from cortex.seeing import Viewer
+from cortex.store.confined import is_wide, widen
 from cortex.store.connect import Connections, translated
 from cortex.store.entries import Entries, Held, Update
 from cortex.store.folders import DOCUMENTS, Folder, Folders
@@ -104,15 +106,24 @@ class Store:
     """An open store. `directory` None keeps everything in memory.
 
     `qdrant` keeps the vectors, where it is given, in place of files. Read-only, nothing can be written through it, whoever tries:
-    SQLite itself refuses (`mode=ro`, `query_only`); only the schema of an older store is brought up to date before.
+    SQLite itself refuses (`mode=ro`, `query_only`); only the schema of an older store is brought up to date before. `confined`, which
+    is read-only, too, nothing of the records is seen but by a viewer (`viewed_by`), and that only what is theirs to see; such a store
+    has to be `shelved` for whoever writes it.
     """
 
     def __init__(
-        self, directory: Path | None, folder: str = "", *, read_only: bool = False, qdrant: Qdrant | None = None
+        self,
+        directory: Path | None,
+        folder: str = "",
+        *,
+        read_only: bool = False,
+        confined: bool = False,
+        shelved: bool = False,
+        qdrant: Qdrant | None = None,
     ) -> None:
         self.directory = directory
         path = None if directory is None else directory / STORE_NAME
-        self._connections = Connections(path, read_only=read_only)
+        self._connections = Connections(path, read_only=read_only, confined=confined)
         try:
             with self._connections.read() as connection:
                 current = is_current(connection)
@@ -121,6 +132,8 @@ class Store:
             elif not current:  # seldom: opening a store need not wait for its writer
                 with self._connections.write() as connection:
                     migrate(connection)
+            if shelved:
+                self._widen()
             self.truth = Truth(self._connections)
             self.paid = Paid(self._connections)
             self.indexes = Indexes(directory, self._connections, self.truth, self.paid, qdrant)
@@ -132,8 +145,8 @@ class Store:
         self.folders = Folders(self._connections)
         self.memories = Memories(self._connections)
         self.remembered = MemoryLookup(self._connections)
-        self.records = Records(self._connections)
-        self.recorded = RecordLookup(self._connections)
+        self.records = Records(self._connections, shelved=shelved)
+        self.recorded = RecordLookup(self._connections, lambda: self._connections.viewer)
         self.lease = Lease(directory, folder, wanted=not read_only)
         self.log = Log(self._connections)
         self._counts: dict[int, tuple[int, Counts, float]] = {}  # by source: seq, counts, until when
@@ -142,6 +155,22 @@ class Store:
     def replaced(self) -> bool:
         """Whether the files on disk are no longer the ones that are open here, so that the store has to be opened anew."""
         return self._connections.replaced or self.lease.lost
+
+    @property
+    def viewer(self) -> Viewer | None:
+        """Who looks, in this thread; nobody, where the store isn't confined."""
+        return self._connections.viewer
+
+    def viewed_by(self, viewer: Viewer) -> AbstractContextManager[None]:
+        """Show what this viewer may see to this thread, inside the block."""
+        return self._connections.viewed_by(viewer)
+
+    def _widen(self) -> None:
+        with self._connections.read() as connection:
+            if is_wide(connection):
+                return
+        with self._connections.write() as connection:
+            widen(connection)
 
     def reading(self) -> AbstractContextManager[object]:
         """One consistent view for everything that is read inside the block, and one transaction instead of many."""

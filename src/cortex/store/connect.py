@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cortex.errors import CortexError, FileError, StoreError
+from cortex.seeing import Viewer
+from cortex.store.confined import Confined, confine, show
 
 BUSY_TIMEOUT_MS = 10_000
 CACHE_KIB = 8_192  # page cache of one connection; the default of 2 MB makes index look-ups of a large store slow
@@ -36,11 +38,14 @@ class Connected(Protocol):
 
 
 class Connections:
-    """All connections of this process to one store."""
+    """All connections of this process to one store; `confined`, they show what the viewer of each thread may see."""
 
-    def __init__(self, path: Path | None, *, read_only: bool = False) -> None:
+    def __init__(self, path: Path | None, *, read_only: bool = False, confined: bool = False) -> None:
+        if confined and (path is None or not read_only):
+            raise ValueError("only what is on a disk, and open for reading, can be confined")
         self.path = path
         self._read_only = read_only
+        self._confined = confined
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._local = threading.local()
@@ -51,7 +56,7 @@ class Connections:
         with translated(path):
             if path is not None and not read_only:
                 _make_private(path)
-            self._writer = _connect(path, read_only)
+            self._writer = _connect(path, read_only, confined)
             self._opened = None if path is None else os.stat(path)
 
     @property
@@ -91,29 +96,55 @@ class Connections:
         outer = getattr(self._local, "connection", None)
         if outer is not None:  # a nested block shares the outer view
             with translated(self.path):
+                if isinstance(outer, Confined) and outer.shows != self.viewer:
+                    raise CortexError("INTERNAL_ERROR", "somebody else looks now than when this began to be read")
                 yield outer
             return
         with translated(self.path):
             connection = self._local.connection = self._borrow()
             try:
+                if isinstance(connection, Confined):
+                    show(connection, self.viewer)
                 connection.execute("BEGIN")
                 yield connection
             finally:
                 self._local.connection = None
                 self._give_back(connection)
 
+    @property
+    def viewer(self) -> Viewer | None:
+        """Who looks, in this thread."""
+        return getattr(self._local, "viewer", None)
+
+    @contextmanager
+    def viewed_by(self, viewer: Viewer) -> Iterator[None]:
+        """Show what this viewer may see to this thread, inside the block; there is none within another, nor within one that reads."""
+        if not self._confined or self.viewer is not None or getattr(self._local, "connection", None) is not None:
+            raise CortexError("INTERNAL_ERROR", "somebody looks already, or nobody is kept from anything here")
+        self._local.viewer = viewer
+        try:
+            yield
+        finally:
+            self._local.viewer = None
+
     def _borrow(self) -> sqlite3.Connection:
         with self._returned:
             self._check_open()
             self._reading += 1
             if self._idle:
-                return self._idle.pop()
+                return self._idle.pop(self._fitting() if self._confined else -1)
         try:
-            return _connect(self.path, self._read_only)
+            return _connect(self.path, self._read_only, self._confined)
         except BaseException:
             with self._returned:
                 self._reading -= 1
             raise
+
+    def _fitting(self) -> int:
+        """The place of an idle connection that this thread's viewer had before; else of the one that was used last."""
+        viewer = self.viewer
+        places = (place for place, one in enumerate(self._idle) if isinstance(one, Confined) and one.shows == viewer)
+        return next(places, -1)
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         try:
@@ -183,7 +214,7 @@ def _make_private(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600))
 
 
-def _connect(path: Path | None, read_only: bool) -> sqlite3.Connection:
+def _connect(path: Path | None, read_only: bool, confined: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(
         ":memory:" if path is None else f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}",
         uri=path is not None,
@@ -191,8 +222,11 @@ def _connect(path: Path | None, read_only: bool) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
         cached_statements=256,
+        factory=Confined if confined else sqlite3.Connection,
     )
     try:
+        if confined:
+            confine(connection)
         if read_only:
             connection.execute("PRAGMA query_only = ON")
         else:

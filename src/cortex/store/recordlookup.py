@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from cortex.kinds import KINDS, PREFIXES, Record, Wanted
+from cortex.seeing import Viewer
 from cortex.store.connect import Connected
 from cortex.store.recordjson import from_json
+from cortex.store.recordshelves import RECORDS, shelf_of
 from cortex.store.recordwanted import FEW, Way, conditions_of, marks, ways_to
 from cortex.types import Source
 
-RECORDS = "records"  # the kind of a source
 BATCH = 500
+MOST_TRIED = 2  # sources in which a doc is looked for
 MOST_WALKED = 200  # targets whose records are walked, each kind by itself
 MAX_NARROWED = 32  # answers of `narrow` that are remembered
 COLUMNS = "records.id, records.kind, records.body, records.author, records.created, records.updated, records.version"
@@ -56,9 +58,11 @@ class Brief(NamedTuple):
 class RecordLookup:
     """The records of a store, for reading."""
 
-    def __init__(self, connections: Connected) -> None:
+    def __init__(self, connections: Connected, viewer: Callable[[], Viewer | None] = lambda: None) -> None:
+        """`viewer` is who looks now, where that makes a difference."""
         self._connections = connections
-        self._narrowed: tuple[str, dict[tuple[Wanted, int], tuple[list[Source], frozenset[int] | None]]] = ("", {})
+        self._viewer = viewer
+        self._narrowed: tuple[str, dict[Hashable, tuple[list[Source], frozenset[int] | None]]] = ("", {})
 
     def get(self, ids: Iterable[str]) -> dict[str, Record[Any]]:
         """Those of these records that there are."""
@@ -134,9 +138,10 @@ class RecordLookup:
             known = self._narrowed  # of this state, whatever another thread puts in its place meanwhile
             if known[0] != state or len(known[1]) >= MAX_NARROWED:
                 known = self._narrowed = (state, {})
-            if (wanted, most) not in known[1]:
-                known[1][wanted, most] = self._narrow(connection, wanted, most)
-            return known[1][wanted, most]
+            key = (wanted, most, self._viewer())
+            if key not in known[1]:
+                known[1][key] = self._narrow(connection, wanted, most)
+            return known[1][key]
 
     def _narrow(
         self, connection: sqlite3.Connection, wanted: Wanted, most: int
@@ -200,13 +205,12 @@ class RecordLookup:
 
     def sources(self, kinds: Iterable[str]) -> list[Source]:
         """The sources that records of these kinds are found in."""
-        names = [name for kind in kinds for name in (kind, kind + "!")]
+        wanted = frozenset(kinds)
         with self._connections.read() as connection:
             rows = connection.execute(
-                f"SELECT id, kind, name, root FROM sources WHERE kind = ? AND root = '' AND name IN ({marks(names)}) ORDER BY id",
-                (RECORDS, *names),
+                "SELECT id, kind, name, root FROM sources WHERE kind = ? AND root = '' ORDER BY id", (RECORDS,)
             )
-            return [Source(*row) for row in rows]
+            return [Source(*row) for row in rows if shelf_of(row[2]).kind in wanted]
 
     def has(self) -> bool:
         """Whether there is any record."""
@@ -268,15 +272,18 @@ def _newest_ids(connection: sqlite3.Connection, ask: str, values: tuple[str, ...
 
 def _docs_of(connection: sqlite3.Connection, ways: Sequence[Way], sources: Sequence[int]) -> frozenset[int]:
     ask = f"SELECT name, id FROM sources WHERE id IN ({marks(sources)})"
-    places = [(name.rstrip("!"), number) for name, number in connection.execute(ask, sources)]
+    places = [(shelf_of(name).kind, number) for name, number in connection.execute(ask, sources)]
     found: set[int] = set()
     for way in ways:
         tables, column = way.ids
         numbers = [number for kind, number in places if kind == way.kind]
+        if len(numbers) <= MOST_TRIED:
+            place = f"docs.source IN ({marks(numbers)}) AND docs.path = {column}"
+        else:  # a record says on which of many shelves it is
+            tables = way.tables
+            place = f"docs.source = records.source AND docs.path = records.id AND +docs.source IN ({marks(numbers)})"
         rows = connection.execute(
-            f"SELECT docs.id FROM {tables} CROSS JOIN docs ON docs.source IN ({marks(numbers)}) AND docs.path = {column} "
-            f"WHERE {way.where}",
-            (*numbers, *way.values),
+            f"SELECT docs.id FROM {tables} CROSS JOIN docs ON {place} WHERE {way.where}", (*numbers, *way.values)
         )
         found.update(row[0] for row in rows)
     return frozenset(found)

@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cortex.errors import InputError
-from cortex.kinds import KINDS, Actor, Body, Record, Wanted, refs_of
+from cortex.kinds import KINDS, SENSITIVE, Actor, Body, Record, Wanted, refs_of
+from cortex.seeing import scope_of
 from cortex.store.connect import Connected
 from cortex.store.recordjson import to_json
-from cortex.store.recordlookup import RECORDS, get_records, select_records, starting_with
+from cortex.store.recordlookup import get_records, select_records, starting_with
+from cortex.store.recordshelves import RECORDS, Shelf
 from cortex.store.truth import next_seq, put_blob, put_doc, remove_doc
 from cortex.text import hash_bytes
 from cortex.types import Cut, Found
@@ -47,13 +49,22 @@ class Done:
 class Step:
     """One step under way: what there is, and what is written."""
 
-    def __init__(self, connection: sqlite3.Connection, actor: Actor, key: str, action: str, wording: Wording) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        actor: Actor,
+        key: str,
+        action: str,
+        wording: Wording,
+        shelved: bool = False,
+    ) -> None:
         self.now = int(time.time() * 1000)
         self.actor = actor
         self.author = actor.name  # of what is new: whoever does it, unless it is done for somebody else
         self._connection = connection
         self._key, self._action = key, action
         self._wording = wording
+        self._shelved = shelved
         self._seq = 0
 
     def get(self, number: str) -> Record[Any] | None:
@@ -144,9 +155,9 @@ class Step:
         return row[0] if row else None
 
     def _put_doc(self, kept: Record[Any], before: int | None) -> int | None:
-        """Have a record found in the source of its kind, and nowhere else; gives the source."""
+        """Have a record found in the source of its kind, or on its shelf, and nowhere else; gives the source."""
         worded = self._wording(kept, self.get)
-        source = None if worded is None else self._source(kept.kind + ("" if worded.meaning else "!"))
+        source = None if worded is None else self._source(self._shelf(kept, worded.meaning).name)
         if worded is not None and source is not None and source == before and self._says(source, kept.id, worded.hash):
             return source
         if (before is not None or source is not None) and not self._seq:
@@ -158,6 +169,11 @@ class Step:
             found = Found(kept.id, len(worded.cut.text.encode("utf-8")), kept.updated * 1_000_000)
             put_doc(self._connection, source, found, blob, "", self._seq, time.time_ns())
         return source
+
+    def _shelf(self, kept: Record[Any], meaning: bool) -> Shelf:
+        if not self._shelved:
+            return Shelf(kept.kind, meaning)
+        return Shelf(kept.kind, meaning, scope_of(kept, self.get), kept.body.sensitivity == SENSITIVE)
 
     def _says(self, source: int, number: str, text: bytes) -> bool:
         """Whether a record is found by this text already: a thread is written anew with each comment, and rarely says something else."""
@@ -177,10 +193,11 @@ class Step:
 class Records:
     """The records of a store, for writing."""
 
-    def __init__(self, connections: Connected, *, indexed: bool = True) -> None:
-        """Without `indexed` the records have no docs beside them: they are found elsewhere."""
+    def __init__(self, connections: Connected, *, indexed: bool = True, shelved: bool = False) -> None:
+        """Without `indexed` the records have no docs beside them: they are found elsewhere. `shelved`, each scope has sources of its own."""
         self._connections = connections
         self._indexed = indexed
+        self._shelved = shelved
 
     def perform(
         self, work: Callable[[Step], str], *, actor: Actor, key: str, action: str, payload: str, wording: Wording
@@ -194,7 +211,7 @@ class Records:
         with self._connections.write(durable=True, erase=True) as connection:
             if (before := _replay(connection, actor, key, asked)) is not None:
                 return before
-            step = Step(connection, actor, key, action, wording if self._indexed else _unfound)
+            step = Step(connection, actor, key, action, wording if self._indexed else _unfound, self._shelved)
             result = work(step)
             connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?, ?)", (actor.name, key, asked, result, step.now))
             return Done(result, False)
