@@ -125,7 +125,7 @@ LIMITS: Mapping[type, Mapping[str, int]] = {
         "title": 300, "body": 100_000, "target": 200, "patch": 20, "citations": 50, "tags": 20, "reason": 2_000, "summary": 2_000,
         "risk_flags": 10, "code_links": 50, "evidence": 100, "review_notes": 2_000,
     },
-    Notification: {"recipient": 100, "title": 300, "reason": 500},
+    Notification: {"recipient": 100, "title": 300, "reason": 600},
     Link: {"note": 500},
     CodeLink: {"path": 1_000, "repo": 200, "symbol": 300, "commit": 64, "root": 4_000},
     Evidence: {"ref": 2_000, "note": 200},

@@ -16,10 +16,11 @@ from typing import Any
 from cortex.errors import InputError
 from cortex.kinds import SENSITIVE, Actor, Draft, Record, Wanted
 from cortex.library import Library
+from cortex.records import reasons
 from cortex.records.checks import checked
 from cortex.records.clashing import Clash, clashes_of, write_clashes
 from cortex.records.ids import fresh_key, new_id
-from cortex.records.noticing import close_notices, notice, notice_review
+from cortex.records.noticing import close_notices, notice, notice_review, person_of
 from cortex.records.publishing import (
     NAMES,
     TARGETS,
@@ -31,7 +32,7 @@ from cortex.records.publishing import (
     patch_of,
     publish,
 )
-from cortex.records.rights import PERSON, need
+from cortex.records.rights import need
 from cortex.records.routing import Route
 from cortex.records.steps import perform
 from cortex.records.targets import resolve_ref
@@ -74,8 +75,8 @@ def create_draft(
         kept = _as_its_place(step, new)
         flags = dict.fromkeys((*risks_of(kept, step.get), *kept.risk_flags))
         record = step.make(new_id(Draft), replace(kept, risk_flags=tuple(flags), expires=step.now + EXPIRES_MS))
-        if actor.name != PERSON:
-            notice_review(step, record, new.title, f"{actor.name} drafted {NAMES[new.type]}: approve or reject it")
+        if actor.name != person_of(actor.name):
+            notice_review(step, record, new.title, reasons.DRAFTED.format(name=actor.name, what=NAMES[new.type]))
         return record.id
 
     done = perform(
@@ -282,8 +283,8 @@ def _decide(step: Step, found: Record[Draft], body: Draft, notes: str) -> Record
     close_notices(step, kept.id)
     if kept.author != step.actor.name:
         approved = body.state == PUBLISHED
-        became = f"published it as {body.published}" if approved else "rejected it"
-        reason = f"you drafted this; {step.actor.name} {became}" + (f": {notes}" if notes else "")
+        why = (reasons.PUBLISHED if approved else reasons.REJECTED).format(name=step.actor.name, what=body.published)
+        reason = why + (f": {notes}" if notes else "")
         type = "draft_approved" if approved else "draft_rejected"
         notice(step, type, kept.author, kept.id, body.title, reason, sensitivity=body.sensitivity)
     return kept

@@ -16,6 +16,7 @@ from typing import Any
 from cortex.kinds import NORMAL, SENSITIVE, Artifact, Body, Comment, Notification, Record, Task, Wanted
 from cortex.records.checks import LIMITS, checked
 from cortex.records.ids import new_id
+from cortex.records.reasons import ACCEPTED, ASSIGNED, MENTIONED, OPENED, SPOKE
 from cortex.records.rights import AGENT, PERSON
 from cortex.settings import Settings
 from cortex.store import Step
@@ -24,6 +25,7 @@ from cortex.text import one_line
 OPEN = ("new", "seen")
 MOST_MENTIONS = 10  # of one text
 MOST_OPEN = 100  # that are looked at for one record
+REASON = 500  # characters; there may be more where somebody has a longer name
 
 # In prose only: code is full of decorators and scopes, and an address has its sign inside a word.
 _CODE = re.compile(r"(?ms)^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)|`[^`\n]{1,500}`")
@@ -41,7 +43,7 @@ def notice(
         recipient,
         about,
         one_line(title, limits["title"]) or about,
-        one_line(reason, limits["reason"]),
+        one_line(reason, REASON),
         sensitivity=sensitivity,
     )
     return step.make(new_id(Notification), checked(body), "notify")
@@ -72,6 +74,11 @@ def who(name: str, settings: Settings | None = None, *, me: str = PERSON) -> str
     if folded in (PERSON, AGENT):
         return folded
     return PERSON if settings is not None and folded in own_names(settings) else told
+
+
+def person_of(name: str) -> str:
+    """Whose machine or agent that is: the person's at home, "ada" of "ada/agent" where a team shares a server."""
+    return PERSON if name == AGENT else name.partition("/")[0]
 
 
 def own_names(settings: Settings) -> frozenset[str]:
@@ -106,7 +113,7 @@ def notice_mentions(
     """Tell those whom a text mentions; `besides` know already. Gives who was told."""
     told = [name for name in mentioned(text, settings) if name not in {record.author, step.actor.name, *besides}]
     for name in told:
-        _tell(step, "mention", name, record.id, record, f"{record.author} mentioned you in {_named(record.body)}")
+        _tell(step, "mention", name, record.id, record, MENTIONED.format(name=record.author, what=_named(record.body)))
     return told
 
 
@@ -118,8 +125,8 @@ def notice_comment(
     others = dict.fromkeys((thread.author, *authors))
     for name in others:
         if name not in {comment.author, step.actor.name, *told}:
-            role = "you opened this thread" if name == thread.author else "you commented in this thread"
-            _tell(step, "thread_update", name, thread.id, thread, f"{role}; {comment.author} commented")
+            why = OPENED if name == thread.author else SPOKE
+            _tell(step, "thread_update", name, thread.id, thread, why.format(name=comment.author))
 
 
 def notice_task(step: Step, task: Record[Task], before: Task | None, changed: str = "") -> None:
@@ -128,7 +135,7 @@ def notice_task(step: Step, task: Record[Task], before: Task | None, changed: st
     silent = {step.actor.name} if before else {step.actor.name, task.author}
     new = [name for name in task.body.assignees if name not in old and name not in silent]
     for name in new:
-        _tell(step, "task_assigned", name, task.id, task, f"{step.actor.name} assigned this task to you")
+        _tell(step, "task_assigned", name, task.id, task, ASSIGNED.format(name=step.actor.name))
     if before is None or not changed:
         return
     for name in dict.fromkeys((*task.body.assignees, *task.body.watchers, task.author)):
@@ -141,12 +148,13 @@ def notice_accepted(step: Step, artifact: Record[Artifact]) -> None:
     """Tell those who made an artifact, and who stands for it, that it is accepted."""
     for name in dict.fromkeys((artifact.author, artifact.body.owner)):
         if name and name != step.actor.name:
-            _tell(step, "artifact_accepted", name, artifact.id, artifact, f"{step.actor.name} accepted your artifact")
+            _tell(step, "artifact_accepted", name, artifact.id, artifact, ACCEPTED.format(name=step.actor.name))
 
 
 def notice_review(step: Step, record: Record[Any], title: str, reason: str) -> None:
     """Tell the person that something waits for their judgement, whoever made it."""
-    notice(step, "review_needed", PERSON, record.id, title, reason, sensitivity=record.body.sensitivity)
+    recipient = person_of(step.actor.name)
+    notice(step, "review_needed", recipient, record.id, title, reason, sensitivity=record.body.sensitivity)
 
 
 def _tell(step: Step, type: str, recipient: str, about: str, record: Record[Any], reason: str) -> None:
