@@ -269,11 +269,12 @@ _RANGES = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "ex
 
 def input_schema(tool: Tool) -> Mapping[str, Any]:
     """The JSON schema of a tool's arguments: no titles, no references, no null where "may be left out" is meant."""
-    return _schema_of(tool.arguments)
+    return schema_of(tool.arguments)
 
 
 @cache
-def _schema_of(arguments: type[BaseModel]) -> Mapping[str, Any]:
+def schema_of(arguments: type[BaseModel]) -> Mapping[str, Any]:
+    """The same of any model."""
     schema = arguments.model_json_schema(by_alias=True, schema_generator=_Plain)
     inlined = _inline(schema, schema.get("$defs", {}))
     return {"type": "object", **{key: value for key, value in inlined.items() if key not in ("$defs", "description")}}
