@@ -13,7 +13,7 @@ from cortex.errors import StoreError
 from cortex.paths import bytes_on_disk
 from cortex.seeing import Viewer
 from cortex.store.confined import is_wide, widen
-from cortex.store.connect import Connections, translated
+from cortex.store.connect import Connected, Connections, translated
 from cortex.store.entries import Entries, Held, Update
 from cortex.store.folders import DOCUMENTS, Folder, Folders
 from cortex.store.indexes import Indexes
@@ -34,10 +34,12 @@ from cortex.store.memorylookup import (
 )
 from cortex.store.memoryrows import OWN, SHOWN, STAGED, NewMemory
 from cortex.store.memorywanted import Wanted
+from cortex.store.outbox import Changed, Entry, Outbox
 from cortex.store.paid import Embed, Making, Paid, Waiting
 from cortex.store.qdrant import Collection, Qdrant
-from cortex.store.recordlookup import Brief, Deed, RecordLookup, kind_of_id
-from cortex.store.records import Done, Records, Step, Worded
+from cortex.store.recordlookup import Brief, Deed, Kept, RecordLookup, kind_of_id
+from cortex.store.recordrows import Worded, Wording
+from cortex.store.records import Done, Guard, Records, Sees, Step
 from cortex.store.schema import is_current, migrate
 from cortex.store.truth import Change, Known, Truth
 from cortex.store.words import FIELDS, Narrow, Term, Words, extension_of, stem_of
@@ -51,6 +53,7 @@ __all__ = [
     "STORE_NAME",
     "Brief",
     "Change",
+    "Changed",
     "Collection",
     "Counts",
     "Decision",
@@ -59,9 +62,12 @@ __all__ = [
     "Done",
     "Embed",
     "Entries",
+    "Entry",
     "Folder",
+    "Guard",
     "Held",
     "Judgement",
+    "Kept",
     "Known",
     "Lookup",
     "Making",
@@ -72,6 +78,7 @@ __all__ = [
     "Neighbour",
     "NewMemory",
     "Operation",
+    "Outbox",
     "Paid",
     "Place",
     "Qdrant",
@@ -81,6 +88,7 @@ __all__ = [
     "Remembered",
     "Request",
     "ScopeCount",
+    "Sees",
     "Standing",
     "Step",
     "Store",
@@ -90,6 +98,7 @@ __all__ = [
     "Waiting",
     "Wanted",
     "Worded",
+    "Wording",
     "Words",
     "extension_of",
     "kind_of_id",
@@ -147,6 +156,7 @@ class Store:
         self.remembered = MemoryLookup(self._connections)
         self.records = Records(self._connections, shelved=shelved)
         self.recorded = RecordLookup(self._connections, lambda: self._connections.viewer)
+        self.outbox = Outbox(self._connections)
         self.lease = Lease(directory, folder, wanted=not read_only)
         self.log = Log(self._connections)
         self._counts: dict[int, tuple[int, Counts, float]] = {}  # by source: seq, counts, until when
@@ -164,6 +174,11 @@ class Store:
     def viewed_by(self, viewer: Viewer) -> AbstractContextManager[None]:
         """Show what this viewer may see to this thread, inside the block."""
         return self._connections.viewed_by(viewer)
+
+    @property
+    def connections(self) -> Connected:
+        """What the records are written to and read from, for who keeps more beside them."""
+        return self._connections
 
     def _widen(self) -> None:
         with self._connections.read() as connection:

@@ -29,6 +29,10 @@ CHECKPOINT_MS = 100  # how long a checkpoint waits for readers; the next one doe
 FULL_ERRORS = (28, 122)  # ENOSPC, EDQUOT
 
 
+class WritersMet(StoreError):
+    """Two writers were in each other's way, and this one had to give in: nothing was written, and it can be done again."""
+
+
 class Connected(Protocol):
     """Something that records can be written to and read from."""
 

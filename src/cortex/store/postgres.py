@@ -20,6 +20,8 @@ import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from cortex.errors import CortexError, FileError, InputError, StoreError
+from cortex.store.connect import WritersMet
+from cortex.store.schema import SCOPES
 
 MOST_CONNECTIONS = 16
 WAIT_SECONDS = 10.0  # for a connection, and for the lock of another writer
@@ -62,6 +64,13 @@ CREATE TABLE grants (
 CREATE TABLE tokens (
   id TEXT PRIMARY KEY, principal TEXT NOT NULL REFERENCES principals ON DELETE CASCADE, hash BYTEA NOT NULL, label TEXT NOT NULL,
   created BIGINT NOT NULL, expires BIGINT NOT NULL, used BIGINT NOT NULL, revoked BIGINT NOT NULL);
+""",
+    f"""
+ALTER TABLE records ADD COLUMN scope TEXT COLLATE "C" NOT NULL DEFAULT '';
+{SCOPES}
+CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+INSERT INTO facts VALUES ('epoch', replace(gen_random_uuid()::text, '-', ''));
+INSERT INTO counters VALUES ('applied', 0);
 """,
 )
 
@@ -176,7 +185,7 @@ def translated() -> Iterator[None]:
     except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled) as error:
         raise StoreError("STORE_LOCKED", f"another writer holds the database: {error}") from error
     except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:
-        raise StoreError("STORE_LOCKED", f"two writers met: {error}") from error
+        raise WritersMet("STORE_LOCKED", f"two writers met: {error}") from error
     except psycopg.OperationalError as error:
         raise StoreError("STORE_IO", f"the database can't be reached: {error}".strip()) from error
     except psycopg.errors.ReadOnlySqlTransaction as error:

@@ -16,7 +16,7 @@ from cortex.seeing import Viewer
 from cortex.store.connect import Connected
 from cortex.store.recordjson import from_json
 from cortex.store.recordshelves import RECORDS, shelf_of
-from cortex.store.recordwanted import FEW, Way, conditions_of, marks, ways_to
+from cortex.store.recordwanted import FEW, Way, conditions_of, marks, rows_on, ways_to
 from cortex.types import Source
 
 BATCH = 500
@@ -42,6 +42,14 @@ class Deed:
     action: str
     record: str
     version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A record, and the number of the write that made it what it is."""
+
+    record: Record[Any]
+    change: int
 
 
 class Brief(NamedTuple):
@@ -116,7 +124,7 @@ class RecordLookup:
                 "SELECT record, kind, body, author, created, at, version FROM versions WHERE record = ? ORDER BY version",
                 (number,),
             )
-            found = _read(rows)
+            found = read_records(rows)
             found += list(get_records(connection, [number]).values())
         return {one.version: one for one in found}
 
@@ -128,12 +136,12 @@ class RecordLookup:
     def narrow(self, wanted: Wanted, most: int) -> tuple[list[Source], frozenset[int] | None]:
         """The sources in which some may be that are wanted, and their docs: None where more than `most` would have to be looked at.
 
-        Remembered until some record is written: who narrows a search does so again. The audit log tells, since a record may change its
+        Remembered until some record is written: who narrows a search does so again. The counters tell, since a record may change its
         state and be found by the same words.
         """
         with self._connections.read() as connection:
             state = connection.execute(
-                "SELECT value || ' ' || (SELECT coalesce(max(id), 0) FROM audit) FROM meta WHERE key = 'seq'"
+                "SELECT value || ' ' || (SELECT group_concat(value, ' ') FROM counters) FROM meta WHERE key = 'seq'"
             ).fetchone()[0]
             known = self._narrowed  # of this state, whatever another thread puts in its place meanwhile
             if known[0] != state or len(known[1]) >= MAX_NARROWED:
@@ -146,9 +154,10 @@ class RecordLookup:
     def _narrow(
         self, connection: sqlite3.Connection, wanted: Wanted, most: int
     ) -> tuple[list[Source], frozenset[int] | None]:
-        ways = [way for way in ways_to(connection, wanted, ordered=False) if way.rows]
+        rows = {way: rows_on(connection, way) for way in ways_to(connection, wanted, ordered=False)}
+        ways = [way for way, count in rows.items() if count]
         sources = self.sources(way.kind for way in ways)
-        if sum(way.rows for way in ways) > most or any(way.rows == FEW for way in ways):
+        if sum(rows.values()) > most or FEW in rows.values():
             return sources, None
         return sources, _docs_of(connection, ways, [source.id for source in sources])
 
@@ -217,6 +226,24 @@ class RecordLookup:
         with self._connections.read() as connection:
             return connection.execute("SELECT 1 FROM records LIMIT 1").fetchone() is not None
 
+    def changes(self, since: int, limit: int) -> list[Kept]:
+        """The records that were written after the change `since`, in the order of their last change; each once, as it is now."""
+        found: list[Kept] = []
+        ask = f"SELECT {COLUMNS}, records.change FROM records WHERE change > ? ORDER BY change LIMIT ?"
+        with self._connections.read() as connection:
+            while left := limit - len(found):
+                rows = connection.execute(ask, (since, left)).fetchall()
+                found += [Kept(one, row[-1]) for row in rows if (one := record_of(row[:-1])) is not None]
+                if len(rows) < left:
+                    break
+                since = rows[-1][-1]
+        return found
+
+    def last_change(self) -> int:
+        """The number of the last write."""
+        with self._connections.read() as connection:
+            return connection.execute("SELECT value FROM counters WHERE name = 'change'").fetchone()[0]
+
     def deeds(self, record: str = "", limit: int = 100) -> list[Deed]:
         """The last lines of the audit log, of all or of one record, the newest first."""
         ask = "WHERE record = ? " if record else ""
@@ -238,7 +265,7 @@ def record_of(row: Sequence[Any]) -> Record[Any] | None:
         return None
 
 
-def _read(rows: Iterable[Sequence[Any]]) -> list[Record[Any]]:
+def read_records(rows: Iterable[Sequence[Any]]) -> list[Record[Any]]:
     return [one for row in rows if (one := record_of(row)) is not None]
 
 
@@ -248,7 +275,7 @@ def get_records(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str,
     for start in range(0, len(ids), BATCH):
         part = ids[start : start + BATCH]
         rows = connection.execute(f"SELECT {COLUMNS} FROM records WHERE id IN ({marks(part)})", part)
-        found.update({one.id: one for one in _read(rows)})
+        found.update({one.id: one for one in read_records(rows)})
     return {number: found[number] for number in ids if number in found}
 
 
@@ -315,12 +342,13 @@ def _select_ids(connection: sqlite3.Connection, wanted: Wanted, limit: int, offs
     return [row[0] for row in connection.execute(ask, (*values, limit, offset))]
 
 
-def starting_with(connection: sqlite3.Connection, prefix: str, limit: int) -> list[Record[Any]]:
+def starting_with(connection: sqlite3.Connection, prefix: str, limit: int, offset: int = 0) -> list[Record[Any]]:
     """The records whose id begins like this, the first made first."""
     rows = connection.execute(
-        f"SELECT {COLUMNS} FROM records WHERE id >= ? AND id < ? ORDER BY id LIMIT ?", (prefix, f"{prefix}\x7f", limit)
+        f"SELECT {COLUMNS} FROM records WHERE id >= ? AND id < ? ORDER BY id LIMIT ? OFFSET ?",
+        (prefix, f"{prefix}\x7f", limit, offset),
     )
-    return _read(rows)
+    return read_records(rows)
 
 
 _KIND_OF: Mapping[str, str] = {

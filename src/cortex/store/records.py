@@ -7,35 +7,29 @@ record means, and who may write it, is not known here.
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from cortex.errors import InputError
-from cortex.kinds import KINDS, SENSITIVE, Actor, Body, Record, Wanted, refs_of
-from cortex.seeing import scope_of
-from cortex.store.connect import Connected
-from cortex.store.recordjson import to_json
-from cortex.store.recordlookup import get_records, select_records, starting_with
-from cortex.store.recordshelves import RECORDS, Shelf
-from cortex.store.truth import next_seq, put_blob, put_doc, remove_doc
+from cortex.kinds import KINDS, Actor, Body, Notification, Record, Subcortex, Wanted
+from cortex.seeing import Get
+from cortex.store.connect import Connected, WritersMet
+from cortex.store.outbox import enqueue, is_connected, marks_of, waiting_for
+from cortex.store.recordlookup import Kept, get_records, select_records, starting_with
+from cortex.store.recordrows import RecordRows, Wording
 from cortex.text import hash_bytes
-from cortex.types import Cut, Found
 
+ATTEMPTS = 5  # of a step that met another one
+WAIT_SECONDS = 0.05  # at most, before the second; a little more before each other
+FEWEST_LOOKED_AT = 20  # of those that are wanted, where not all may be seen
 
-@dataclass(frozen=True, slots=True)
-class Worded:
-    """What of a record is indexed: a hash, and the text with its chunks; `meaning` says whether vectors are made of it."""
-
-    hash: bytes
-    cut: Cut
-    meaning: bool = True
-
-
-# How a record is found, None: not at all. What else there is may be looked up by id.
-Wording = Callable[[Record[Any], Callable[[str], Record[Any] | None]], Worded | None]
+Sees = Callable[[Record[Any], Get], bool]  # whether the one who writes may know of a record
+Guard = Callable[[Record[Any] | None, Record[Any], Get], None]  # raises, where a write isn't allowed
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,37 +41,39 @@ class Done:
 
 
 class Step:
-    """One step under way: what there is, and what is written."""
+    """One step under way: what there is, as far as it may be seen, and what is written."""
 
     def __init__(
         self,
         connection: sqlite3.Connection,
+        rows: RecordRows,
         actor: Actor,
         key: str,
         action: str,
-        wording: Wording,
-        shelved: bool = False,
+        sees: Sees | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self.now = int(time.time() * 1000)
         self.actor = actor
         self.author = actor.name  # of what is new: whoever does it, unless it is done for somebody else
+        self.written: dict[str, tuple[Record[Any] | None, Record[Any]]] = {}  # before the step, and after it
         self._connection = connection
+        self._rows = rows
         self._key, self._action = key, action
-        self._wording = wording
-        self._shelved = shelved
-        self._seq = 0
+        self._sees, self._guard = sees, guard
 
     def get(self, number: str) -> Record[Any] | None:
         """The record of this id, as it is now."""
-        return get_records(self._connection, [number]).get(number)
+        found = self._get(number)
+        return found if found is not None and self._shows(found) else None
 
     def select(self, wanted: Wanted, limit: int = 100) -> list[Record[Any]]:
         """The records that are wanted, as they are now."""
-        return select_records(self._connection, wanted, limit)
+        return self._shown(lambda count, offset: select_records(self._connection, wanted, count, offset), limit)
 
     def starting(self, prefix: str, limit: int = 10) -> list[Record[Any]]:
         """The records whose id begins like this, as they are now."""
-        return starting_with(self._connection, prefix, limit)
+        return self._shown(lambda count, offset: starting_with(self._connection, prefix, count, offset), limit)
 
     def newest(self) -> str:
         """The end of the id of what was made last, "" where there is nothing."""
@@ -87,16 +83,11 @@ class Step:
     def put(self, record: Record[Any], action: str = "") -> Record[Any]:
         """Write a record: a new one, or the next version of the one that was read; returns it as it is kept.
 
-        Raises: InputError RECORD_CHANGED, where somebody has written another version since.
+        Raises: InputError RECORD_CHANGED, where somebody has written another version since; RECORD_INVALID for a slug that is taken;
+        whatever the guard raises.
         """
-        known = self.get(record.id)
+        known = self._get(record.id)
         before = known.version if known else 0
-        if record.version != before:
-            raise InputError(
-                "RECORD_CHANGED",
-                f"{record.id} was changed meanwhile: it has version {before} now, not {record.version}",
-                context={"id": record.id, "version": before},
-            )
         kept = replace(
             record,
             author=known.author if known else (record.author or self.author),
@@ -104,16 +95,25 @@ class Step:
             updated=self.now,
             version=before + 1,
         )
-        if known is not None:
-            self._connection.execute(
-                "INSERT INTO versions SELECT id, version, kind, body, author, created, updated FROM records WHERE id = ?",
-                (record.id,),
+        if self._guard is not None:
+            self._guard(known, kept, self._rows.get)
+        if record.version != before:
+            raise InputError(
+                "RECORD_CHANGED",
+                f"{record.id} was changed meanwhile: it has version {before} now, not {record.version}",
+                context={"id": record.id, "version": before},
             )
-        self._write(kept, known is None)
+        if isinstance(kept.body, Subcortex):
+            self._check_slug(kept.id, kept.body.slug)
+        if known is not None:
+            self._rows.keep_version(record.id)
+        self._rows.write(known, kept)
         self._connection.execute(
             "INSERT INTO audit (at, actor, tier, key, action, record, version) VALUES (?, ?, ?, ?, ?, ?, ?)",
             (self.now, self.actor.name, self.actor.tier, self._key, action or self._action, kept.id, kept.version),
         )
+        first = self.written.get(kept.id)
+        self.written[kept.id] = (known if first is None else first[0], kept)
         return kept
 
     def make(self, number: str, body: Body, action: str = "") -> Record[Any]:
@@ -122,104 +122,170 @@ class Step:
 
     def reword(self, record: Record[Any]) -> None:
         """Have a record found by what it says now, where only something that it tells besides was changed."""
-        source = self._put_doc(record, self._source_of(record.id))
-        self._connection.execute("UPDATE records SET source = ? WHERE id = ?", (source, record.id))
+        self._rows.reword(record)
 
-    def _write(self, kept: Record[Any], new: bool) -> None:
-        body = kept.body
-        source = self._put_doc(kept, None if new else self._source_of(kept.id))
-        values = (kept.version, body.state, body.sensitivity, to_json(body), kept.updated, source, self._next_change())
-        if new:
-            self._connection.execute(
-                "INSERT INTO records (version, state, sensitivity, body, updated, source, change, id, kind, author, created, made) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*values, kept.id, kept.kind, kept.author, kept.created, kept.id[-26:]),
-            )
-        else:
-            self._connection.execute(
-                "UPDATE records SET version = ?, state = ?, sensitivity = ?, body = ?, updated = ?, source = ?, change = ? WHERE id = ?",
-                (*values, kept.id),
-            )
-            self._connection.execute("DELETE FROM refs WHERE record = ?", (kept.id,))
-        self._connection.executemany(
-            "INSERT INTO refs VALUES (?, ?, ?)", [(role, target, kept.id) for role, target in refs_of(body)]
-        )
+    def _get(self, number: str) -> Record[Any] | None:
+        return get_records(self._connection, [number]).get(number)
 
-    def _next_change(self) -> int:
-        """The number of this write. The counter's row is locked until the step ends: whoever reads 12 has seen 11 committed."""
-        self._connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'change'")
-        return self._connection.execute("SELECT value FROM counters WHERE name = 'change'").fetchone()[0]
+    def _shows(self, record: Record[Any]) -> bool:
+        """Whether the one who writes may know of a record. Notifications are shown to all: an older one is replaced by the next."""
+        return self._sees is None or isinstance(record.body, Notification) or self._sees(record, self._rows.get)
 
-    def _source_of(self, number: str) -> int | None:
-        row = self._connection.execute("SELECT source FROM records WHERE id = ?", (number,)).fetchone()
-        return row[0] if row else None
+    def _shown(self, ask: Callable[[int, int], list[Record[Any]]], limit: int) -> list[Record[Any]]:
+        """The first that may be seen, of as many as it takes."""
+        if self._sees is None:
+            return ask(limit, 0)
+        found: dict[str, Record[Any]] = {}
+        for one in _paged(ask, max(limit, FEWEST_LOOKED_AT)):
+            if len(found) == limit:
+                break
+            if self._shows(one):
+                found[one.id] = one
+        return list(found.values())
 
-    def _put_doc(self, kept: Record[Any], before: int | None) -> int | None:
-        """Have a record found in the source of its kind, or on its shelf, and nowhere else; gives the source."""
-        worded = self._wording(kept, self.get)
-        source = None if worded is None else self._source(self._shelf(kept, worded.meaning).name)
-        if worded is not None and source is not None and source == before and self._says(source, kept.id, worded.hash):
-            return source
-        if (before is not None or source is not None) and not self._seq:
-            self._seq = next_seq(self._connection)
-        if before is not None and before != source:
-            remove_doc(self._connection, before, kept.id, self._seq)
-        if worded is not None and source is not None:
-            blob = put_blob(self._connection, worded.hash, worded.cut, meaning=worded.meaning)
-            found = Found(kept.id, len(worded.cut.text.encode("utf-8")), kept.updated * 1_000_000)
-            put_doc(self._connection, source, found, blob, "", self._seq, time.time_ns())
-        return source
+    def _check_slug(self, number: str, slug: str) -> None:
+        """Raises: InputError RECORD_INVALID, where another subcortex has the slug, be it one that nobody here may know of."""
+        ask = "SELECT 1 FROM refs WHERE role = 'slug' AND target = ? AND record <> ?"
+        if self._connection.execute(ask, (slug, number)).fetchone() is not None:
+            raise InputError("RECORD_INVALID", f"the slug {slug} is taken", context={"field": "slug"})
 
-    def _shelf(self, kept: Record[Any], meaning: bool) -> Shelf:
-        if not self._shelved:
-            return Shelf(kept.kind, meaning)
-        return Shelf(kept.kind, meaning, scope_of(kept, self.get), kept.body.sensitivity == SENSITIVE)
 
-    def _says(self, source: int, number: str, text: bytes) -> bool:
-        """Whether a record is found by this text already: a thread is written anew with each comment, and rarely says something else."""
-        ask = "SELECT 1 FROM docs JOIN blobs ON blobs.id = docs.blob WHERE docs.source = ? AND docs.path = ? AND blobs.hash = ?"
-        return self._connection.execute(ask, (source, number, text)).fetchone() is not None
-
-    def _source(self, name: str) -> int:
-        ask = "SELECT id FROM sources WHERE kind = ? AND name = ? AND root = ''"
-        if (row := self._connection.execute(ask, (RECORDS, name)).fetchone()) is not None:
-            return row[0]
-        put = "INSERT INTO sources (kind, name, root) VALUES (?, ?, '')"
-        number = self._connection.execute(put, (RECORDS, name)).lastrowid
-        assert number is not None
-        return number
+def _paged(ask: Callable[[int, int], list[Record[Any]]], size: int) -> Iterator[Record[Any]]:
+    """All, in pages that become larger."""
+    offset = 0
+    while page := ask(size, offset):
+        yield from page
+        if len(page) < size:
+            return
+        offset, size = offset + size, size * 2
 
 
 class Records:
     """The records of a store, for writing."""
 
     def __init__(self, connections: Connected, *, indexed: bool = True, shelved: bool = False) -> None:
-        """Without `indexed` the records have no docs beside them: they are found elsewhere. `shelved`, each scope has sources of its own."""
+        """Without `indexed` the records have no store beside them: they are found elsewhere, and sent nowhere. `shelved`, each scope has sources
+        of its own."""
         self._connections = connections
         self._indexed = indexed
         self._shelved = shelved
 
     def perform(
-        self, work: Callable[[Step], str], *, actor: Actor, key: str, action: str, payload: str, wording: Wording
+        self,
+        work: Callable[[Step], str],
+        *,
+        actor: Actor,
+        key: str,
+        action: str,
+        payload: str,
+        wording: Wording,
+        sees: Sees | None = None,
+        guard: Guard | None = None,
+        quiet: bool = False,
     ) -> Done:
         """Do `work` as one step, once for each key of an actor: all of it or nothing, and on the disk when this returns.
 
-        The text that `work` gives is kept with the key. Raises: InputError IDEMPOTENCY_REPLAY for a key that was used for something
-        else, RECORD_CHANGED; whatever `work` raises.
+        The text that `work` gives is kept with the key. `sees` confines what the step shows, `guard` is asked before each write. What
+        a step writes is queued for the Core where there is one; not so a `quiet` one, and what that makes is never sent. Raises:
+        InputError IDEMPOTENCY_REPLAY for a key that was used for something else, RECORD_CHANGED; whatever `work` raises.
         """
         asked = _hash(action, payload)
-        with self._connections.write(durable=True, erase=True) as connection:
+
+        def attempt(connection: sqlite3.Connection) -> Done:
             if (before := _replay(connection, actor, key, asked)) is not None:
                 return before
-            step = Step(connection, actor, key, action, wording if self._indexed else _unfound, self._shelved)
+            step = Step(connection, self._rows(connection, wording), actor, key, action, sees, guard)
             result = work(step)
             connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?, ?)", (actor.name, key, asked, result, step.now))
+            if self._indexed and quiet:
+                made = [(number,) for number, (before, _) in step.written.items() if before is None]
+                connection.executemany("INSERT OR IGNORE INTO local_only VALUES (?)", made)
+            elif self._indexed and step.written and is_connected(connection):
+                enqueue(connection, actor, key, action, step.now, step.written)
             return Done(result, False)
+
+        return self._transact(attempt)
+
+    def apply(
+        self,
+        records: Sequence[Kept],
+        erased: Sequence[str],
+        *,
+        wording: Wording,
+        meta: Mapping[str, str],
+        settle: int | None = None,
+        skip_waiting: bool = False,
+    ) -> int:
+        """Take records over as another store has them, exactly, and remove others for good: all in one transaction, with the facts in
+        `meta`; tells how many were written.
+
+        `settle` is an entry of the outbox that this answers: it goes. With `skip_waiting` records that other entries wait for are left
+        alone. What is newer here than what is given stays, unless the facts tell of another epoch, or of a resync: then numbers begin
+        anew. Twice is once.
+        """
+
+        def attempt(connection: sqlite3.Connection) -> int:
+            if settle is not None:
+                connection.execute("DELETE FROM outbox WHERE id = ?", (settle,))
+            if _begins_anew(connection, meta):
+                connection.execute("UPDATE replica SET change = 0")
+            connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", list(meta.items()))
+            rows = self._rows(connection, wording)
+            count = _copy(connection, rows, records, skip_waiting)
+            connection.executemany("DELETE FROM replica WHERE record = ?", [(number,) for number in erased])
+            rows.erase(erased)
+            connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'applied'")
+            return count
+
+        return self._transact(attempt)
+
+    def _rows(self, connection: sqlite3.Connection, wording: Wording) -> RecordRows:
+        return RecordRows(connection, wording if self._indexed else _unfound, shelved=self._shelved)
+
+    def _transact(self, attempt: Callable[[sqlite3.Connection], R]) -> R:
+        """Do something in one durable transaction, and again where the database says that two writers met."""
+        for number in range(1, ATTEMPTS):
+            try:
+                with self._connections.write(durable=True, erase=True) as connection:
+                    return attempt(connection)
+            except WritersMet:
+                time.sleep(random.uniform(0, WAIT_SECONDS * number))
+        with self._connections.write(durable=True, erase=True) as connection:
+            return attempt(connection)
 
     def known(self, actor: Actor, key: str, action: str, payload: str) -> Done | None:
         """What a key gave before, None where it is new. Raises: InputError IDEMPOTENCY_REPLAY."""
         with self._connections.read() as connection:
             return _replay(connection, actor, key, _hash(action, payload))
+
+
+def _copy(connection: sqlite3.Connection, rows: RecordRows, records: Sequence[Kept], skip_waiting: bool) -> int:
+    """Write records as they are elsewhere, but for those that wait to be sent and those that are newer here; tells how many."""
+    ids = [one.record.id for one in records]
+    left = waiting_for(connection, ids) if skip_waiting else set[str]()
+    known = marks_of(connection, ids)
+    moved: list[Record[Any]] = []
+    count = 0
+    for one in records:
+        number, mark = one.record.id, (one.record.version, one.change)
+        if number in left:  # it is there, but what is here goes on from something else
+            connection.execute("INSERT OR IGNORE INTO replica VALUES (?, ?, 0)", (number, one.record.version))
+        elif known.get(number, mark)[1] <= one.change:
+            moved += [one.record] if rows.copy(one.record, one.change) else []
+            connection.execute("INSERT OR REPLACE INTO replica VALUES (?, ?, ?)", (number, *mark))
+            known[number] = mark
+            count += 1
+    rows.settle_scopes(moved)
+    last = max((one.change for one in records), default=0)
+    connection.execute("UPDATE counters SET value = max(value, ?) WHERE name = 'change'", (last,))
+    return count
+
+
+def _begins_anew(connection: sqlite3.Connection, meta: Mapping[str, str]) -> bool:
+    """Whether the numbers of changes can't be compared with those before."""
+    row = connection.execute("SELECT value FROM meta WHERE key = 'core.epoch'").fetchone()
+    before = row[0] if row else ""
+    return meta.get("core.resync") == "1" or meta.get("core.epoch", before) != before
 
 
 def _unfound(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> None:

@@ -153,17 +153,40 @@ CREATE TRIGGER audit_unchanged BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 
 ALTER TABLE blobs ADD COLUMN private INTEGER NOT NULL DEFAULT 0;
 """
 
+# The scope of records that were written before it was kept: their subcortex, or that of what they are about; in the words of both databases.
+SCOPES = """
+UPDATE records SET scope = CASE kind WHEN 'subcortex' THEN id ELSE coalesce(
+  (SELECT min(target) FROM refs WHERE record = records.id AND role = 'subcortex'), '') END;
+UPDATE records SET scope = coalesce((
+  SELECT CASE other.kind WHEN 'subcortex' THEN other.id ELSE coalesce(
+    (SELECT min(target) FROM refs WHERE record = other.id AND role = 'subcortex'), '') END
+  FROM refs AS way JOIN records AS other
+    ON other.id = coalesce((SELECT min(record) FROM refs WHERE role = 'slug' AND target = way.target), way.target)
+  WHERE way.record = records.id AND way.role = CASE records.kind
+    WHEN 'draft' THEN 'target' WHEN 'notification' THEN 'about' WHEN 'link' THEN 'source'
+    ELSE (SELECT max(role) FROM refs WHERE record = records.id AND role IN ('thread', 'task')) END), '')
+WHERE kind IN ('draft', 'notification', 'link') OR (kind = 'observation' AND scope = '');
+"""
+
 # The order in which records were written, for those who follow: each write takes the next number. Of records that were there before,
-# the order in which they were made stands for it.
-_CHANGES = """
+# the order in which they were made stands for it. And the scope of each, as `seeing.scope_of` tells it.
+_CHANGES = f"""
 CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 ALTER TABLE records ADD COLUMN change INTEGER NOT NULL DEFAULT 0;
-UPDATE records SET change = (SELECT count(*) FROM records AS other WHERE other.made <= records.made);
+ALTER TABLE records ADD COLUMN scope TEXT NOT NULL DEFAULT '';
+CREATE TEMP TABLE numbered (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);
+INSERT INTO numbered (id) SELECT id FROM records ORDER BY made, id;
+UPDATE records SET change = (SELECT number FROM numbered WHERE numbered.id = records.id);
+DROP TABLE numbered;
+{SCOPES}
 INSERT INTO counters SELECT 'change', count(*) FROM records;
+INSERT INTO counters VALUES ('applied', 0);
 CREATE INDEX records_change ON records (change);
 """
 
-# Who may use a server that a team shares: its people and programs, what each may see, and the hashes of their tokens.
+# Who may use a server that a team shares: its people and programs, what each may see, and the hashes of their tokens. `facts` has the
+# epoch: which history of changes this is. On the other side, a store that is connected to such a server: what waits to be sent there
+# (`outbox`, and which records each entry touches), which records it has, and those that are never sent.
 _PRINCIPALS = """
 CREATE TABLE principals (
   id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, tier INTEGER NOT NULL, sensitive INTEGER NOT NULL, state TEXT NOT NULL,
@@ -174,6 +197,17 @@ CREATE TABLE grants (
 CREATE TABLE tokens (
   id TEXT PRIMARY KEY, principal TEXT NOT NULL REFERENCES principals ON DELETE CASCADE, hash BLOB NOT NULL, label TEXT NOT NULL,
   created INTEGER NOT NULL, expires INTEGER NOT NULL, used INTEGER NOT NULL, revoked INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+INSERT INTO facts VALUES ('epoch', lower(hex(randomblob(16))));
+CREATE TABLE outbox (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, actor TEXT NOT NULL, tier INTEGER NOT NULL, action TEXT NOT NULL,
+  at INTEGER NOT NULL, changes TEXT NOT NULL, state TEXT NOT NULL, attempts INTEGER NOT NULL, code TEXT NOT NULL, reason TEXT NOT NULL);
+CREATE INDEX outbox_state ON outbox (state, id);
+CREATE TABLE outbox_records (
+  record TEXT NOT NULL, entry INTEGER NOT NULL REFERENCES outbox ON DELETE CASCADE, PRIMARY KEY (record, entry)) WITHOUT ROWID;
+CREATE INDEX outbox_records_entry ON outbox_records (entry);
+CREATE TABLE replica (record TEXT PRIMARY KEY, version INTEGER NOT NULL, change INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE local_only (record TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
 
