@@ -20,6 +20,7 @@ _WIDE = {
     "records_made": "kind, made, state",
     "records_state": "kind, state, made",
     "records_updated": "kind, updated, made, state",
+    "records_change": "change, kind",
     "records_seen": "id, kind",
 }
 _LOOKED_AT = "scope, sensitivity, author"
@@ -150,13 +151,14 @@ def _was_seen() -> str:
 
 
 _LINKED = f"{_end('source')} AND {_end('target')}"
-_OF_SEEN = "EXISTS (SELECT 1 FROM temp.records AS seen WHERE seen.id = kept.record)"
+_OF_SEEN = "EXISTS (SELECT 1 FROM temp.seen WHERE seen.id = kept.record)"
 _STATEMENTS = (
     "CREATE TEMP TABLE viewer (name TEXT NOT NULL, agents TEXT NOT NULL, after TEXT NOT NULL, reviews INTEGER NOT NULL, "
     "sensitive INTEGER NOT NULL, everywhere INTEGER NOT NULL)",
     "CREATE TEMP TABLE readable (scope TEXT PRIMARY KEY) WITHOUT ROWID",
     "CREATE TEMP TABLE hidden (scope TEXT PRIMARY KEY) WITHOUT ROWID",
-    f"CREATE TEMP VIEW seen_ends AS SELECT * FROM main.records AS kept WHERE {_seen('0')}",  # nothing links a link
+    f"CREATE TEMP VIEW seen_ends AS SELECT id FROM main.records AS kept INDEXED BY records_seen WHERE {_seen('0')}",  # nothing links a link
+    f"CREATE TEMP VIEW seen AS SELECT id FROM main.records AS kept INDEXED BY records_seen WHERE {_seen(_LINKED)}",
     f"CREATE TEMP VIEW records AS SELECT * FROM main.records AS kept WHERE {_seen(_LINKED)}",
     f"CREATE TEMP VIEW refs AS SELECT * FROM main.refs AS kept WHERE {_OF_SEEN}",
     f"CREATE TEMP VIEW versions AS SELECT * FROM main.versions AS kept WHERE {_OF_SEEN} AND {_was_seen()}",

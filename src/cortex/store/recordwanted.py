@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cortex.kinds import KINDS, PREFIXES, Wanted
+from cortex.store.confined import Confined
 
 FEW = 3_000  # rows that may be looked at one by one
 
@@ -28,7 +29,7 @@ class Way:
     where: str
     values: tuple[object, ...]
     order: str
-    rows: int  # that are looked at, counted up to FEW
+    start: Part  # what it begins with
 
     @property
     def ids(self) -> tuple[str, str]:
@@ -54,7 +55,7 @@ def ways_to(connection: sqlite3.Connection, wanted: Wanted, *, ordered: bool) ->
 
 def _way(connection: sqlite3.Connection, wanted: Wanted, kind: str, ordered: bool) -> Way:
     drivers = list(_drivers(wanted, kind))
-    counts = [_count(connection, one) for one in drivers] if len(drivers) > 1 or not ordered else [FEW]
+    counts = [_count(connection, one) for one in drivers] if len(drivers) > 1 else [FEW]
     best = min(range(len(drivers)), key=counts.__getitem__)
     if ordered and counts[best] >= FEW:
         best = next((place for place, one in enumerate(drivers) if one.ordered), best)
@@ -69,7 +70,7 @@ def _way(connection: sqlite3.Connection, wanted: Wanted, kind: str, ordered: boo
         where,
         (*driver.part[1], *(value for _, many in rest for value in many)),
         order,
-        counts[best],
+        driver.part,
     )
 
 
@@ -97,9 +98,23 @@ def _drivers(wanted: Wanted, kind: str) -> Iterator[_Driver]:
 
 
 def _count(connection: sqlite3.Connection, driver: _Driver) -> int:
-    table = "refs" if driver.tables == _REFS else "records"
-    ask = f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {driver.part[0]} LIMIT {FEW}) AS part"
-    return connection.execute(ask, driver.part[1]).fetchone()[0]
+    """How many rows a way leads along, up to FEW; those too that the viewer doesn't see, since it is as long."""
+    whole = "main." if isinstance(connection, Confined) else ""
+    return _up_to_few(connection, whole + _table(driver.tables), driver.part)
+
+
+def rows_on(connection: sqlite3.Connection, way: Way) -> int:
+    """How many rows that are seen a way begins with, up to FEW."""
+    return _up_to_few(connection, _table(way.tables), way.start)
+
+
+def _table(tables: str) -> str:
+    return "refs" if tables == _REFS else "records"
+
+
+def _up_to_few(connection: sqlite3.Connection, table: str, part: Part) -> int:
+    ask = f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {part[0]} LIMIT {FEW}) AS part"
+    return connection.execute(ask, part[1]).fetchone()[0]
 
 
 def conditions_of(wanted: Wanted) -> Part:
