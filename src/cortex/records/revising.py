@@ -101,13 +101,13 @@ def revise_in(
     if after == before:
         return record
     check_move(before, after)
-    _check_kept(before, after)
+    check_kept(before, after)
     need_sensitive(step, after)
     if isinstance(after, Artifact) and after.state == "accepted" != before.state:
         written = _accept(step, replace(record, body=replace(after, last_reviewed=step.now)))
     else:
         written = step.put(replace(record, body=after))
-    _follow(step, before, written)
+    follow(step, before, written)
     return written
 
 
@@ -124,7 +124,7 @@ def _accept(step: Step, record: Record[Artifact]) -> Record[Artifact]:
     return written
 
 
-def _check_kept(before: Any, after: Any) -> None:
+def check_kept(before: Any, after: Any) -> None:
     """What a change may not touch. Raises: InputError RECORD_INVALID."""
     match after:
         case Subcortex() if after.slug != before.slug:
@@ -141,8 +141,8 @@ def _check_kept(before: Any, after: Any) -> None:
             )
 
 
-def _follow(step: Step, before: Any, record: Record[Any]) -> None:
-    """What follows from a change, in the same step."""
+def follow(step: Step, before: Any, record: Record[Any], *, tell: bool = True) -> None:
+    """What follows from a change, in the same step; unless `tell`, those who should hear of it have been told elsewhere."""
     after = record.body
     if after.sensitivity == SENSITIVE and before.sensitivity != SENSITIVE:
         _make_sensitive(step, record)
@@ -156,7 +156,8 @@ def _follow(step: Step, before: Any, record: Record[Any]) -> None:
         case Task():
             if after.state not in OPEN_TASK_STATES:
                 close_notices(step, record.id, "task_assigned")
-            notice_task(step, record, before, _what_changed(before, after))
+            if tell:
+                notice_task(step, record, before, _what_changed(before, after))
         case Link() if after.state != before.state:
             close_notices(step, record.id)
 

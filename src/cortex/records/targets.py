@@ -8,12 +8,12 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from cortex.errors import InputError
 from cortex.kinds import KINDS, PREFIXES, SENSITIVE, Artifact, Body, Comment, Record, Subcortex, Wanted
 from cortex.leaks import redact
-from cortex.store import RecordLookup, Step, kind_of_id
+from cortex.store import RecordLookup, kind_of_id
 from cortex.text import one_line
 
 B = TypeVar("B", bound=Body)
@@ -29,7 +29,17 @@ _POINTS = (("thread", "thread"), ("task", "task"), ("parent", "comment"), ("supe
 _PINS = (("pinned_threads", "thread"), ("pinned_artifacts", "artifact"), ("pinned_tasks", "task"))
 
 
-def resolve_ref(place: RecordLookup | Step, ref: str, kind: str = "") -> Record[Any]:
+class Place(Protocol):
+    """Where records are looked up one by one: a step, or what somebody sees inside of one."""
+
+    def get(self, number: str, /) -> Record[Any] | None: ...
+
+    def select(self, wanted: Wanted, limit: int = 100, /) -> list[Record[Any]]: ...
+
+    def starting(self, prefix: str, limit: int = 10, /) -> list[Record[Any]]: ...
+
+
+def resolve_ref(place: RecordLookup | Place, ref: str, kind: str = "") -> Record[Any]:
     """The record that is meant: by its id, by at least 8 characters of its ULID, or a subcortex by its slug.
 
     Raises: InputError RECORD_UNKNOWN with near ones.
@@ -55,13 +65,13 @@ def resolve_ref(place: RecordLookup | Step, ref: str, kind: str = "") -> Record[
     )
 
 
-def by_slug(place: RecordLookup | Step, slug: str) -> Record[Subcortex] | None:
+def by_slug(place: RecordLookup | Place, slug: str) -> Record[Subcortex] | None:
     """The subcortex with this slug."""
     found = place.select(Wanted(kinds=("subcortex",), refs=(("slug", slug.casefold()),)), 1) if slug.isascii() else []
     return found[0] if found else None
 
 
-def scope_of(place: RecordLookup | Step, ref: str) -> Record[Subcortex]:
+def scope_of(place: RecordLookup | Place, ref: str) -> Record[Subcortex]:
     """The subcortex of this slug or id. Raises: InputError SCOPE_NOT_FOUND."""
     ref = one_line(ref, 200)
     found = _one(place, ref)
@@ -76,7 +86,7 @@ def scope_of(place: RecordLookup | Step, ref: str) -> Record[Subcortex]:
     )
 
 
-def target_of(place: RecordLookup | Step, ref: str, kinds: tuple[str, ...], field: str) -> Record[Any]:
+def target_of(place: RecordLookup | Place, ref: str, kinds: tuple[str, ...], field: str) -> Record[Any]:
     """The record that a field points to. Raises: InputError TARGET_NOT_FOUND."""
     found = _one(place, ref)
     if found is None or found.kind not in kinds:
@@ -92,7 +102,7 @@ def target_of(place: RecordLookup | Step, ref: str, kinds: tuple[str, ...], fiel
     return found
 
 
-def resolved(step: Step, body: B, before: Body | None = None) -> B:
+def resolved(step: Place, body: B, before: Body | None = None) -> B:
     """The body with its subcortex by id, and sensitive where what it belongs to is; all that it points to is there.
 
     What stood there `before` isn't asked again. Raises: InputError TARGET_NOT_FOUND, SCOPE_NOT_FOUND, RECORD_INVALID.
@@ -127,7 +137,7 @@ def resolved(step: Step, body: B, before: Body | None = None) -> B:
     return replace(body, **changes) if changes else body
 
 
-def _check_several(step: Step, body: Body, before: Body | None) -> None:
+def _check_several(step: Place, body: Body, before: Body | None) -> None:
     if isinstance(body, Subcortex):
         for field, kind in _PINS:
             for ref in set(getattr(body, field)).difference(getattr(before, field, ())):
@@ -152,13 +162,13 @@ def _shown(ref: str) -> str:
     return redact(ref)[0][:80]
 
 
-def _one(place: RecordLookup | Step, ref: str) -> Record[Any] | None:
+def _one(place: RecordLookup | Place, ref: str) -> Record[Any] | None:
     if not ref.isascii():  # no id is; and what isn't text at all can't be asked for
         return None
-    return place.get(ref) if isinstance(place, Step) else place.one(ref)
+    return place.one(ref) if isinstance(place, RecordLookup) else place.get(ref)
 
 
-def _beginning_with(place: RecordLookup | Step, ref: str, kind: str) -> list[Record[Any]]:
+def _beginning_with(place: RecordLookup | Place, ref: str, kind: str) -> list[Record[Any]]:
     """The records whose id begins like this, with the prefix of its kind or without."""
     prefix, _, rest = ref.rpartition("_")
     told = kind_of_id(f"{prefix}_x") if prefix else kind
@@ -168,7 +178,7 @@ def _beginning_with(place: RecordLookup | Step, ref: str, kind: str) -> list[Rec
     return place.starting(PREFIXES[KINDS[told]] + rest, MOST_NEAR)
 
 
-def _near(place: RecordLookup | Step, ref: str, kind: str) -> list[str]:
+def _near(place: RecordLookup | Place, ref: str, kind: str) -> list[str]:
     """What somebody may have meant: slugs and ids that are spelled alike, or the newest of the kind."""
     if kind == "subcortex":
         slugs = [one.body.slug for one in place.select(Wanted(kinds=("subcortex",)), MOST_SCOPES)]
