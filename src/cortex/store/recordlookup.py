@@ -239,6 +239,19 @@ class RecordLookup:
                 since = rows[-1][-1]
         return found
 
+    def kept(self, ids: Iterable[str]) -> list[Kept]:
+        """Those of these records that there are, in this order, with the number of their last write."""
+        wanted = list(dict.fromkeys(ids))
+        found: dict[str, Kept] = {}
+        with self._connections.read() as connection:
+            for start in range(0, len(wanted), BATCH):
+                part = wanted[start : start + BATCH]
+                ask = f"SELECT {COLUMNS}, records.change FROM records WHERE id IN ({marks(part)})"
+                for row in connection.execute(ask, part).fetchall():
+                    if (one := record_of(row[:-1])) is not None:
+                        found[one.id] = Kept(one, row[-1])
+        return [found[number] for number in wanted if number in found]
+
     def last_change(self) -> int:
         """The number of the last write."""
         with self._connections.read() as connection:
