@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+POLL_SECONDS = 0.05
 
 if sys.platform == "win32":
     import msvcrt
@@ -27,3 +32,16 @@ else:
         except OSError:
             return False
         return True
+
+
+@contextmanager
+def turn(path: str, seconds: float, given_up: Callable[[], bool]) -> Iterator[bool]:
+    """Be the only one on this machine inside the block; false where that took too long, or was given up. Children don't inherit it."""
+    deadline = time.monotonic() + seconds
+    file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    try:
+        while not (mine := lock_file(file)) and time.monotonic() < deadline and not given_up():
+            time.sleep(POLL_SECONDS)
+        yield mine
+    finally:
+        os.close(file)

@@ -48,6 +48,10 @@ class Unsendable(NoAnswer):
     """The address or the key can't be used."""
 
 
+class Untrusted(NoAnswer):
+    """Nobody that is trusted vouches for the server's certificate."""
+
+
 class TooLarge(NoAnswer):
     """The answer is larger than anything that is read."""
 
@@ -89,7 +93,8 @@ class Connections:
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError):
             raise Unsendable("has an address or a key that can't be used") from None
         except (httpx2.HTTPError, httpx2.StreamError, OSError, RuntimeError) as error:  # the last: closed meanwhile
-            raise NoAnswer(f"can't be reached: {self.redacted(str(error)) or type(error).__name__}") from None
+            kind = Untrusted if "CERTIFICATE_VERIFY_FAILED" in str(error) else NoAnswer
+            raise kind(f"can't be reached: {self.redacted(str(error)) or type(error).__name__}") from None
 
     def wait(self, seconds: float) -> bool:
         """Wait before another try; false where they were closed meanwhile."""

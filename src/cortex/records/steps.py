@@ -13,15 +13,24 @@ from cortex.records.ids import fresh_key, go_on_from
 from cortex.records.wording import wording
 from cortex.store import Done, Step
 
-_KEY = re.compile(r"[\x21-\x7e]{1,200}")
+_KEY = re.compile(r"[\x21-\x7e]+")
+MOST_OF_KEY = 200  # characters
 
 
 def perform(
-    library: Library, work: Callable[[Step], str], *, actor: Actor, key: str, action: str, payload: str
+    library: Library,
+    work: Callable[[Step], str],
+    *,
+    actor: Actor,
+    key: str,
+    action: str,
+    payload: str,
+    quiet: bool = False,
 ) -> Done:
     """Do `work` once for this key, and have what it wrote found, now or as soon as the indexes can.
 
-    Raises: InputError RECORD_INVALID for a key that is none, IDEMPOTENCY_REPLAY, RECORD_CHANGED; whatever `work` raises.
+    What is `quiet` stays on this machine, whatever it is connected to. Raises: InputError RECORD_INVALID for a key that is none,
+    IDEMPOTENCY_REPLAY, RECORD_CHANGED; whatever `work` raises.
     """
 
     def begin(step: Step) -> str:
@@ -30,13 +39,19 @@ def perform(
 
     check_key(key)
     done = library.store.records.perform(
-        begin, actor=actor, key=key, action=action, payload=payload, wording=wording(library.settings)
+        begin,
+        actor=actor,
+        key=key,
+        action=action,
+        payload=payload,
+        wording=wording(library.settings),
+        quiet=quiet,
     )
     library.follow()  # a retry, too: who tried first may have ended before it was found
     return done
 
 
-def check_key(key: str) -> None:
+def check_key(key: str, most: int = MOST_OF_KEY) -> None:
     """Raises: InputError RECORD_INVALID with a key that could be used, SENSITIVE_BLOCKED for one that holds a secret: keys are kept."""
     # Mailgun's keys begin as a key of ours may that somebody makes up: "key-" and a UUID without hyphens.
     if leaks := [leak for leak in find_leaks(key) if leak.name != "Mailgun key"]:
@@ -46,9 +61,9 @@ def check_key(key: str) -> None:
             context={"field": "idempotency_key"},
             suggestions=(f"Call it again with idempotency_key {fresh_key()!r}.",),
         )
-    if _KEY.fullmatch(key):
+    if _KEY.fullmatch(key) and len(key) <= most:
         return
-    what = "a key is 1 to 200 characters without blanks" if key else "every write needs an `idempotency_key`"
+    what = f"a key is 1 to {most} characters without blanks" if key else "every write needs an `idempotency_key`"
     raise InputError(
         "RECORD_INVALID",
         f"{what}; the same one makes a retry harmless",

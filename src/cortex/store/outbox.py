@@ -11,7 +11,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cortex.errors import StoreError
@@ -27,6 +27,7 @@ CORE = "core.url"  # a fact of the store: where its Core is
 UPLOADED = "core.uploaded"
 UPLOAD = "upload"  # the action of an entry with what was there before
 MOST_UPLOADED = 100  # records of one such entry
+FIRST = -(2**62)  # less than the number of any entry
 _COLUMNS = "id, key, actor, tier, action, at, changes, state, attempts, code, reason"
 
 
@@ -65,8 +66,8 @@ class Outbox:
     def __init__(self, connections: Connected) -> None:
         self._connections = connections
 
-    def waiting(self, limit: int = 50, after: int = 0) -> list[Entry]:
-        """Those that are still to be sent, in the order in which they were written."""
+    def waiting(self, limit: int = 50, after: int = FIRST) -> list[Entry]:
+        """Those that are still to be sent, in the order in which they have to be."""
         return self._entries("state = ? AND id > ? ORDER BY id LIMIT ?", (WAITING, after, limit))
 
     def refused(self) -> list[Entry]:
@@ -113,26 +114,53 @@ class Outbox:
                 return {record: (version, change) for record, version, change in rows}
             return marks_of(connection, list(ids))
 
-    def upload(self, actor: Actor, mark: str) -> int:
-        """Queue all that isn't at the Core yet, the first made first, once for each mark; tells how many records that are."""
+    def size(self) -> tuple[int, int]:
+        """How many records of the Core are here, and how many bytes they say."""
+        ask = "SELECT count(*), coalesce(sum(length(CAST(body AS BLOB))), 0) FROM replica JOIN records ON records.id = record"
+        with self._connections.read() as connection:
+            count, size = connection.execute(ask).fetchone()
+            return count, size
+
+    def upload(self, actor: Actor, mark: str, meta: Mapping[str, str] | None = None) -> int:
+        """Queue all that isn't at the Core yet, the first made first, once for each mark; tells how many records that are.
+
+        The facts in `meta` are set in the same transaction: whatever is written after it is queued behind.
+        """
         ask = (
             "SELECT id FROM records WHERE id NOT IN (SELECT record FROM replica) AND id NOT IN (SELECT record FROM local_only) "
             "AND id NOT IN (SELECT record FROM outbox_records) ORDER BY made, id"
         )
         with self._connections.write(durable=True) as connection:
+            set_facts(connection, meta or {})
             row = connection.execute("SELECT value FROM meta WHERE key = ?", (UPLOADED,)).fetchone()
             if row is not None and row[0] == mark:
                 return 0
-            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (UPLOADED, mark))
-            return _queue(connection, [row[0] for row in connection.execute(ask)], actor, mark)
+            set_facts(connection, {UPLOADED: mark})
+            ids = [row[0] for row in connection.execute(ask)]
+            return _queue(connection, list(get_records(connection, ids).values()), actor, mark)
 
     def queue(self, ids: Sequence[str], actor: Actor, mark: str) -> int:
-        """Queue these records as new ones: a Core that once had them has them no more. Those that wait anyway are left out."""
+        """Queue these records as new ones, before all that waits: a Core that once had them has them no more.
+
+        What waits may build on them, so one that an entry waits for is queued as it was before that entry.
+        """
         with self._connections.write(durable=True) as connection:
-            waiting = waiting_for(connection, ids)
-            wanted = [number for number in ids if number not in waiting]
-            connection.executemany("DELETE FROM replica WHERE record = ?", [(number,) for number in wanted])
-            return _queue(connection, sorted(wanted, key=lambda number: number[-26:]), actor, mark)
+            connection.executemany("DELETE FROM replica WHERE record = ?", [(number,) for number in ids])
+            found = get_records(connection, sorted(ids, key=lambda number: number[-26:]))
+            wanted = list(_as_before(connection, found).values())
+            return _queue(connection, wanted, actor, mark, _places(connection, len(wanted)))
+
+    def split(self, number: int) -> None:
+        """Have each record of an entry sent for itself, before all that waits."""
+        with self._connections.write(durable=True) as connection:
+            row = connection.execute(f"SELECT {_COLUMNS} FROM outbox WHERE id = ?", (number,)).fetchone()
+            if row is None:
+                return
+            connection.execute("DELETE FROM outbox WHERE id = ?", (number,))
+            _, key, actor, tier, action, at, told, *_ = row
+            changes = json.loads(told)
+            for part, (place, one) in enumerate(zip(_places(connection, len(changes)), changes, strict=True)):
+                _put(connection, Actor(actor, tier), f"{key}.{part}", action, at, [one], place)
 
     def forget(self) -> None:
         """Leave the Core: what waits, what is known of it, and where it is."""
@@ -167,10 +195,12 @@ def enqueue(
     action: str,
     at: int,
     written: Mapping[str, tuple[Record[Any] | None, Record[Any]]],
+    place: int | None = None,
 ) -> bool:
     """Have what a step wrote sent to the Core: each record as it was before the step and as it is after it.
 
-    Records that stay here, and those that say the same as before, are left out; false where nothing is left.
+    Records that stay here, and those that say the same as before, are left out; false where nothing is left. It comes behind all
+    others, unless a number says its place.
     """
     here = _local_only(connection, list(written))
     told = [
@@ -187,13 +217,22 @@ def enqueue(
     ]
     if not told:
         return False
-    number = connection.execute(
-        "INSERT INTO outbox (key, actor, tier, action, at, changes, state, attempts, code, reason) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, 0, '', '')",
-        (key, actor.name, actor.tier, action, at, json.dumps(told, ensure_ascii=False), WAITING),
-    ).lastrowid
-    connection.executemany("INSERT INTO outbox_records VALUES (?, ?)", [(one["id"], number) for one in told])
+    _put(connection, actor, key, action, at, told, place)
     return True
+
+
+def settle_entry(connection: sqlite3.Connection, number: int, refuse: tuple[str, str] | None) -> None:
+    """Be done with an entry: it was taken, or it stays with why it wasn't."""
+    if refuse is None:
+        connection.execute("DELETE FROM outbox WHERE id = ?", (number,))
+        return
+    put = "UPDATE outbox SET state = ?, code = ?, reason = ?, attempts = attempts + 1 WHERE id = ?"
+    connection.execute(put, (REFUSED, *refuse, number))
+
+
+def set_facts(connection: sqlite3.Connection, facts: Mapping[str, str]) -> None:
+    """Keep facts about the store."""
+    connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", list(facts.items()))
 
 
 def waiting_for(connection: sqlite3.Connection, ids: Sequence[str], but: int = 0) -> set[str]:
@@ -229,15 +268,65 @@ def _local_only(connection: sqlite3.Connection, ids: Sequence[str]) -> set[str]:
     }
 
 
-def _queue(connection: sqlite3.Connection, ids: Sequence[str], actor: Actor, mark: str) -> int:
-    """Entries with these records as if each had just been made; a key says which they are, so that twice is once."""
+def _queue(
+    connection: sqlite3.Connection,
+    records: Sequence[Record[Any]],
+    actor: Actor,
+    mark: str,
+    places: Sequence[int] = (),
+) -> int:
+    """Entries with these records as if each had just been made, at these places or behind all others.
+
+    A key says which they are, so that twice is once.
+    """
     now, count = int(time.time() * 1000), 0
-    for start in range(0, len(ids), MOST_UPLOADED):
-        found = get_records(connection, ids[start : start + MOST_UPLOADED])
-        key = f"{UPLOAD}-{hash_bytes(mark.encode(), *(number.encode() for number in found)).hex()}"
-        if enqueue(connection, actor, key, UPLOAD, now, {number: (None, one) for number, one in found.items()}):
-            count += len(found)
+    for part, start in enumerate(range(0, len(records), MOST_UPLOADED)):
+        some = records[start : start + MOST_UPLOADED]
+        key = f"{UPLOAD}-{hash_bytes(mark.encode(), *(one.id.encode() for one in some)).hex()}"
+        made: dict[str, tuple[Record[Any] | None, Record[Any]]] = {one.id: (None, one) for one in some}
+        if enqueue(connection, actor, key, UPLOAD, now, made, places[part] if places else None):
+            count += len(some)
     return count
+
+
+def _put(
+    connection: sqlite3.Connection,
+    actor: Actor,
+    key: str,
+    action: str,
+    at: int,
+    told: Sequence[Mapping[str, Any]],
+    place: int | None,
+) -> None:
+    number = connection.execute(
+        "INSERT INTO outbox (id, key, actor, tier, action, at, changes, state, attempts, code, reason) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, '', '')",
+        (place, key, actor.name, actor.tier, action, at, json.dumps(told, ensure_ascii=False), WAITING),
+    ).lastrowid
+    connection.executemany("INSERT INTO outbox_records VALUES (?, ?)", [(one["id"], number) for one in told])
+
+
+def _places(connection: sqlite3.Connection, count: int) -> range:
+    """Numbers for so many entries that come before all that are there."""
+    first = connection.execute("SELECT min(0, coalesce(min(id), 0)) FROM outbox").fetchone()[0]
+    return range(first - count, first)
+
+
+def _as_before(connection: sqlite3.Connection, records: Mapping[str, Record[Any]]) -> dict[str, Record[Any]]:
+    """Records as they were before the first entry that waits for each; without those that an entry makes."""
+    found = dict(records)
+    ask = (
+        "SELECT changes FROM outbox JOIN outbox_records ON outbox.id = entry "
+        f"WHERE state = '{WAITING}' AND record = ? ORDER BY outbox.id LIMIT 1"
+    )
+    for number, one in records.items():
+        row = connection.execute(ask, (number,)).fetchone()
+        before = row and next(told["before"] for told in json.loads(row[0]) if told["id"] == number)
+        if row and before is None:
+            del found[number]
+        elif row:
+            found[number] = replace(one, body=from_json(one.kind, json.dumps(before)))
+    return found
 
 
 def _entry(row: Sequence[Any]) -> Entry:

@@ -18,7 +18,7 @@ from cortex.errors import InputError
 from cortex.kinds import KINDS, Actor, Body, Notification, Record, Subcortex, Wanted
 from cortex.seeing import Get
 from cortex.store.connect import Connected, WritersMet
-from cortex.store.outbox import enqueue, is_connected, marks_of, waiting_for
+from cortex.store.outbox import enqueue, is_connected, marks_of, settle_entry, waiting_for
 from cortex.store.recordlookup import Kept, get_records, select_records, starting_with
 from cortex.store.recordrows import RecordRows, Wording
 from cortex.text import hash_bytes
@@ -194,7 +194,7 @@ class Records:
         def attempt(connection: sqlite3.Connection) -> Done:
             if (before := _replay(connection, actor, key, asked)) is not None:
                 return before
-            step = Step(connection, self._rows(connection, wording), actor, key, action, sees, guard)
+            step = Step(connection, self.rows(connection, wording), actor, key, action, sees, guard)
             result = work(step)
             connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?, ?)", (actor.name, key, asked, result, step.now))
             if self._indexed and quiet:
@@ -214,23 +214,24 @@ class Records:
         wording: Wording,
         meta: Mapping[str, str],
         settle: int | None = None,
+        refuse: tuple[str, str] | None = None,
         skip_waiting: bool = False,
     ) -> int:
         """Take records over as another store has them, exactly, and remove others for good: all in one transaction, with the facts in
         `meta`; tells how many were written.
 
-        `settle` is an entry of the outbox that this answers: it goes. With `skip_waiting` records that other entries wait for are left
-        alone. What is newer here than what is given stays, unless the facts tell of another epoch, or of a resync: then numbers begin
-        anew. Twice is once.
+        `settle` is an entry of the outbox that this answers: it goes, or stays as refused with the code and reason in `refuse`. With
+        `skip_waiting` records that other entries wait for are left alone. What is newer here than what is given stays, unless the facts
+        tell of another epoch, or of a resync: then numbers begin anew. Twice is once.
         """
 
         def attempt(connection: sqlite3.Connection) -> int:
             if settle is not None:
-                connection.execute("DELETE FROM outbox WHERE id = ?", (settle,))
+                settle_entry(connection, settle, refuse)
             if _begins_anew(connection, meta):
                 connection.execute("UPDATE replica SET change = 0")
             connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", list(meta.items()))
-            rows = self._rows(connection, wording)
+            rows = self.rows(connection, wording)
             count = _copy(connection, rows, records, skip_waiting)
             connection.executemany("DELETE FROM replica WHERE record = ?", [(number,) for number in erased])
             rows.erase(erased)
@@ -239,7 +240,8 @@ class Records:
 
         return self._transact(attempt)
 
-    def _rows(self, connection: sqlite3.Connection, wording: Wording) -> RecordRows:
+    def rows(self, connection: sqlite3.Connection, wording: Wording) -> RecordRows:
+        """The rows of these records, in a transaction of the caller's."""
         return RecordRows(connection, wording if self._indexed else _unfound, shelved=self._shelved)
 
     def _transact(self, attempt: Callable[[sqlite3.Connection], R]) -> R:

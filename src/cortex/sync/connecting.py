@@ -1,0 +1,152 @@
+"""Joining a team's Core and leaving it: who one is there is asked first, then everything that is here is queued, once.
+
+The store says whether a home is connected, because each write has to know in its own transaction; the token is in a file that only the
+person can read, or in CORTEX_CORE_TOKEN. When something is sent isn't known here. Road not taken: several Cores for one home; whose
+record would it be? A profile is a home of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cortex.errors import Cancelled, ConfigError, InputError, LimitError, NetworkError, explained
+from cortex.library import Library
+from cortex.locks import turn
+from cortex.outgoing import shown
+from cortex.records.ids import new_ulid
+from cortex.records.rights import person
+from cortex.settings import environment, stays_here
+from cortex.sync import state
+from cortex.sync.remote import Greeting, Remote
+from cortex.sync.running import LOCK, TURN_SECONDS
+from cortex.types import Cancel
+
+TOKEN_FILE = "core-token"
+TOKEN_VARIABLE = "CORTEX_CORE_TOKEN"
+MAX_TOKEN = 1_000  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A Core that a home is connected to now."""
+
+    url: str
+    name: str  # of the principal
+    tier: int
+    queued: int  # records that were here before, and are sent now
+    again: bool  # it was connected to this Core already
+
+
+def connect(library: Library, url: str, token: str, *, plain: bool = False, cancel: Cancel | None = None) -> Joined:
+    """Join a Core. `plain` allows http:// beyond this machine.
+
+    Raises: ConfigError CORE_CONNECTED for another Core or name than before; InputError, NetworkError; FileError.
+    """
+    if library.settings.server.local_only and not stays_here(url):
+        raise NetworkError(
+            "ADDRESS_REFUSED", f"server.localOnly: {shown(url)} is beyond this machine, and nothing is sent there"
+        )
+    remote = Remote(url, _checked(token), plain=plain)
+    try:
+        greeting = remote.bootstrap()
+    finally:
+        remote.close()
+    cancel = Cancel() if cancel is None else cancel
+    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as mine:
+        if not mine:
+            raise Cancelled if cancel else LimitError("INDEX_BUSY", "another process is syncing this home; try again")
+        return _join(library, remote.url, token, plain, greeting)
+
+
+def disconnect(library: Library, *, force: bool = False) -> str:
+    """Leave the Core, and tell which it was, "" where there was none; all records stay here, and the Core's token goes.
+
+    Raises: ConfigError CORE_CONNECTED, where something waits or was refused that would no longer be sent, unless by `force`.
+    """
+    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: False) as mine:
+        if not mine:
+            raise LimitError("INDEX_BUSY", "another process is syncing this home; try again")
+        url = library.store.truth.get(state.URL)
+        waiting, refused = library.store.outbox.count()
+        if url and (waiting or refused) and not force:
+            raise ConfigError(
+                "CORE_CONNECTED",
+                f"{waiting} writes wait to be sent to {shown(url)}, and {refused} were refused; they would not be sent any more",
+                context={"waiting": waiting, "refused": refused},
+                suggestions=("Run `cortex sync` first, or leave with --force.",),
+            )
+        library.store.outbox.forget()
+        with suppress(FileNotFoundError):
+            (library.settings.home / TOKEN_FILE).unlink()
+    return url
+
+
+def remote_of(library: Library) -> Remote:
+    """The Core of a home. Raises: ConfigError CORE_MISSING; NetworkError ADDRESS_REFUSED."""
+    told = library.store.truth.get
+    url = told(state.URL)
+    if not url:
+        raise ConfigError("CORE_MISSING", "this home is connected to no Core")
+    if library.settings.server.local_only and not stays_here(url):
+        raise NetworkError("ADDRESS_REFUSED", f"server.localOnly: nothing is sent to {shown(url)}")
+    token = token_of(library.settings.home)
+    if not token:
+        raise ConfigError(
+            "CORE_MISSING", f"there is no token for the Core at {shown(url)}: {TOKEN_FILE} is gone, or empty"
+        )
+    return Remote(url, token, plain=told(state.PLAIN) == "1")
+
+
+def token_of(home: Path) -> str:
+    """The token of a home, "" where it has none; the environment's before the file's."""
+    if token := environment().get(TOKEN_VARIABLE, "").strip():
+        return token
+    try:
+        return (home / TOKEN_FILE).read_text(encoding="utf-8", errors="replace")[:MAX_TOKEN].strip()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise explained(error, f"reading {home / TOKEN_FILE}") from error
+
+
+def _join(library: Library, url: str, token: str, plain: bool, greeting: Greeting) -> Joined:
+    """Keep where the home belongs now, with all that it has queued; in the turn of a sync."""
+    told = library.store.truth.get
+    before, name, epoch = told(state.URL), told(state.NAME), told(state.EPOCH)
+    if before and (name != greeting.name or (before != url and epoch != greeting.epoch)):
+        raise ConfigError(
+            "CORE_CONNECTED",
+            f"this home is connected to {shown(before)} as {name}, and not to {shown(url)} as {greeting.name}",
+            context={"server": shown(before), "name": name},
+        )
+    _keep_token(library.settings.home, token)
+    facts = {state.URL: url, state.PLAIN: "1" if plain else "", state.NAME: greeting.name, state.ERROR: ""}
+    if before:  # a new token, or another address of the same Core
+        library.store.truth.set(facts)
+        return Joined(url, greeting.name, greeting.tier, 0, again=True)
+    facts |= {state.EPOCH: greeting.epoch, state.VIEW: greeting.view, state.CURSOR: "", state.RESYNC: ""}
+    queued = library.store.outbox.upload(person(), f"{greeting.epoch}/{new_ulid()}", facts)
+    return Joined(url, greeting.name, greeting.tier, queued, again=False)
+
+
+def _checked(token: str) -> str:
+    token = token.strip()
+    if not token or len(token) > MAX_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        raise InputError("ARGUMENT_INVALID", "a token is one word, as `cortex core token create` told it")
+    return token
+
+
+def _keep_token(home: Path, token: str) -> None:
+    """Put the token where only the person can read it. Raises: FileError."""
+    target, beside = home / TOKEN_FILE, home / f"{TOKEN_FILE}.new"
+    try:
+        beside.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+        with open(os.open(beside, flags, 0o600), "w", encoding="utf-8") as file:
+            file.write(token.strip() + "\n")
+        os.replace(beside, target)
+    except OSError as error:
+        raise explained(error, f"writing {target}") from error

@@ -1,0 +1,345 @@
+"""One sync of a home with its Core: send what waits, then take over what changed; and when the next one is due.
+
+Only one runs at a time on a machine (`sync.lock`). It may end at any moment, and the next one goes on, because whatever was learnt of
+the Core is kept in one transaction with what it settles:
+
+* before an answer to a flush: the entries wait, and are sent again; the Core knows their keys and does nothing twice.
+* between an answer and its end: each entry goes in the transaction that keeps the Core's records, or marks it as refused; the rest of
+  the answer is asked for again. What tells the person of a refusal is written before that, under a key of the entry's own.
+* between pages: a page and its cursor are one transaction; a page that comes twice is left alone where it is older.
+* in a resync: the mark of it stays until everything was compared. Comparing twice is comparing once.
+* after a write of somebody else meanwhile: what waits to be sent isn't overwritten, neither by answers nor by pages; its own flush
+  brings what the Core made of it.
+
+A ledger that was put back from a backup is noticed before anything is sent, since what waits may build on what it has lost. No clock
+decides anything. Road not taken: pushed notices; a question that costs a millisecond is enough, and needs no connection to hold.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cortex.errors import Cancelled, CortexError, LimitError
+from cortex.kinds import Actor, Record
+from cortex.library import Library
+from cortex.locks import turn
+from cortex.records.noticing import notice, title_of
+from cortex.records.rights import AGENT, PERSON
+from cortex.records.steps import perform
+from cortex.records.wording import wording
+from cortex.store import Changed, Entry, Kept, Step
+from cortex.sync import names, state
+from cortex.sync.remote import MOST_IDS, REFUSED, RETRY, Offline, Oversized, Refused, Remote, Result, Resync
+from cortex.sync.wire import Told, action_to, changed_to
+from cortex.text import one_line
+from cortex.types import Cancel
+
+LOCK = "sync.lock"
+TURN_SECONDS = 120.0  # that somebody waits for the sync of another process
+BATCH = 50  # entries of one flush
+BATCH_BYTES = 4 << 20
+RESYNCS = 3  # in one sync: who is asked to begin anew again and again gives up for now
+UPLOAD = "upload"  # the action of an entry that has what was there before
+UNTAKEN = frozenset((400, 413, 422))  # what a Core answers to an entry that it can't even read
+TYPED_CHARACTERS = 60  # of each field that is told in the inbox
+
+OK, PARTIAL, FAILED, OFFLINE = "ok", "partial", "failed", "offline"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a sync. Partial: the Core was reached, and didn't take something, or not yet."""
+
+    status: str
+    flushed: int = 0  # entries
+    refused: int = 0
+    waiting: int = 0  # now
+    pulled: int = 0  # records
+    erased: int = 0
+    error: str = ""
+    retry_after: float = 0.0  # seconds that the Core asks for
+
+
+def sync(library: Library, remote: Remote, *, cancel: Cancel | None = None) -> Outcome:
+    """Bring a home and its Core together, as far as that is possible now. Raises: Cancelled."""
+    cancel = Cancel() if cancel is None else cancel
+    run = _Run(library, remote, cancel)
+    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as mine:
+        _check(cancel)
+        if not mine:
+            return run.outcome(LimitError("INDEX_BUSY", "another process is syncing this home"))
+        try:
+            run.go()
+        except Cancelled:
+            raise
+        except CortexError as error:
+            outcome = run.outcome(error)
+        else:
+            outcome = run.outcome(None)
+        run.remember(outcome)
+    return outcome
+
+
+class _Run:
+    """A sync under way."""
+
+    def __init__(self, library: Library, remote: Remote, cancel: Cancel) -> None:
+        self._library, self._remote, self._cancel = library, remote, cancel
+        self._store = library.store
+        self._wording = wording(library.settings)
+        principal = self._store.truth.get(state.NAME)
+        self._outward, self._inward = names.outward(principal), names.inward(principal)
+        self._device = self._store.truth.get("identity")
+        self._most = BATCH
+        self._flushed = self._refused = self._pulled = self._erased = 0
+        self._reached = self._complete = False
+        self._held = ""  # why the Core took something not yet
+
+    def go(self) -> None:
+        """Send, then take over. Raises: CortexError."""
+        if self._store.truth.get(state.RESYNC) or (self._store.outbox.waiting(1) and not self._is_current()):
+            self._pull()
+        self._flush()
+        self._pull()
+        self._complete = True
+
+    def outcome(self, error: CortexError | None) -> Outcome:
+        """What came of it."""
+        if isinstance(error, Offline):
+            status = PARTIAL if self._reached else OFFLINE
+        elif error is not None:
+            status = FAILED
+        else:
+            status = PARTIAL if self._refused or self._held else OK
+        return Outcome(
+            status,
+            self._flushed,
+            self._refused,
+            self._store.outbox.count()[0],
+            self._pulled,
+            self._erased,
+            error.message if error else self._held,
+            error.retry_after if isinstance(error, Offline) else 0.0,
+        )
+
+    def remember(self, outcome: Outcome) -> None:
+        """Keep what status tells, and have everything found."""
+        facts = {state.ERROR: outcome.error} | ({state.SYNCED: str(_now())} if self._complete else {})
+        try:
+            self._store.truth.set(facts)
+        except CortexError as error:  # a full disk: the outcome says so, too
+            log.warning("what came of the sync couldn't be kept: %s", error.message)
+        if self._pulled or self._flushed or self._erased:
+            self._library.follow(forget=bool(self._erased))
+
+    # -- sending -------------------------------------------------------------------------------------------------------
+
+    def _is_current(self) -> bool:
+        """Whether the Core goes on from where this home stands; else everything is compared first."""
+        facts = self._store.truth
+        try:
+            self._remote.deltas(facts.get(state.CURSOR), facts.get(state.VIEW), limit=1)
+        except Resync as again:
+            self._begin_again(again)
+            return False
+        self._reached = True
+        return True
+
+    def _flush(self) -> None:
+        """Send what waits, in order, until nothing does or the Core wants some of it later."""
+        while (batch := self._batch()) and not self._held:
+            _check(self._cancel)
+            try:
+                results = self._remote.flush([action for _, action in batch])
+            except Refused as error:
+                self._send_less([entry for entry, _ in batch], error)
+                continue
+            except CortexError as error:
+                self._store.outbox.tried(batch[0][0].id, error.message)
+                raise
+            self._reached = True
+            for (entry, _), result in zip(batch, results, strict=False):
+                self._settle(entry, result)
+                if self._held:
+                    return
+            if not results:
+                self._hold(batch[0][0], "the Core says nothing of what was sent")
+
+    def _batch(self) -> list[tuple[Entry, Told]]:
+        """The next entries, as they are told. What was there before goes alone: refused as a whole, it is sent in parts."""
+        batch: list[tuple[Entry, Told]] = []
+        size = 0
+        for entry in self._store.outbox.waiting(self._most):
+            told = action_to(entry, self._key(entry), [self._changed(one) for one in entry.changes])
+            size += len(json.dumps(told, ensure_ascii=False).encode("utf-8", "replace"))
+            if batch and (size > BATCH_BYTES or entry.action == UPLOAD):
+                break
+            batch.append((entry, told))
+            if entry.action == UPLOAD:
+                break
+        return batch
+
+    def _key(self, entry: Entry) -> str:
+        """The key of an entry at the Core, where several homes of one person meet."""
+        return f"{entry.key}@{self._device}/{entry.actor}"
+
+    def _changed(self, one: Changed) -> Changed:
+        before = None if one.before is None else names.renamed_body(one.before, self._outward)
+        return replace(
+            one, author=self._outward(one.author), before=before, after=names.renamed_body(one.after, self._outward)
+        )
+
+    def _send_less(self, batch: Sequence[Entry], error: Refused) -> None:
+        """Find out which entry the Core can't read; alone, it is refused. Raises: `error`, where it isn't about an entry."""
+        if error.status not in UNTAKEN and not isinstance(error, Oversized):
+            raise error
+        self._reached = True
+        if len(batch) > 1:
+            self._most = len(batch) // 2
+            return
+        self._refuse(batch[0], error.said or error.code, error.message, ())
+        self._most = BATCH
+
+    def _settle(self, entry: Entry, result: Result) -> None:
+        if result.status == RETRY:
+            self._hold(entry, result.message or "the Core wants it later")
+        elif result.status == REFUSED:
+            self._refuse(entry, result.code or "REFUSED", result.message, self._told(result.records))
+        else:
+            self._apply(self._told(result.records), settle=entry.id)
+            self._flushed += 1
+
+    def _hold(self, entry: Entry, why: str) -> None:
+        self._store.outbox.tried(entry.id, why)
+        self._held = why
+
+    def _refuse(self, entry: Entry, code: str, message: str, records: Sequence[Kept]) -> None:
+        """Keep what the Core didn't take where the person sees it, and take over what it has instead."""
+        if entry.action == UPLOAD and len(entry.changes) > 1:
+            self._store.outbox.split(entry.id)
+            return
+        _alert(self._library, entry, code, message)
+        self._apply(records, settle=entry.id, refuse=(code, message))
+        self._refused += 1
+
+    # -- taking over ---------------------------------------------------------------------------------------------------
+
+    def _pull(self) -> None:
+        for _ in range(RESYNCS):
+            try:
+                self._pages()
+                self._compare()
+            except Resync as again:
+                self._begin_again(again)
+            else:
+                return
+        raise Offline(f"the Core at {self._remote.url} wants everything to be compared again and again")
+
+    def _pages(self) -> None:
+        """Take over page after page, each with its cursor."""
+        facts = self._store.truth
+        while True:
+            _check(self._cancel)
+            since, view = facts.get(state.CURSOR), facts.get(state.VIEW)
+            page = self._remote.deltas(since, view)
+            self._reached = True
+            after = {state.CURSOR: page.cursor, state.EPOCH: page.epoch, state.VIEW: page.view}
+            if page.records or page.invalidations or after[state.CURSOR] != since or page.view != view:
+                self._pulled += self._apply(self._told(page.records), page.invalidations, facts=after)
+                self._erased += len(page.invalidations)
+            if not page.more:
+                return
+            if page.cursor == since:
+                raise Offline(f"the Core at {self._remote.url} tells the same page again and again")
+            if self._library.holds():  # else whoever keeps the library does, and is waited for once
+                self._library.follow()
+
+    def _begin_again(self, again: Resync) -> None:
+        log.info("everything is compared with the Core: %s", again.reason)
+        self._apply((), facts={state.CURSOR: "", state.VIEW: "", state.RESYNC: "1"})
+
+    def _compare(self) -> None:
+        """End a resync: what may no longer be seen goes, what the Core has lost and was written here is sent again."""
+        if not self._store.truth.get(state.RESYNC):
+            return
+        ids = list(self._store.outbox.known())
+        for start in range(0, len(ids), MOST_IDS):
+            _check(self._cancel)
+            part = ids[start : start + MOST_IDS]
+            visible, unknown = self._remote.visible(part)
+            here = self._store.recorded.get(part)
+            own = [number for number, one in here.items() if number in unknown and one.author in (PERSON, AGENT)]
+            gone = [number for number in part if number not in visible and number not in own]
+            if own:
+                self._store.outbox.queue(own, Actor(PERSON, 4), self._store.truth.get(state.EPOCH))
+            if gone:
+                self._apply((), gone)
+                self._erased += len(gone)
+        self._apply((), facts={state.RESYNC: ""})
+
+    def _told(self, records: Sequence[Kept]) -> list[Kept]:
+        """Records of the Core, with the names of this home."""
+        return [replace(one, record=names.renamed(one.record, self._inward)) for one in records]
+
+    def _apply(
+        self,
+        records: Sequence[Kept],
+        erased: Sequence[str] = (),
+        *,
+        facts: dict[str, str] | None = None,
+        settle: int | None = None,
+        refuse: tuple[str, str] | None = None,
+    ) -> int:
+        return self._store.records.apply(
+            records, erased, wording=self._wording, meta=facts or {}, settle=settle, refuse=refuse, skip_waiting=True
+        )
+
+
+def _check(cancel: Cancel) -> None:
+    if cancel:
+        raise Cancelled
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
+
+
+# -- what the person hears of ------------------------------------------------------------------------------------------
+
+
+def _alert(library: Library, entry: Entry, code: str, message: str) -> None:
+    """Have the person see in their inbox what the Core didn't take, why, and what they wrote; once for each try."""
+    main = next((one for one in entry.changes if one.kind != "notification"), entry.changes[0])
+    told = Record(main.id, main.after)
+    if main.before is None:
+        end = "It stays on this machine; `cortex sync --retry` sends it once more"
+    else:
+        end = "It reads here as at the Core now; `cortex sync --retry` sends your change once more"
+    reason = f"the Core did not take this ({code}): {one_line(message, 240)}. {end}. You wrote: {_typed(main)}"
+
+    def work(step: Step) -> str:
+        sensitivity = main.after.sensitivity
+        return notice(step, "system_alert", PERSON, main.id, title_of(told), reason, sensitivity=sensitivity).id
+
+    key = f"refused-{entry.id}-{entry.attempts}"
+    perform(library, work, actor=Actor("cortex", 4), key=key, action="alert", payload=code, quiet=True)
+
+
+def _typed(one: Changed) -> str:
+    """What somebody changed, field by field."""
+    after, before = changed_to(one)["after"], changed_to(one)["before"] or {}
+    assert isinstance(after, dict) and isinstance(before, dict)
+    changed = {name: value for name, value in after.items() if before.get(name) != value}
+    changed |= {name: "" for name in before if name not in after}
+    return "; ".join(f"{name}: {one_line(_said(value), TYPED_CHARACTERS)}" for name, value in changed.items())
+
+
+def _said(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

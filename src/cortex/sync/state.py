@@ -1,0 +1,56 @@
+"""How a home stands to its Core: the facts that its store keeps about that, and what status tells of them. No network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cortex.library import Library
+
+# Facts of the store, set by connecting and by each sync.
+URL = "core.url"  # "" for none
+PLAIN = "core.plain"  # "1" where http:// beyond this machine was allowed
+NAME = "core.name"  # of the principal there
+EPOCH = "core.epoch"  # which ledger it is
+VIEW = "core.view"  # which rights the replica was made by
+CURSOR = "core.cursor"  # how far it came
+RESYNC = "core.resync"  # "1" while it is compared from the beginning
+SYNCED = "core.synced"  # when all was last there, in milliseconds since 1970
+ERROR = "core.error"  # why not since, "" where nothing is wrong
+
+
+@dataclass(frozen=True, slots=True)
+class SyncState:
+    """What there is to know about syncing."""
+
+    server: str  # "" where this home has no Core
+    name: str  # of the person there
+    last_sync: int  # milliseconds since 1970, 0 for never
+    error: str
+    waiting: int  # writes that aren't sent yet
+    refused: int  # that the Core didn't take
+    records: int  # of the Core that are here
+    bytes: int  # of what they say
+    cursor: str
+
+    @property
+    def connected(self) -> bool:
+        return bool(self.server)
+
+
+def of(library: Library) -> SyncState:
+    """How a home stands to its Core."""
+    store = library.store
+    told = store.truth.get
+    waiting, refused = store.outbox.count()
+    records, size = store.outbox.size()
+    return SyncState(
+        told(URL),
+        told(NAME),
+        int(told(SYNCED) or 0),
+        told(ERROR),
+        waiting,
+        refused,
+        records,
+        size,
+        told(CURSOR),
+    )
