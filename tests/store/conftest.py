@@ -77,3 +77,27 @@ def folder(open_store: Callable[..., Store]) -> Folder:
 @pytest.fixture
 def folder_of() -> type[Folder]:
     return Folder
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a new ledger is to be, in each database."""
+    return f"sqlite:///{tmp_path}/ledger" if request.param == "sqlite" else request.getfixturevalue("database")
+
+
+@pytest.fixture
+def open_one() -> Iterator[Callable[[str], Ledger]]:
+    """Opens ledgers, and closes them when the test ends."""
+    with ExitStack() as opened:
+
+        def open_at(url: str) -> Ledger:
+            if url.startswith("sqlite:///"):
+                Path(url.removeprefix("sqlite:///")).mkdir(parents=True, exist_ok=True)
+            return opened.enter_context(open_ledger(url))
+
+        yield open_at
+
+
+@pytest.fixture
+def ledger(ledger_url: str, open_one: Callable[[str], Ledger]) -> Ledger:
+    return open_one(ledger_url)
