@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from cortex.errors import CortexError, FileError, InputError, StoreError
@@ -81,42 +82,32 @@ class PostgresConnections:
     def __init__(self, url: str) -> None:
         """Raises: InputError ARGUMENT_INVALID for what is no address of a database; StoreError, where it doesn't answer."""
         self._local = threading.local()
-        options = f"-c statement_timeout={STATEMENT_MS} -c lock_timeout={int(WAIT_SECONDS * 1000)}"
+        # Whatever is usual there: a writer waits for the one before it instead of failing because of it.
+        options = (
+            f"-c statement_timeout={STATEMENT_MS} -c lock_timeout={int(WAIT_SECONDS * 1000)} "
+            r"-c default_transaction_isolation=read\ committed"
+        )
         try:
-            self._pool: ConnectionPool[psycopg.Connection[tuple[Any, ...]]] = ConnectionPool(
-                url,
-                min_size=1,
-                max_size=MOST_CONNECTIONS,
-                timeout=WAIT_SECONDS,
-                kwargs={"autocommit": True, "options": options, "application_name": "cortex"},
-                check=ConnectionPool.check_connection,
-                open=False,
-            )
+            conninfo_to_dict(url)
+        except psycopg.ProgrammingError as error:  # without the address: it may hold a password
+            raise InputError("ARGUMENT_INVALID", f"that is no address of a database: {error}".strip()) from None
+        with translated(), psycopg.connect(url, connect_timeout=int(WAIT_SECONDS), options=options) as connection:
+            _migrate(connection)  # what a pool can't connect to, it only says that it takes too long
+        self._pool: ConnectionPool[psycopg.Connection[tuple[Any, ...]]] = ConnectionPool(
+            url,
+            min_size=1,
+            max_size=MOST_CONNECTIONS,
+            timeout=WAIT_SECONDS,
+            kwargs={"autocommit": True, "options": options, "application_name": "cortex"},
+            check=ConnectionPool.check_connection,
+            open=False,
+        )
+        try:
             with translated():
                 self._pool.open(wait=True, timeout=WAIT_SECONDS)
-                self._migrate()
-        except psycopg.ProgrammingError as error:
-            raise InputError("ARGUMENT_INVALID", f"{url!r} is no address of a database: {error}") from None
         except BaseException:
             self.close()
             raise
-
-    def _migrate(self) -> None:
-        """Bring the tables up to date, one process at a time. Raises: StoreError STORE_NEWER."""
-        with self._pool.connection() as connection, connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(hashtext('cortex schema'))")
-            connection.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)")
-            row = connection.execute("SELECT coalesce(max(version), 0) FROM schema_version").fetchone()
-            version: int = row[0] if row else 0
-            if version > len(MIGRATIONS):
-                raise StoreError(
-                    "STORE_NEWER",
-                    f"this database has schema {version}, this Cortex knows {len(MIGRATIONS)}",
-                    context={"schema": version, "known": len(MIGRATIONS)},
-                )
-            for number in range(version, len(MIGRATIONS)):
-                connection.execute(MIGRATIONS[number])  # type: ignore[arg-type]
-                connection.execute("INSERT INTO schema_version VALUES (%s)", (number + 1,))
 
     @contextmanager
     def write(self, *, durable: bool = False, erase: bool = False) -> Iterator[Any]:
@@ -143,9 +134,25 @@ class PostgresConnections:
 
     def close(self) -> None:
         """Close all."""
-        pool = getattr(self, "_pool", None)
-        if pool is not None:
-            pool.close()
+        self._pool.close()
+
+
+def _migrate(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    """Bring the tables up to date in a transaction of the caller's, one process at a time. Raises: StoreError STORE_NEWER."""
+    connection.execute("SET LOCAL statement_timeout = 0")  # a table may be large
+    connection.execute("SELECT pg_advisory_xact_lock(hashtext('cortex schema'))")
+    connection.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)")
+    row = connection.execute("SELECT coalesce(max(version), 0) FROM schema_version").fetchone()
+    version: int = row[0] if row else 0
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            "STORE_NEWER",
+            f"this database has schema {version}, this Cortex knows {len(MIGRATIONS)}",
+            context={"schema": version, "known": len(MIGRATIONS)},
+        )
+    for number in range(version, len(MIGRATIONS)):
+        connection.execute(MIGRATIONS[number])  # type: ignore[arg-type]
+        connection.execute("INSERT INTO schema_version VALUES (%s)", (number + 1,))
 
 
 class _Spoken:
@@ -190,3 +197,5 @@ def translated() -> Iterator[None]:
         raise StoreError("STORE_IO", f"the database can't be reached: {error}".strip()) from error
     except psycopg.errors.ReadOnlySqlTransaction as error:
         raise StoreError("STORE_READ_ONLY", "the database only reads now") from error
+    except psycopg.Error as error:
+        raise CortexError("INTERNAL_ERROR", f"the database: {error}".strip()) from error

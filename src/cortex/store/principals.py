@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from cortex.errors import InputError
+from cortex.errors import InputError, StoreError
 from cortex.store.connect import Connected
 
 EVERYWHERE = "*"  # in place of a subcortex
 PREFIX = "ctx_"
 USED_MS = 60_000  # how exactly it is known when a token was last used
+NOBODY = bytes(32)  # the hash of no secret
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +78,9 @@ class Principals:
         state: str | None = None,
         grants: Mapping[str, bool] | None = None,
     ) -> None:
-        """Let somebody do more or less from now on."""
+        """Let somebody do more or less from now on. Raises: InputError RECORD_UNKNOWN."""
         with self._connections.write(durable=True) as connection:
+            _need(connection, number)
             for column, value in (("tier", tier), ("sensitive", sensitive), ("state", state)):
                 if value is not None:
                     told = int(value) if isinstance(value, bool) else value
@@ -98,10 +104,11 @@ class Principals:
     # -- tokens --------------------------------------------------------------------------------------------------------
 
     def make_token(self, principal: str, label: str = "", expires: int = 0) -> tuple[Token, str]:
-        """A new token, and what to send to the server: that is never told again."""
+        """A new token, and what to send to the server: that is never told again. Raises: InputError RECORD_UNKNOWN."""
         number, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         one = Token(number, principal, label, _now(), expires, 0, 0)
         with self._connections.write(durable=True) as connection:
+            _need(connection, principal)
             connection.execute(
                 "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, 0, 0)",
                 (number, principal, _hash(secret), label, one.created, expires),
@@ -122,53 +129,56 @@ class Principals:
     def whose(self, told: str) -> Principal | None:
         """Whose token that is; nobody's where it is unknown, revoked or over, or they are."""
         number, _, secret = told.removeprefix(PREFIX).partition("_")
-        if not told.startswith(PREFIX) or not secret:
+        if not told.startswith(PREFIX) or not (number.isascii() and number.isalnum()) or not secret:
             return None
         now = _now()
         with self._connections.read() as connection:
-            row = connection.execute(
-                "SELECT hash, principal, expires, used, revoked FROM tokens WHERE id = ?", (number,)
-            )
-            found = row.fetchone()
-            if found is None or not hmac.compare_digest(bytes(found[0]), _hash(secret)):
+            ask = "SELECT hash, principal, expires, used, revoked FROM tokens WHERE id = ?"
+            found = connection.execute(ask, (number,)).fetchone()
+            kept, owner, expires, used, revoked = found or (NOBODY, "", 0, now, 0)
+            if not hmac.compare_digest(bytes(kept), _hash(secret)):  # it takes as long for a token that there isn't
                 return None
-            _, owner, expires, used, revoked = found
             row = connection.execute(f"{_PRINCIPAL} WHERE id = ? AND state = 'active'", (owner,)).fetchone()
             if row is None or revoked or (expires and expires <= now):
                 return None
             principal = _principal(connection, row)
         if now - used > USED_MS:
+            self._remember_use(number, now)
+        return principal
+
+    def _remember_use(self, number: str, now: int) -> None:
+        """Who may come in does so, whether or not it can be written down."""
+        try:
             with self._connections.write() as connection:
                 connection.execute("UPDATE tokens SET used = ? WHERE id = ?", (now, number))
-        return principal
+        except StoreError as error:
+            log.warning("that the token %s was used isn't written down: %s", number, error.message)
 
 
 _PRINCIPAL = "SELECT id, name, tier, sensitive, state, created FROM principals"
 _TOKEN = "SELECT id, principal, label, created, expires, used, revoked FROM tokens"
 
 
-def _principal(connection: object, row: tuple[object, ...]) -> Principal:
-    grants = connection.execute("SELECT subcortex, writes FROM grants WHERE principal = ?", (row[0],))  # type: ignore[attr-defined]
+def _principal(connection: Any, row: Sequence[Any]) -> Principal:
     number, name, tier, sensitive, state, created = row
-    return Principal(
-        str(number),
-        str(name),
-        int(str(tier)),
-        bool(sensitive),
-        str(state),
-        int(str(created)),
-        {scope: bool(writes) for scope, writes in grants},
-    )
+    ask = "SELECT subcortex, writes FROM grants WHERE principal = ? ORDER BY subcortex"
+    grants = {scope: bool(writes) for scope, writes in connection.execute(ask, (number,))}
+    return Principal(number, name, tier, bool(sensitive), state, created, grants)
 
 
-def _put_grants(connection: object, number: str, grants: Mapping[str, bool]) -> None:
+def _put_grants(connection: Any, number: str, grants: Mapping[str, bool]) -> None:
     rows = [(number, scope, int(writes)) for scope, writes in grants.items()]
-    connection.executemany("INSERT INTO grants VALUES (?, ?, ?)", rows)  # type: ignore[attr-defined]
+    connection.executemany("INSERT INTO grants VALUES (?, ?, ?)", rows)
+
+
+def _need(connection: Any, number: str) -> None:
+    if connection.execute("SELECT 1 FROM principals WHERE id = ?", (number,)).fetchone() is None:
+        raise InputError("RECORD_UNKNOWN", f"there is no principal {number!r}", context={"id": number})
 
 
 def _hash(secret: str) -> bytes:
     """A secret of 256 bits needs no salt and no slow hash: there is nothing to guess."""
-    return hashlib.sha256(secret.encode()).digest()
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
 def _now() -> int:
