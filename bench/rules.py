@@ -107,6 +107,7 @@ WITHOUT: dict[str, Change] = {
     "phrase": lambda: weights(phrase=0.0),
     "named place": lambda: weights(place=0.0),
     "entry point": lambda: weights(entry=0.0),
+    "order in a file by names": lambda: weights(inside=0.0),
     "roles": lambda: constants(EVIDENCE, ROLES={}),
     "roles that are asked for": lambda: constants(PARSE, _ROLE_WORDS={}),
     "merging": lambda: constants(SNIPPET, MERGED_LINES=0),

@@ -27,6 +27,7 @@ from pathlib import Path
 import chunks
 import corpus
 import documents
+import functions
 import hooks
 import meaning
 import memory
@@ -67,6 +68,7 @@ MEASURES: dict[str, Callable[[Setup], Section]] = {
     "documents": documents.measure,
     "memories": memories.measure,
     "mixed": mixed.measure,
+    "functions": functions.measure,
     "team": team.measure,
     "foreign": foreign.measure,
     "hooks": hooks.measure,

@@ -29,8 +29,14 @@ def records(bench):
     return list(bench.mixed_made.records(7))
 
 
-def test_there_are_ten_questions_of_each_type_and_every_one_has_its_answer(bench):
-    questions = bench.mixed_questions.QUESTIONS
+@pytest.fixture(scope="module")
+def all_questions(bench):
+    return [one for _, questions in bench.mixed_questions.SETS for one in questions]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_there_are_ten_questions_of_each_type_and_every_one_has_its_answer(bench, number):
+    _, questions = bench.mixed_questions.SETS[number]
     assert Counter(one.type for one in questions) == dict.fromkeys(bench.mixed_questions.TYPES, 10)
     assert len({one.text for one in questions}) == 40
     texts = bench.mixed_texts
@@ -49,9 +55,14 @@ def test_there_are_ten_questions_of_each_type_and_every_one_has_its_answer(bench
                 assert right in known[one.type]
 
 
-def test_the_functions_that_are_asked_for_are_in_the_part_of_the_code_that_is_copied(bench, tmp_path):
+def test_no_answer_is_asked_for_twice(all_questions):
+    right = Counter((one.type, key) for one in all_questions for key in set(one.right) if one.type != "document")
+    assert set(right.values()) == {1}
+
+
+def test_the_functions_that_are_asked_for_are_in_the_part_of_the_code_that_is_copied(bench, all_questions, tmp_path):
     bench.mixed.copy_repository(tmp_path)
-    for one in bench.mixed_questions.QUESTIONS:
+    for one in all_questions:
         if one.type == "function":
             assert all((tmp_path / right.partition("#")[0]).is_file() for right in one.right)
 
@@ -61,10 +72,10 @@ def test_the_pages_of_the_handbook_are_there(bench, tmp_path):
     assert len(list((tmp_path / "handbook").glob("*.md"))) == len(bench.mixed.PAGES)
 
 
-def test_no_question_is_the_title_of_what_it_asks_for(bench):
+def test_no_question_is_the_title_of_what_it_asks_for(bench, all_questions):
     texts = bench.mixed_texts
     titles = {key: one.title.lower() for key, one in {**texts.RECORDS, **texts.SUBCORTEXES, **texts.MEMORIES}.items()}
-    for one in bench.mixed_questions.QUESTIONS:
+    for one in all_questions:
         for right in one.right:
             assert one.text.lower().rstrip("?") not in titles.get(right, "-")
 

@@ -161,3 +161,40 @@ def test_files_beside_the_code_step_back_unless_they_are_asked_for(name: str):
 
 def test_code_never_steps_back():
     assert evidence.role("", frozenset()) == evidence.role("", frozenset({"test"})) == 1.0
+
+
+def make_named(name: str, score: float, doc: int = 1) -> Candidate:
+    chunk = Chunk(0, 0, 10, 1, 5, "function", name, name)
+    return Candidate(Place(Doc(doc, 1, f"{doc}.py", 1, 10, 0, "python"), 1, chunk), words=0.0, score=score)
+
+
+def test_among_the_chunks_of_a_file_the_one_that_is_called_so_takes_the_best_score():
+    header, wanted = make_named("", 1.0), make_named("Page.drop_headers", 0.7)
+    evidence.order_within([header, wanted], {"drop": 1.0, "header": 1.0, "pages": 1.0}, 1.0)
+    assert (wanted.score, header.score) == (1.0, 0.7)
+    assert wanted.within == pytest.approx(0.3)
+    assert header.within == pytest.approx(-0.3)
+
+
+def test_a_name_of_another_file_takes_nothing():
+    one, other = make_named("other", 1.0, doc=1), make_named("drop_headers", 0.7, doc=2)
+    evidence.order_within([one, other], {"drop": 1.0, "headers": 1.0}, 1.0)
+    assert (one.score, other.score) == (1.0, 0.7)
+
+
+def test_of_two_names_the_one_with_the_rare_word_says_more():
+    usual, rare = make_named("read_file", 0.5), make_named("delimiter", 0.4)
+    evidence.order_within([usual, rare], {"file": 0.5, "read": 0.5, "delimiter": 5.0}, 1.0)
+    assert rare.score > usual.score
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["", "read", "read_file", "file"]), st.floats(0, 3), st.integers(1, 3)), max_size=12
+    )
+)
+def test_the_scores_of_a_file_are_the_same_in_another_order(drawn: list[tuple[str, float, int]]):
+    candidates = [make_named(name, score, doc) for name, score, doc in drawn]
+    evidence.order_within(candidates, {"read": 1.0, "file": 2.0}, 1.0)
+    after = sorted((one.place.doc.id, one.score) for one in candidates)
+    assert after == sorted((doc, score) for _, score, doc in drawn)

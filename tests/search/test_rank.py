@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -191,3 +193,21 @@ def test_ranking_keeps_every_candidate_and_orders_by_score(found: list[Candidate
 )
 def test_why_is_the_strongest_evidence_in_a_phrase(evidence: dict[str, float], phrase: str):
     assert why(make_candidate("a.py", **evidence), parse("anything else")) == phrase  # type: ignore[arg-type]
+
+
+def test_the_parts_of_a_chunk_that_stands_for_its_file_are_its_score():
+    candidates = [make_candidate("a.py", words=0.4, doc=1), make_candidate("a.py", words=0.5, doc=1, line=9)]
+    masses = {"take": 1.0, "lease": 1.0}
+    candidates[1].place = replace(candidates[1].place, chunk=replace(candidates[1].place.chunk, qualified="other"))
+    parsed = parse("take the lease away")
+    first = rank(candidates, parsed, no_words, {}, masses)[0]
+    assert first is candidates[0]
+    assert dict(explain(first, parsed))["order in its file"] == pytest.approx(0.1)
+    assert sum(part for _, part in explain(first, parsed)) == pytest.approx(first.score, abs=1e-3)
+
+
+@pytest.mark.parametrize("query", ["what fails in a.py:9", "take", 'find "take the lease"'])
+def test_a_name_or_a_place_or_a_quote_is_not_outdone_by_what_a_chunk_is_called(query: str):
+    candidates = [make_candidate("a.py", words=0.4, doc=1), make_candidate("a.py", words=0.5, doc=1, line=9)]
+    candidates[1].place = replace(candidates[1].place, chunk=replace(candidates[1].place.chunk, qualified="other"))
+    assert rank(candidates, parse(query), no_words, {}, {"take": 1.0, "lease": 1.0})[0] is candidates[1]

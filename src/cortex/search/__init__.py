@@ -65,14 +65,16 @@ def search(
             below = frozenset(doc.id for number in numbers for doc in store.lookup.docs(number, query.path))
             docs = below if docs is None else docs & below
         narrow = Narrow(numbers, query.extensions, query.languages, docs, store.lookup.are_all(numbers))
-        masses = masses_of(words, parsed)
+        seen = None if store.viewer is None else (narrow, store.counts(*numbers).chunks)
+        masses = masses_of(words, parsed, seen)
         by_ranks = query.fusion == "rrf" and mode is Mode.HYBRID
         weight = 0.0 if by_ranks else query.meaning_weight
         candidates = _candidates(store, words, narrow, parsed, masses, mode, near, weight)
         _check_time(cancel, deadline)
         texts, recency = _Texts(store.lookup), _recency(store.lookup, numbers)
         worded = [one for one in candidates if found_by_words(one)] if by_ranks else candidates
-        ranked = rank(worded, parsed, lambda place: words_of(texts.of(place)), recency)
+        told = {} if mode is Mode.MEANING else masses
+        ranked = rank(worded, parsed, lambda place: words_of(texts.of(place)), recency, told)
         if by_ranks:
             ranked = fuse(ranked, candidates, query.meaning_weight, recency)
         _check_time(cancel, deadline)
@@ -81,13 +83,12 @@ def search(
         if query.diversity is not None:
             above = _diversify(store, above, query.diversity, near, texts)
         if ranked and not above:
-            notes.append(_all_below(ranked, query, words, parsed))
+            notes.append(_all_below(ranked, query, words, parsed, narrow))
         groups, total = merge(above, query.offset + query.limit)
         stems = {stem_of(word): mass for word, mass in masses.items()}
         hits = _show(groups[query.offset :], parsed, query, texts, stems)
-        counts = [store.counts(number) for number in numbers]
-    searched, pieces = sum(one.docs for one in counts), sum(one.chunks for one in counts)
-    return Page(tuple(hits), total, mode, tuple(notes), docs=searched, chunks=pieces)
+        counts = store.counts(*numbers)
+    return Page(tuple(hits), total, mode, tuple(notes), docs=counts.docs, chunks=counts.chunks)
 
 
 def _corpus_of(sources: Sequence[Source]) -> Corpus:
@@ -104,9 +105,9 @@ def _recency(lookup: Lookup, sources: Sequence[int]) -> Mapping[str, int]:
     return lookup.recency(sources[0]) if len(sources) == 1 else {}
 
 
-def _all_below(ranked: Sequence[Candidate], query: Query, words: Words | None, parsed: Parsed) -> str:
+def _all_below(ranked: Sequence[Candidate], query: Query, words: Words | None, parsed: Parsed, narrow: Narrow) -> str:
     """Why there is no hit although something matches, and what to do about it."""
-    unknown = [word for word in parsed.weights if words is not None and not words.frequency(word)][:5]
+    unknown = [word for word in parsed.weights if words is not None and not words.frequency(word, narrow=narrow)][:5]
     missing = f"; no file says {', '.join(unknown)}" if unknown else ""
     best = f"the best of {len(ranked)} has {ranked[0].relevance:g}"
     return f"nothing reaches the threshold {query.threshold:g}, {best}{missing}: say it in other words, or ask with threshold 0"

@@ -59,22 +59,25 @@ class Weights:
     phrase: float = 0.0  # the words stand there in this order
     place: float = 2.0  # the file, and the line, that the query names; worth .517 of MRR@10 for such queries
     entry: float = 0.0  # where a program or a package begins
+    inside: float = 1.0  # among the chunks of one file: the chunk's own name says what the query does
 
 
 _PHRASE = Weights()
 _QUESTION = replace(_PHRASE, coherence=0.2, repeat=1.0)
 WEIGHTS: dict[QueryClass, Weights] = {
     QueryClass.PHRASE: _PHRASE,
-    QueryClass.SYMBOL: replace(_PHRASE, definition=2.0),
-    QueryClass.QUALIFIED: replace(_PHRASE, definition=2.0),
-    QueryClass.PATH: replace(_PHRASE, path=1.0, repeat=1.0),
-    QueryClass.QUOTED: replace(_PHRASE, phrase=1.0, repeat=1.0, coherence=0.1),
-    QueryClass.ERROR: replace(_PHRASE, phrase=1.0, repeat=1.0, coherence=0.1, definition=0.2, path=0.2),
+    QueryClass.SYMBOL: replace(_PHRASE, definition=2.0, inside=0.0),
+    QueryClass.QUALIFIED: replace(_PHRASE, definition=2.0, inside=0.0),
+    QueryClass.PATH: replace(_PHRASE, path=1.0, repeat=1.0, inside=0.0),
+    QueryClass.QUOTED: replace(_PHRASE, phrase=1.0, repeat=1.0, coherence=0.1, inside=0.0),
+    QueryClass.ERROR: replace(_PHRASE, phrase=1.0, repeat=1.0, coherence=0.1, definition=0.2, path=0.2, inside=0.0),
     QueryClass.QUESTION: _QUESTION,
     QueryClass.ARCHITECTURE: replace(_PHRASE, entry=0.1),
     QueryClass.TESTS: _PHRASE,
     QueryClass.DOCS: _PHRASE,
-    QueryClass.SNIPPET: Weights(definition=0.0, joined=0.0, path=0.0, stem=0.0, coherence=0.0, repeat=1.0, phrase=0.5),
+    QueryClass.SNIPPET: Weights(
+        definition=0.0, joined=0.0, path=0.0, stem=0.0, coherence=0.0, repeat=1.0, phrase=0.5, inside=0.0
+    ),
 }
 
 # A direct question turns verb and subject around ("how does it ..."); "how it does ..." is the name of a topic.
@@ -147,6 +150,7 @@ def of_documents(weights: Weights) -> Weights:
         stem=min(weights.stem, 0.15),
         coherence=0.0,
         repeat=max(weights.repeat, 0.9),
+        inside=0.0,
     )
 
 

@@ -32,6 +32,7 @@ _LABELS: dict[str, str] = {
     "located": "named place",
     "entry": "entry point",
     "phrase": "phrase",
+    "within": "order in its file",
     "coherence": "file coherence",
 }
 
@@ -41,8 +42,12 @@ def rank(
     parsed: Parsed,
     words_in: Callable[[Place], Sequence[str]],
     recency: Mapping[str, int],
+    masses: Mapping[str, float] | None = None,
 ) -> list[Candidate]:
-    """The candidates in their final order, best first; `words_in` gives the words of a place's text, in order."""
+    """The candidates in their final order, best first; `words_in` gives the words of a place's text, in order.
+
+    `masses` say what each word of the query is worth, where words count.
+    """
     weights = weights_of(parsed.classes, parsed.corpus)
     candidates = sorted(candidates, key=lambda one: tie(one, recency))
     if weights.path or weights.stem or weights.entry:
@@ -52,6 +57,8 @@ def rank(
         for candidate in _by_score(candidates)[:PHRASE_DEPTH]:
             candidate.phrase = evidence.phrase_share(words_in(candidate.place), parsed.phrases)
         _score(candidates, weights)
+    if weights.inside and masses and not parsed.places:
+        evidence.order_within(candidates, masses, weights.inside)
     for candidate, share in evidence.coherence(candidates):
         candidate.coherence = share
         candidate.score += weights.coherence * share
@@ -140,6 +147,7 @@ def _total(one: Candidate, weights: Weights) -> float:
     return (
         one.words
         + one.beside
+        + one.within
         + one.meaning
         + one.speaks
         + weights.coverage
