@@ -128,16 +128,12 @@ class Principals:
 
     def whose(self, told: str) -> Principal | None:
         """Whose token that is; nobody's where it is unknown, revoked or over, or they are."""
-        number, _, secret = told.removeprefix(PREFIX).partition("_")
-        if not told.startswith(PREFIX) or not (number.isascii() and number.isalnum()) or not secret:
-            return None
         now = _now()
         with self._connections.read() as connection:
-            ask = "SELECT hash, principal, expires, used, revoked FROM tokens WHERE id = ?"
-            found = connection.execute(ask, (number,)).fetchone()
-            kept, owner, expires, used, revoked = found or (NOBODY, "", 0, now, 0)
-            if not hmac.compare_digest(bytes(kept), _hash(secret)):  # it takes as long for a token that there isn't
+            found = _token(connection, told)
+            if found is None:
                 return None
+            number, owner, expires, used, revoked = found
             row = connection.execute(f"{_PRINCIPAL} WHERE id = ? AND state = 'active'", (owner,)).fetchone()
             if row is None or revoked or (expires and expires <= now):
                 return None
@@ -145,6 +141,11 @@ class Principals:
         if now - used > USED_MS:
             self._remember_use(number, now)
         return principal
+
+    def is_known(self, told: str) -> bool:
+        """Whether that is a token, or was one: it may count no more."""
+        with self._connections.read() as connection:
+            return _token(connection, told) is not None
 
     def _remember_use(self, number: str, now: int) -> None:
         """Who may come in does so, whether or not it can be written down."""
@@ -157,6 +158,19 @@ class Principals:
 
 _PRINCIPAL = "SELECT id, name, tier, sensitive, state, created FROM principals"
 _TOKEN = "SELECT id, principal, label, created, expires, used, revoked FROM tokens"
+
+
+def _token(connection: Any, told: str) -> tuple[str, str, int, int, int] | None:
+    """The row of a token: its id, whose it is, until when, when it was used and revoked."""
+    number, _, secret = told.removeprefix(PREFIX).partition("_")
+    if not told.startswith(PREFIX) or not (number.isascii() and number.isalnum()) or not secret:
+        return None
+    ask = "SELECT hash, principal, expires, used, revoked FROM tokens WHERE id = ?"
+    kept, *rest = connection.execute(ask, (number,)).fetchone() or (NOBODY, "", 0, 0, 0)
+    if not hmac.compare_digest(bytes(kept), _hash(secret)):  # it takes as long for a token that there isn't
+        return None
+    owner, expires, used, revoked = rest
+    return number, owner, expires, used, revoked
 
 
 def _principal(connection: Any, row: Sequence[Any]) -> Principal:

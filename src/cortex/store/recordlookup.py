@@ -257,13 +257,15 @@ class RecordLookup:
         with self._connections.read() as connection:
             return connection.execute("SELECT value FROM counters WHERE name = 'change'").fetchone()[0]
 
-    def deeds(self, record: str = "", limit: int = 100) -> list[Deed]:
-        """The last lines of the audit log, of all or of one record, the newest first."""
-        ask = "WHERE record = ? " if record else ""
+    def deeds(self, record: str = "", limit: int = 100, before: int = 0) -> list[Deed]:
+        """The last lines of the audit log, of all or of one record, or those below an id; the newest first."""
+        parts = [("record = ?", record)] if record else []
+        parts += [("id < ?", before)] if before else []
+        where = f"WHERE {' AND '.join(ask for ask, _ in parts)} " if parts else ""
         with self._connections.read() as connection:
             rows = connection.execute(
-                f"SELECT id, at, actor, tier, key, action, record, version FROM audit {ask}ORDER BY id DESC LIMIT ?",
-                (*((record,) if record else ()), limit),
+                f"SELECT id, at, actor, tier, key, action, record, version FROM audit {where}ORDER BY id DESC LIMIT ?",
+                (*(value for _, value in parts), limit),
             )
             return [Deed(*row) for row in rows]
 
