@@ -289,7 +289,7 @@ class Engine:
         state = self._state()
         caching = self.settings.search.enable_caching and query.mode not in (Mode.EXACT, Mode.FULL)
         # Not the docs themselves: of 100,000 each would hold some 8 MB that the cache knows nothing of.
-        key = (where, query, state, docs if docs is None else (len(docs), hash(docs)))
+        key = (where, query, state, docs if docs is None else (len(docs), hash(docs)), self.store.viewer)
         page = self._cache.get(key) if caching else None
         if page is None:
             page = self._answer(query, where, docs, cancel, deadline)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cortex.embedders.hashing import HashingEmbedder
-from cortex.store import Making, Narrow, Store, truth, vectorsets
+from cortex.store import Making, Narrow, Store, sourcechunks, truth, vectorsets
 from cortex.store.vectors import FRESH, Vectors
 
 EMBEDDER = HashingEmbedder(32)
@@ -103,7 +103,7 @@ def test_the_chunks_of_a_source_are_those_known_before_and_what_was_written_sinc
     folder.link("again.py", like="f9.py")
     assert within() == set(texts_in_use(folder.store))
     assert sets.chunks_within(narrow).tolist() == sorted(sets.chunks_within(narrow).tolist())
-    monkeypatch.setattr(vectorsets, "LEAST_GROWN", 0)
+    monkeypatch.setattr(sourcechunks, "LEAST_GROWN", 0)
     folder.write_all({f"g{number}.py": f"door = {number}\n" for number in range(20)})
     assert within() == set(sets.chunks_within(narrow)) == set(texts_in_use(folder.store))  # looked up anew
 

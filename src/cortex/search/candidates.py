@@ -41,12 +41,19 @@ Strengths = dict[Pair, tuple[float, str]]  # with the name that it is about
 NOTHING = (0.0, "")
 
 
-def masses_of(words: Words | None, parsed: Parsed) -> dict[str, float]:
-    """What each word of the query is worth: its weight, more for rare words."""
+def masses_of(words: Words | None, parsed: Parsed, seen: tuple[Narrow, int] | None = None) -> dict[str, float]:
+    """What each word of the query is worth: its weight, more for rare words.
+
+    `seen` is all that may be looked at, and how many chunks that are, where the rest must not even be counted: what a word is worth
+    would tell whether somebody else says it.
+    """
     if words is None:
         return {}
-    rows = len(words)
-    return {word: weight * math.log(1 + rows / (1 + words.frequency(word))) for word, weight in parsed.weights.items()}
+    narrow, rows = seen or (None, len(words))
+    return {
+        word: weight * math.log(1 + rows / (1 + words.frequency(word, narrow=narrow)))
+        for word, weight in parsed.weights.items()
+    }
 
 
 def find_by_words(
@@ -120,7 +127,7 @@ def _nearest(store: Store, vectors: VectorSet, narrow: Narrow, query: np.ndarray
         return dict(vectors.search(query, depth))
     words = store.indexes.words()
     whole = 0 if words is None else len(words)
-    some = sum(store.counts(one).chunks for one in narrow.sources) if narrow.docs is None else len(narrow.docs)
+    some = store.counts(*narrow.sources).chunks if narrow.docs is None else len(narrow.docs)
     times = math.ceil(2 * whole / max(1, some))
     if times <= LONGER:
         longer = dict(vectors.search(query, times * depth))

@@ -5,7 +5,9 @@ This folder alone has SQL over our own tables, imports tantivy, turbovec and the
 
 from __future__ import annotations
 
+import sqlite3
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
@@ -135,14 +137,12 @@ class Store:
         self._connections = Connections(path, read_only=read_only, confined=confined)
         try:
             with self._connections.read() as connection:
-                current = is_current(connection)
+                current = is_current(connection) and (is_wide(connection) or not (confined or shelved))
             if not current and path is not None and read_only:  # who only looks may be the first after an update
-                _bring_up_to_date(path)
+                _bring_up_to_date(path, confined)
             elif not current:  # seldom: opening a store need not wait for its writer
                 with self._connections.write() as connection:
-                    migrate(connection)
-            if shelved:
-                self._widen()
+                    _prepare(connection, shelved)
             self.truth = Truth(self._connections)
             self.paid = Paid(self._connections)
             self.indexes = Indexes(directory, self._connections, self.truth, self.paid, qdrant)
@@ -180,27 +180,29 @@ class Store:
         """What the records are written to and read from, for who keeps more beside them."""
         return self._connections
 
-    def _widen(self) -> None:
-        with self._connections.read() as connection:
-            if is_wide(connection):
-                return
-        with self._connections.write() as connection:
-            widen(connection)
-
     def reading(self) -> AbstractContextManager[object]:
         """One consistent view for everything that is read inside the block, and one transaction instead of many."""
         return self._connections.read()
 
-    def counts(self, source: int) -> Counts:
-        """How many docs and chunks a source has, counted once for each state of the store; a large one that changes all the time not as often."""
+    def counts(self, *sources: int) -> Counts:
+        """How many docs and chunks sources have together, counted once for each state of the store; of many that change all the time not as often."""
         seq, now = self.truth.seq(), time.monotonic()
-        known = self._counts.get(source)
-        if known is not None and (known[0] == seq or (known[1].docs >= LARGE and now < known[2])):
-            return known[1]
-        counts = self.lookup.counts(source)
-        took = time.monotonic() - now
-        self._counts[source] = (seq, counts, now + COUNT_TIMES * took)
-        return counts
+        due = [one for one in sources if one not in self._counts or self._counts[one][0] != seq]
+        if due and not self._holds(sources, due, now):
+            counted = self.lookup.counts_of(due)
+            until = now + COUNT_TIMES * (time.monotonic() - now)
+            self._counts |= {one: (seq, counts, until) for one, counts in counted.items()}
+        every = [self._counts[one][1] for one in sources]
+        return Counts(
+            sum(one.docs for one in every), sum(one.chunks for one in every), sum(one.characters for one in every)
+        )
+
+    def _holds(self, sources: Sequence[int], due: Sequence[int], now: float) -> bool:
+        """Whether what was counted before another state is to be believed still."""
+        known = self._counts
+        return all(one in known and now < known[one][2] for one in due) and (
+            sum(known[one][1].docs for one in sources) >= LARGE
+        )
 
     def disk_bytes(self) -> int:
         """How much the store takes on disk, indexes included."""
@@ -257,10 +259,17 @@ def set_aside(directory: Path) -> Path:
         lease.release()
 
 
-def _bring_up_to_date(path: Path) -> None:
+def _bring_up_to_date(path: Path, confined: bool) -> None:
     connections = Connections(path)
     try:
         with connections.write() as connection:
-            migrate(connection)
+            _prepare(connection, confined)
     finally:
         connections.close()
+
+
+def _prepare(connection: sqlite3.Connection, shelved: bool) -> None:
+    """Make the tables what this Cortex expects; where those who read are confined, with indexes that say who sees what."""
+    migrate(connection)
+    if shelved:
+        widen(connection)

@@ -264,21 +264,28 @@ class Lookup:
     def are_all(self, sources: Sequence[int]) -> bool:
         """Whether no other source of the store has anything."""
         with self._connections.read() as connection:
-            others = (
-                f"SELECT 1 FROM sources WHERE id NOT IN ({_marks(sources)}) "
+            others = (  # of the table: those that a viewer doesn't see are others, too
+                f"SELECT 1 FROM main.sources WHERE id NOT IN ({_marks(sources)}) "
                 "AND EXISTS (SELECT 1 FROM docs WHERE docs.source = sources.id) LIMIT 1"
             )
             return connection.execute(others, sources).fetchone() is None
 
     def counts(self, source: int) -> Counts:
         """How many docs and chunks a source has."""
+        return self.counts_of((source,))[source]
+
+    def counts_of(self, sources: Sequence[int]) -> dict[int, Counts]:
+        """How many docs and chunks each of these sources has."""
+        found = dict.fromkeys(sources, Counts(0, 0, 0))
         with self._connections.read() as connection:
-            row = connection.execute(
-                "SELECT count(*), coalesce(sum(last_chunk - first_chunk + 1), 0), coalesce(sum(characters), 0) "
-                "FROM docs JOIN blobs ON blobs.id = blob WHERE source = ?",
-                (source,),
-            ).fetchone()
-            return Counts(*row)
+            for part in _parts(sources):
+                rows = connection.execute(
+                    "SELECT source, count(*), coalesce(sum(last_chunk - first_chunk + 1), 0), coalesce(sum(characters), 0) "
+                    f"FROM docs JOIN blobs ON blobs.id = blob WHERE source IN ({_marks(part)}) GROUP BY source",
+                    part,
+                )
+                found.update({row[0]: Counts(*row[1:]) for row in rows})
+        return found
 
     def size(self, source: int) -> int:
         """How many bytes the files of a source have."""

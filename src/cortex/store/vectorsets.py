@@ -29,6 +29,7 @@ from cortex.store.lookup import unpack
 from cortex.store.paid import Embed, Making, Paid
 from cortex.store.qdrant import UNAVAILABLE, Qdrant
 from cortex.store.qdrantvectors import QdrantVectors
+from cortex.store.sourcechunks import SourceChunks, expand
 from cortex.store.truth import Truth
 from cortex.store.vectorlog import Manifest, read_manifest
 from cortex.store.vectors import FRESH, Vectors
@@ -41,7 +42,6 @@ from cortex.types import Stamp
 EMBED_BATCH = 256
 WITHIN = 7  # narrowed searches whose chunks are remembered, beside the newest
 FEW_DOCS, PART = 20_000, 500  # in a narrowed search, up to which they are looked up by themselves, so many at once
-LEAST_GROWN = 1_000  # chunks that may be added to those of whole sources, before all of them are looked up again
 LEAST_SHARE = 0.5  # of the chunks: vectors of fewer would hide more than they find
 # The contents in use, with their chunks: all, and those of docs that are new since a `seq`. CROSS JOIN keeps the order that is written.
 _USED = "SELECT id, first_chunk, last_chunk FROM blobs WHERE NOT private AND EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
@@ -70,16 +70,7 @@ class _Due:
 
     def chunks(self) -> Ids:
         """The ids of these contents' chunks, ascending."""
-        return _expand(self.firsts, self.lasts)
-
-
-@dataclass(frozen=True, slots=True)
-class _Within:
-    """The chunks that a narrowed search may find, as they were at `seq`."""
-
-    seq: int
-    ids: Ids  # ascending
-    grown: int = 0  # of these were added since all of them were looked up
+        return expand(self.firsts, self.lasts)
 
 
 class VectorSets:
@@ -101,7 +92,8 @@ class VectorSets:
         self._lock = threading.RLock()  # of what is open: held for moments
         self._writing = threading.RLock()  # who holds it may take the other one, never the other way round
         self._open: dict[Stamp, VectorSet] = {}
-        self._within: dict[Narrow, _Within] = {}
+        self._within: dict[Narrow, tuple[int, Ids]] = {}  # up to which `seq`, and the chunks
+        self._chunks = SourceChunks(connections)
         self._counted = (FRESH, 0)  # how many chunks were in use at which `seq`
         self._said = ""  # why their server is away, as it was logged
         self._copied: dict[Stamp, int] = {}  # up to which `seq` paid vectors are known to be copied
@@ -212,39 +204,23 @@ class VectorSets:
         """The chunks of the docs that may be candidates at all; remembered, since who narrows a search does so again."""
         seq, remembered = self._truth.seq(), self._within
         known = remembered.get(narrow)
-        if known is None or known.seq != seq:
-            whole = not (narrow.extensions or narrow.languages or narrow.docs is not None)
-            grown = self._grown(narrow, known) if whole and known is not None and known.seq < seq else None
-            found = _Within(seq, self._find_within(narrow)) if grown is None else grown
-            kept = {one: ids for one, ids in list(remembered.items())[-WITHIN:] if one.docs is None or ids.seq == seq}
-            kept.pop(narrow, None)  # it is the newest now
-            self._within = {**kept, narrow: found}
-            return found.ids
-        return known.ids
+        if known is not None and known[0] == seq:
+            return known[1]
+        whole = not (narrow.extensions or narrow.languages or narrow.docs is not None)
+        found = self._chunks.of(narrow.sources, seq) if whole else self._find_within(narrow)
+        kept = {one: ids for one, ids in list(remembered.items())[-WITHIN:] if ids[0] == seq}
+        self._within = {**kept, narrow: (seq, found)}
+        return found
 
-    def _grown(self, narrow: Narrow, known: _Within) -> _Within | None:
-        """What was known of whole sources, with what was written since; None where too much of it may be gone.
-
-        What isn't there any more may stay in the list: it has no vector, or is left out with all that is in other sources.
-        """
-        seq = self._truth.seq()
-        new = self._find_within(narrow, known.seq)
-        count = known.grown + len(new)
-        if count > max(LEAST_GROWN, len(known.ids) // 4):
-            return None
-        return _Within(seq, np.union1d(known.ids, new), count)
-
-    def _find_within(self, narrow: Narrow, after: int = FRESH) -> Ids:
+    def _find_within(self, narrow: Narrow) -> Ids:
         marks = ",".join("?" * len(narrow.languages))
         places = ",".join("?" * len(narrow.sources))
         spoken = f" AND blobs.language IN ({marks})" if narrow.languages else ""
-        newer = "" if after == FRESH else " AND docs.seq > ?"
-        source = "docs.source" if after == FRESH else "+docs.source"  # what is new is found by its number
         ask = (
             "SELECT docs.id, docs.path, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = docs.blob "
-            f"WHERE {source} IN ({places}){spoken}{newer} AND NOT private"
+            f"WHERE docs.source IN ({places}){spoken} AND NOT private"
         )
-        values = (*narrow.sources, *narrow.languages, *(() if after == FRESH else (after,)))
+        values = (*narrow.sources, *narrow.languages)
         with self._connections.read() as connection:
             if narrow.docs is None or len(narrow.docs) > FEW_DOCS:
                 rows = connection.execute(ask, values).fetchall()
@@ -260,7 +236,7 @@ class VectorSets:
             if (narrow.docs is None or number in narrow.docs)
             and (not narrow.extensions or extension_of(path) in narrow.extensions)
         }
-        return _expand(*_columns(sorted(ranges), 2))
+        return expand(*_columns(sorted(ranges), 2))
 
     def on_disk(self) -> list[Manifest | None]:
         """What each directory says of itself; None for one that doesn't say."""
@@ -443,7 +419,7 @@ class VectorSets:
             rows = connection.execute(_CHANGED if known else _USED, (after,) if known else ()).fetchall()
             gone = connection.execute(_GONE, (after,)).fetchall() if known else None
         blobs, firsts, lasts = _columns(rows, 3)
-        return _Due(seq, blobs, firsts, lasts, None if gone is None else _expand(*_columns(gone, 2)))
+        return _Due(seq, blobs, firsts, lasts, None if gone is None else expand(*_columns(gone, 2)))
 
     def _texts(self, due: _Due, chunks: Ids) -> Iterator[tuple[int, str]]:
         """The texts of these chunks of what is due; each content is unpacked once, and no other."""
@@ -474,16 +450,6 @@ def _ids_in(path: Path, stamp: Stamp) -> Ids:
 
 def _columns(rows: Sequence[tuple[int, ...]], count: int) -> Iterator[Ids]:
     return iter(np.asarray(rows, dtype=np.int64).reshape(-1, count).T)
-
-
-def _expand(firsts: Ids, lasts: Ids) -> Ids:
-    """Every id of these ranges, ascending."""
-    counts = lasts - firsts + 1
-    if not counts.sum():
-        return np.empty(0, dtype=np.int64)
-    # All ranges at once: each id is the one before plus one, but for the first of a range.
-    starts = np.repeat(firsts - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
-    return np.sort(starts + np.arange(len(starts), dtype=np.int64))
 
 
 def _add(vectors: VectorSet, embed: Embed, batch: Sequence[tuple[int, str]], room: int) -> None:

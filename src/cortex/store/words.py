@@ -197,9 +197,13 @@ class Words:
             for doc, chunk, total in self._best(parts, narrow, limit)
         }
 
-    def frequency(self, word: str, field: str = "body") -> int:
-        """In how many rows a word stands in a field."""
-        return self._index.searcher().doc_freq(field, stem_of(word))
+    def frequency(self, word: str, field: str = "body", narrow: Narrow | None = None) -> int:
+        """In how many rows a word stands in a field; of those of some sources, where that is asked for."""
+        if narrow is None or narrow.alone:
+            return self._index.searcher().doc_freq(field, stem_of(word))
+        query = self._narrowed(self._term(field, word), Narrow(narrow.sources))
+        with _translated():
+            return self._index.searcher().search(query, limit=1, count=True).count  # type: ignore[attr-defined]
 
     def identities(self) -> set[tuple[int, int]]:
         """Every (doc, chunk) that the index holds, to compare with SQLite."""
