@@ -55,10 +55,10 @@ def guard_of(viewer: Viewer) -> Guard:
         if before is not None:
             if not sees(viewer, before, get):
                 raise not_found(before.id)
-            _need_scope(viewer, scope_of(before, get))
+            _need_scope(viewer, before, get)
         elif isinstance(after.body, Subcortex) and EVERYWHERE not in viewer.writes:
             raise _missing(viewer, "create a subcortex: that needs to write everywhere", "create_subcortex")
-        _need_scope(viewer, scope_of(after, get))
+        _need_scope(viewer, after, get)
         if after.body.sensitivity == SENSITIVE and not viewer.sensitive and not _is_own_draft(viewer, before, after):
             raise _missing(viewer, "write what is sensitive, which they don't see either", "sensitive")
 
@@ -79,14 +79,23 @@ def scope_not_found(ref: str) -> InputError:
     return InputError("SCOPE_NOT_FOUND", f"there is no subcortex {shown!r}", context={"subcortex": shown, "near": []})
 
 
-def _need_scope(viewer: Viewer, scope: str) -> None:
+def _need_scope(viewer: Viewer, record: Record[Any], get: Get) -> None:
+    scope = scope_of(record, get)
     if viewer.may_write(scope):
         return
-    if not scope:
-        raise _missing(viewer, "write what belongs to no subcortex", "write")
-    if not viewer.may_read(scope):
-        raise scope_not_found(scope)
-    raise _missing(viewer, f"write in {scope}, only read there", "write")
+    if scope and not viewer.may_read(scope):
+        raise _nowhere(record)
+    raise _missing(
+        viewer, f"write in {scope}, only read there" if scope else "write what belongs to no subcortex", "write"
+    )
+
+
+def _nowhere(record: Record[Any]) -> InputError:
+    """The error for a record in a scope that may not be known: it tells what the record itself names, never what that leads to."""
+    for field in ("subcortex", "target" if isinstance(record.body, Draft) else "source", "thread", "task"):
+        if ref := getattr(record.body, field, ""):
+            return scope_not_found(ref) if field == "subcortex" else not_found(ref, field)
+    return not_found(record.id)
 
 
 def _is_own_draft(viewer: Viewer, before: Record[Any] | None, after: Record[Any]) -> bool:

@@ -25,8 +25,8 @@ TIME_OF_ID = 10  # characters of a ULID that are its time
 MOST_SCOPES = 2_000  # slugs that are looked at for near ones
 
 _ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{1,26}")
-_POINTS = (("thread", "thread"), ("task", "task"), ("parent", "comment"), ("supersedes", "artifact"))  # field, kind
-_PINS = (("pinned_threads", "thread"), ("pinned_artifacts", "artifact"), ("pinned_tasks", "task"))
+POINTS = (("thread", "thread"), ("task", "task"), ("parent", "comment"), ("supersedes", "artifact"))  # field, kind
+PINS = (("pinned_threads", "thread"), ("pinned_artifacts", "artifact"), ("pinned_tasks", "task"))
 
 
 class Place(Protocol):
@@ -121,7 +121,7 @@ def resolved(step: Place, body: B, before: Body | None = None) -> B:
             )
         changes["subcortex"] = found.id
         above.append(found)
-    for field, kind in _POINTS:
+    for field, kind in POINTS:
         ref = getattr(body, field, "")
         if ref and (freed or ref != getattr(before, field, "")):
             one = target_of(step, ref, (kind,), field)
@@ -139,7 +139,7 @@ def resolved(step: Place, body: B, before: Body | None = None) -> B:
 
 def _check_several(step: Place, body: Body, before: Body | None) -> None:
     if isinstance(body, Subcortex):
-        for field, kind in _PINS:
+        for field, kind in PINS:
             for ref in set(getattr(body, field)).difference(getattr(before, field, ())):
                 target_of(step, ref, (kind,), field)
     if isinstance(body, Artifact):

@@ -1,0 +1,83 @@
+"""What a home wrote, taken into the ledger of its Core: all of an action or nothing, once for its key.
+
+Who does it is the principal of the token or their agent, whatever the home says. How each change is taken is in `taking`. A refusal is
+told with its reason and keeps nothing, the key neither: the home has what was typed, and may try again.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from cortex.core.sight import Sight
+from cortex.core.taking import Taking
+from cortex.errors import CortexError, InputError
+from cortex.kinds import Actor
+from cortex.records.ids import go_on_from
+from cortex.records.rights import AGENT, MOST_OF_AGENTS
+from cortex.records.steps import check_key
+from cortex.records.wording import wording
+from cortex.seeing import Viewer
+from cortex.settings import Settings
+from cortex.store import Kept, Step
+from cortex.store.ledger import Ledger
+from cortex.store.outbox import UPLOAD
+from cortex.store.principals import Principal
+from cortex.sync.names import agent_of, outward, renamed_changed
+from cortex.sync.wire import MOST_KEY, Action, canonical
+
+APPLIED, REPLAYED, REFUSED, RETRY = "applied", "replayed", "refused", "retry"
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What became of an action: the records that it touched as they are now, as far as they may be seen, or why it wasn't taken."""
+
+    status: str
+    records: tuple[Kept, ...] = ()
+    error: CortexError | None = None
+
+
+def accept(ledger: Ledger, principal: Principal, viewer: Viewer, action: Action, settings: Settings) -> Accepted:
+    """Take what a home wrote, once for each key; what can't be taken is told and not raised.
+
+    "refused" is for good, as things are; "retry" is for a moment in which the ledger can't be written.
+    """
+    rename = outward(principal.name)
+    changes = tuple(renamed_changed(one, rename) for one in action.changes)
+    upload = action.action == UPLOAD
+    known = frozenset(one.name for one in ledger.principals.all()) if upload else frozenset[str]()
+
+    def work(step: Step) -> str:
+        go_on_from(step.newest())
+        return json.dumps(Taking(step, viewer, known if upload else None).take(changes))
+
+    try:
+        check_key(action.key, MOST_KEY)
+        done = ledger.records.perform(
+            work,
+            actor=actor_of(principal, action),
+            key=action.key,
+            action=action.action,
+            payload=canonical(changes),
+            wording=wording(settings),
+        )
+        records = _seen(ledger, viewer, json.loads(done.result))
+    except InputError as error:
+        return Accepted(REFUSED, (), error)
+    except CortexError as error:
+        return Accepted(RETRY, (), error)
+    return Accepted(REPLAYED if done.replayed else APPLIED, records)
+
+
+def actor_of(principal: Principal, action: Action) -> Actor:
+    """Who does what a home tells: the principal, or their agent, who never may do more than agents."""
+    tier = min(principal.tier, action.tier)
+    if action.actor == AGENT:
+        return Actor(agent_of(principal.name), min(tier, MOST_OF_AGENTS))
+    return Actor(principal.name, tier)
+
+
+def _seen(ledger: Ledger, viewer: Viewer, ids: list[str]) -> tuple[Kept, ...]:
+    sight = Sight(ledger.recorded, viewer)
+    return tuple(one for one in ledger.recorded.kept(ids) if sight.shows(one.record))

@@ -1,0 +1,108 @@
+"""What has to hold of the changes of one action together, looked at when all of them are written, and what follows from them.
+
+A draft that is published became something in the same action; an artifact that is superseded is so by one that says that itself; a
+summary is of all that was said. Inside a step; whatever is raised here undoes it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cortex.core.sight import Sight
+from cortex.kinds import Artifact, Comment, Draft, Link, Record, Thread
+from cortex.records.checks import refusal
+from cortex.records.discussing import renew_summary
+from cortex.records.drafts import PUBLISHED
+from cortex.records.superseding import check_supersedes, write_superseded
+from cortex.store import Guard, Step
+
+BECOMES = {"comment": "comment", "thread": "thread", "artifact": "artifact", "task_update": "task"}  # drafts, by type
+
+
+def check_published(draft: Record[Draft], body: Any) -> None:
+    """What is published in somebody's name is what they drafted. Raises: InputError RECORD_INVALID."""
+    told = draft.body
+    match body:
+        case Comment():
+            same = told.type == "comment" and body.body == told.body
+        case Thread() | Artifact():
+            same = BECOMES.get(told.type) == type(body).__name__.lower() and body.title == told.title
+            same = same and body.body.startswith(told.body.rstrip())  # what it cites may stand below
+        case _:
+            same = False
+    if not same:
+        raise refusal("published", f"it isn't what {draft.author} drafted in {draft.id}")
+
+
+def check_decided(step: Step, before: Record[Draft] | None, after: Record[Draft]) -> None:
+    """A draft is published as something that was written with that. Raises: InputError RECORD_INVALID."""
+    body = after.body
+    if body.state != PUBLISHED:
+        if body.published:
+            raise refusal("published", f"{after.id} is {body.state}, and became nothing")
+        return
+    if before is not None and before.body.state == PUBLISHED:
+        if before.body.published != body.published:
+            raise refusal("published", f"{after.id} was published as {before.body.published}")
+        return
+    became = step.get(body.published) if body.published else None
+    made = became is not None and (became.kind == "task" or step.written.get(became.id, (became,))[0] is None)
+    if became is None or not made or became.kind != BECOMES.get(body.type):
+        raise refusal("published", f"{after.id} is published as nothing that was written with that")
+
+
+def settle_artifact(
+    step: Step, sight: Sight, guard: Guard, before: Record[Artifact] | None, after: Record[Artifact]
+) -> None:
+    """Who supersedes and who is superseded say so of each other. Raises: InputError RECORD_INVALID, RIGHTS_MISSING, TARGET_NOT_FOUND."""
+    was, now = (before.body if before else None), step.get(after.id)
+    assert now is not None  # it was written
+    body: Artifact = now.body
+    if body.superseded_by and (was is None or was.superseded_by != body.superseded_by):
+        _check_superseded(step, sight, now)
+    elif body.state == "superseded" and not body.superseded_by:
+        raise refusal("state", "an artifact is superseded by another one: say which")
+    takes = was is None or was.state != "accepted" or was.supersedes != body.supersedes
+    old = step.get(body.supersedes) if body.state == "accepted" and body.supersedes and takes else None
+    if old is not None and old.body.superseded_by != now.id:
+        check_supersedes(step, old, now)
+        guard(old, old, sight.raw)
+        write_superseded(step, old, now)
+
+
+def _check_superseded(step: Step, sight: Sight, old: Record[Artifact]) -> None:
+    new = sight.get(old.body.superseded_by)
+    if new is None or not isinstance(new.body, Artifact):
+        raise refusal("superseded_by", f"there is no artifact {old.body.superseded_by[:80]!r}")
+    if (
+        new.body.state not in ("accepted", "superseded")
+        or new.body.supersedes != old.id
+        or old.body.state != "superseded"
+    ):
+        raise refusal("superseded_by", f"{new.id} doesn't supersede {old.id}, or isn't accepted")
+    seen, now = {old.id}, new
+    while now is not None:
+        if now.id in seen:
+            raise refusal("superseded_by", f"{old.id} can't be superseded by what it supersedes itself, or by itself")
+        seen.add(now.id)
+        now = step.get(now.body.superseded_by) if now.body.superseded_by else None
+
+
+def settle_link(step: Step, link: Record[Link]) -> None:
+    """A link that says that one artifact supersedes another is true. Raises: InputError RECORD_INVALID."""
+    source, target = step.get(link.body.source), step.get(link.body.target)
+    if source is None or target is None or link.body.relation != "supersedes":
+        return
+    if (
+        isinstance(target.body, Artifact)
+        and isinstance(source.body, Artifact)
+        and target.body.superseded_by != source.id
+    ):
+        raise refusal("relation", f"{source.id} doesn't supersede {target.id}: that is told in both of them, too")
+
+
+def settle_summary(step: Step, number: str) -> None:
+    """Have the summary of a thread be of all that was said there."""
+    thread = step.get(number)
+    if thread is not None and isinstance(thread.body, Thread):
+        renew_summary(step, thread)

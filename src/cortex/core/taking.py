@@ -1,0 +1,318 @@
+"""The changes of one action, taken one after the other inside a step.
+
+Each is merged with what the record says now, and then asked everything that a deed of `records` would be: who may, what a body may
+say, where it belongs, which state may follow which. What follows from it (summaries, what becomes sensitive with it, what nobody
+needs to be reminded of) is made here, where all of it is known; who should hear of it was told by who did it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from cortex.core.demands import changed_fields, rights_of
+from cortex.core.merging import SUMMARY, Clash, Conflict, merged, supplied_only, supplies, unsummarized
+from cortex.core.policy import guard_of, not_found
+from cortex.core.settling import check_decided, check_published, settle_artifact, settle_link, settle_summary
+from cortex.core.sight import Sight, aimed, placed
+from cortex.errors import InputError
+from cortex.kinds import (
+    FOUND_KINDS,
+    SENSITIVE,
+    Artifact,
+    Comment,
+    Draft,
+    Link,
+    Notification,
+    Record,
+    Thread,
+)
+from cortex.records.allowed import TARGET_KINDS
+from cortex.records.checks import check_first, check_move, check_value, checked, refusal
+from cortex.records.drafts import PENDING, PUBLISHED, REJECTED, risks_of
+from cortex.records.noticing import OPEN, close_notices
+from cortex.records.publishing import check_outcome
+from cortex.records.revising import check_kept, follow
+from cortex.records.rights import TIERS, need
+from cortex.records.targets import resolved, target_of
+from cortex.seeing import UNFILED, Viewer
+from cortex.store import Changed, Step
+from cortex.sync.wire import is_id
+
+KEEPS_AUTHORS, IS_ANYBODY = 3, 4  # tiers from which an upload may hold what others wrote, and what other principals did
+AHEAD_MS = 50 * 365 * 86_400_000  # that the clock of a home may be wrong, and its ids still count
+SHOWN = 200  # characters of a value in a conflict
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+class Taking:
+    """One action under way."""
+
+    def __init__(self, step: Step, viewer: Viewer, known: frozenset[str] | None = None) -> None:
+        """`known` are the principals that there are, for an upload of what was there before; None for what was just done."""
+        self._step = step
+        self._viewer = viewer
+        self._known = known
+        self._upload = known is not None
+        self._sight = Sight(step, viewer)
+        self._guard = guard_of(viewer)
+        self._touched: set[str] = set()  # what the action is about, but for notifications
+        self._published: dict[str, Record[Draft]] = {}  # drafts by what they become
+        self._alone = False
+        self._spoken: dict[str, None] = {}  # threads in which something was said
+
+    def take(self, changes: Sequence[Changed]) -> list[str]:
+        """Take all of them; gives the ids of the records that are touched. Raises: InputError."""
+        for one in changes:
+            if not is_id(one.id, one.kind) or _moment_of(one.id) > self._step.now + AHEAD_MS:
+                raise refusal("id", f"{one.id[:80]!r} is no id that a {one.kind[:20]} may have")
+        self._look(changes)
+        for one in changes:
+            current = self._step.get(one.id)
+            if current is None:
+                self._make(one)
+            else:
+                self._change(one, current)
+        self._settle()
+        return list(dict.fromkeys((*(one.id for one in changes), *self._spoken)))
+
+    def _look(self, changes: Sequence[Changed]) -> None:
+        """What the action is about, as far as it matters for each of its changes."""
+        told = [one for one in changes if one.kind != "notification"]
+        self._touched = {one.id for one in told} | {one.after.thread for one in told if isinstance(one.after, Comment)}
+        self._alone = all(one.kind == "link" for one in told)
+        for one in told:
+            if isinstance(one.after, Draft) and one.after.state == PUBLISHED and one.after.published:
+                draft = self._sight.get(one.id)
+                if draft is None and self._viewer.is_own(one.author):
+                    draft = Record(one.id, one.after, one.author)
+                if draft is not None:
+                    self._published[one.after.published] = draft
+
+    # -- what is new ---------------------------------------------------------------------------------------------------
+
+    def _make(self, one: Changed) -> None:
+        body: Any = checked(one.after)
+        if one.before is None and not self._upload:
+            check_first(body)
+        match body:
+            case Notification():
+                body = self._notification(body)
+            case Draft():
+                body = self._draft(body, new=not self._upload and one.before is None)
+            case Thread():
+                body = unsummarized(body) if one.before is None and not self._upload else supplied_only(body)
+            case Comment():
+                body = self._comment(body)
+            case Link():
+                body = self._link(body)
+            case Artifact():
+                owner, reviewed = body.owner or one.author, min(body.last_reviewed, self._step.now)
+                body = replace(body, owner=owner, last_reviewed=reviewed)
+        body = placed(body, self._sight) if self._upload else resolved(self._sight, body)
+        record = Record(one.id, body, one.author, min(one.created or self._step.now, self._step.now))
+        self._check_author(one, record)
+        for right in rights_of(None, body, alone=self._alone and not self._upload):
+            need(self._step.actor, right)
+        self._guard(None, record, self._sight.raw)
+        if isinstance(body, Notification) and body.state in OPEN:
+            close_notices(self._step, body.about, body.type, body.recipient, action="replace_notification")
+        self._step.put(record)
+
+    def _notification(self, body: Notification) -> Notification:
+        """A notification comes with what it is about, and is as sensitive as that."""
+        need(self._step.actor, "observe")  # whoever may do anything
+        about = self._step.get(body.about)
+        if about is None or not (body.about in self._touched or self._sight.shows(about)):
+            raise not_found(body.about, "about")
+        if not self._upload and (body.about not in self._touched or body.type == "system_alert"):
+            raise refusal("about", f"a notification comes with what was done, and nothing was done with {body.about}")
+        return replace(body, sensitivity=SENSITIVE) if about.body.sensitivity == SENSITIVE else body
+
+    def _draft(self, body: Draft, *, new: bool) -> Draft:
+        if body.state == PENDING:
+            body = replace(body, reviewed_by="", reviewed_at=0, review_notes="", published="")
+        if new:
+            check_outcome(body)
+        told, body = body.target, aimed(body, self._sight)
+        if told and not body.target and not self._viewer.may_write(UNFILED):
+            raise not_found(told, "target")
+        place = self._sight.get(body.target) if body.target else None
+        if place is not None and place.body.sensitivity == SENSITIVE:
+            body = replace(body, sensitivity=SENSITIVE)
+        flags = dict.fromkeys((*risks_of(body, self._sight.get), *body.risk_flags))
+        return replace(body, risk_flags=tuple(flags))
+
+    def _check_summary(self, thread: str, body: Thread) -> None:
+        """A summary that somebody wrote comes with what they say in the thread. Raises: InputError RECORD_INVALID."""
+        said = self._sight.get(body.summary_sources[0])
+        if said is None or not isinstance(said.body, Comment) or said.body.thread != thread:
+            raise refusal("summary_sources", "a summary comes with a comment of its thread")
+        if said.body.sensitivity == SENSITIVE != body.sensitivity:
+            raise refusal("summary", f"{thread} isn't sensitive: its summary can't come with a sensitive comment")
+        if body.summary_by not in self._names():
+            raise refusal("summary_by", f"a summary of {body.summary_by[:80]!r} comes from themselves")
+
+    def _comment(self, body: Comment) -> Comment:
+        thread = target_of(self._sight, body.thread, ("thread",), "thread")
+        if thread.body.state == "archived" and not self._upload:
+            raise refusal("thread", f"{thread.id} is archived: nobody comments there any more")
+        self._spoken[thread.id] = None
+        private = SENSITIVE in (thread.body.sensitivity, body.sensitivity)
+        subcortex = thread.body.subcortex
+        return replace(body, subcortex=subcortex, sensitivity=SENSITIVE if private else body.sensitivity)
+
+    def _link(self, body: Link) -> Link:
+        ends = [target_of(self._sight, getattr(body, end), FOUND_KINDS, end) for end in ("source", "target")]
+        private = any(one.body.sensitivity == SENSITIVE for one in ends)
+        return replace(body, sensitivity=SENSITIVE) if private else body
+
+    def _check_author(self, one: Changed, record: Record[Any]) -> None:
+        """What is new is by who does it, by who drafted it, or is known to be by somebody else: in an upload."""
+        author, tier = record.author, self._step.actor.tier
+        if author == self._step.actor.name:
+            return
+        if self._upload or one.before is not None:
+            principal = author.partition("/")[0]
+            others = self._upload and tier >= (IS_ANYBODY if principal in (self._known or ()) else KEEPS_AUTHORS)
+            if others or self._viewer.is_own(author):
+                return
+        elif isinstance(record.body, Notification) and author in self._names():
+            return
+        elif (draft := self._published.get(record.id)) is not None and draft.author == author:
+            check_published(draft, record.body)
+            return
+        raise InputError(
+            "RIGHTS_MISSING",
+            f"{self._step.actor.name} may not write in the name of {author[:80]}",
+            context={"action": "author", "tier": tier, "needed": KEEPS_AUTHORS},
+        )
+
+    def _names(self) -> set[str]:
+        """In whose names this action may speak: of who does it, and of who drafted what is published with it."""
+        return {self._step.actor.name, *(draft.author for draft in self._published.values())}
+
+    # -- what is changed -----------------------------------------------------------------------------------------------
+
+    def _change(self, one: Changed, current: Record[Any]) -> None:
+        told = isinstance(current.body, Notification)
+        if not self._sight.shows(current):
+            if told:  # it was shown once, and closing it matters to nobody
+                return
+            raise not_found(one.id)
+        if type(one.after) is not type(current.body):
+            raise refusal("kind", f"{one.id} is a {current.kind} and stays one")
+        after, before = self._aimed(checked(one.after)), self._aimed(one.before)
+        result = _differing(after, current.body) if before is None else merged(before, after, current.body)
+        if isinstance(result, Conflict):
+            raise _conflict(one.id, result)
+        body = self._changed(current, result)
+        if body == current.body:
+            return
+        self._check_change(current, body)
+        written = self._step.put(replace(current, body=body))
+        if isinstance(body, Draft) and body.state != current.body.state:
+            close_notices(self._step, written.id)
+        follow(self._step, current.body, written, tell=False)
+
+    def _aimed(self, body: Any) -> Any:
+        if not isinstance(body, Draft):
+            return body
+        check_value("target_kind", body.target_kind, TARGET_KINDS)
+        return aimed(body, self._sight)
+
+    def _changed(self, current: Record[Any], body: Any) -> Any:
+        """What a record says after a change, in order and in its place."""
+        now = self._step.now
+        match body:
+            case Thread() if supplies(current.body, body):
+                self._check_summary(current.id, body)
+                self._spoken[current.id] = None
+            case Comment() if (thread := self._step.get(body.thread)) is not None:
+                body = replace(body, subcortex=thread.body.subcortex)
+            case Artifact():
+                body = replace(body, last_reviewed=min(body.last_reviewed, now))
+            case Draft() if body.state in (PUBLISHED, REJECTED) and body.state != current.body.state:
+                at = min(body.reviewed_at or now, now)
+                body = replace(body, reviewed_by=self._step.actor.name, reviewed_at=at)
+        return resolved(self._sight, checked(body), current.body)
+
+    def _check_change(self, current: Record[Any], body: Any) -> None:
+        """Raises: InputError, where the change isn't allowed: to anybody, or to who makes it."""
+        check_move(current.body, body)
+        if isinstance(body, Notification):
+            self._check_notice(current, body)
+        elif not isinstance(body, Artifact) or not _supersedes(current.body, body):
+            check_kept(current.body, body)
+        for right in rights_of(current.body, body, alone=self._alone):
+            need(self._step.actor, right)
+        self._guard(current, replace(current, body=body), self._sight.raw)
+
+    def _check_notice(self, current: Record[Notification], body: Notification) -> None:
+        """A notification is done with by whoever it is for, by whoever may edit, or by what was done."""
+        if not changed_fields(current.body, body) <= {"state", "sensitivity"}:
+            raise refusal("state", "of a notification only its state changes")
+        if body.about in self._touched:
+            return
+        need(self._step.actor, "acknowledge")
+        if current.body.recipient != self._step.actor.name and self._step.actor.tier < TIERS["edit"]:
+            need(self._step.actor, "edit")
+
+    # -- at the end ----------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """What has to hold of all changes together, and what follows from them."""
+        for before, after in list(self._step.written.values()):
+            match after.body:
+                case Draft() if not self._upload:
+                    check_decided(self._step, before, after)
+                case Artifact() if not self._upload:
+                    settle_artifact(self._step, self._sight, self._guard, before, after)
+                case Link() if before is None and not self._upload:
+                    settle_link(self._step, after)
+        for number in self._spoken:
+            settle_summary(self._step, number)
+
+
+def _supersedes(before: Artifact, after: Artifact) -> bool:
+    """Whether an artifact is superseded, or supersedes another one, by this change."""
+    gone = after.state == "superseded" != before.state and bool(after.superseded_by) and not before.superseded_by
+    takes = after.state == "accepted" and after.supersedes != before.supersedes
+    return gone or (takes and after.superseded_by == before.superseded_by)
+
+
+def _differing(after: Any, current: Any) -> Any:
+    """What is there already, unless what was told as new says something else: then nobody knows what was changed."""
+    if isinstance(after, Notification):
+        return current
+    derived = SUMMARY if isinstance(after, Thread) else ()
+    names = [one.name for one in fields(current) if one.name not in derived]
+    pairs = [(name, getattr(current, name), getattr(after, name)) for name in names]
+    clashes = [Clash(name, theirs, ours) for name, theirs, ours in pairs if theirs != ours]
+    return Conflict(tuple(clashes)) if clashes else current
+
+
+def _conflict(number: str, conflict: Conflict) -> InputError:
+    told = [
+        {"id": number, "field": one.field, "theirs": _shown(one.theirs), "yours": _shown(one.ours)}
+        for one in conflict.clashes
+    ]
+    return InputError(
+        "RECORD_CHANGED",
+        f"{number} was changed meanwhile: {', '.join(conflict.fields)} say something else now",
+        context={"id": number, "fields": list(conflict.fields), "conflicts": told},
+    )
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+
+
+def _moment_of(number: str) -> int:
+    """The time in an id, in milliseconds."""
+    moment = 0
+    for character in number[-26:-16]:
+        moment = moment << 5 | _ALPHABET.index(character)
+    return moment
