@@ -166,10 +166,10 @@ def _token(connection: Any, told: str) -> tuple[str, str, int, int, int] | None:
     if not told.startswith(PREFIX) or not (number.isascii() and number.isalnum()) or not secret:
         return None
     ask = "SELECT hash, principal, expires, used, revoked FROM tokens WHERE id = ?"
-    kept, *rest = connection.execute(ask, (number,)).fetchone() or (NOBODY, "", 0, 0, 0)
+    found = connection.execute(ask, (number,)).fetchone()
+    kept, owner, expires, used, revoked = found or (NOBODY, "", 0, 0, 0)
     if not hmac.compare_digest(bytes(kept), _hash(secret)):  # it takes as long for a token that there isn't
         return None
-    owner, expires, used, revoked = rest
     return number, owner, expires, used, revoked
 
 

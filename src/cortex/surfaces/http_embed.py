@@ -88,7 +88,7 @@ def serve_embedding(embedder: Embedder, site: Site, *, ready: Callable[[int], No
     try:
         with listen(site) as listener:
             app = Embedding(embedder, embedder.connect(), site, threads)
-            server = Uvicorn(config(app, site, lifespan=False))
+            server = Uvicorn(config(app, lifespan=False, proxied=bool(site.token)))
             ready(listener.getsockname()[1])
             anyio.run(server.serve, [listener])
     finally:

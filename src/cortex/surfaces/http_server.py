@@ -10,6 +10,7 @@ import errno
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 import uvicorn
@@ -22,12 +23,19 @@ from cortex.surfaces.threads import leave_soon
 
 MAX_CONNECTIONS = 512
 HEAD_SECONDS = 10.0  # for the head of a request to arrive
-PROXIES = ["127.0.0.1", "::1"]  # that may say for whom they ask
+PROXIES = ["127.0.0.1", "::1"]  # that may say for whom they ask, where there is a token: without one nobody may
 GRACE_SECONDS = 0.2  # for answers under way when a signal comes
 
 
-def config(app: ASGIApp, site: Site, *, lifespan: bool = True) -> uvicorn.Config:
-    """How uvicorn is to serve an app at a site."""
+def config(
+    app: ASGIApp,
+    *,
+    lifespan: bool = True,
+    proxied: bool = False,
+    grace: float = GRACE_SECONDS,
+    tls: tuple[Path, Path] | None = None,
+) -> uvicorn.Config:
+    """How uvicorn is to serve an app; `proxied` lets a proxy on this machine say for whom it asks, `tls` are a certificate and its key."""
     return uvicorn.Config(
         app,
         log_config=None,
@@ -37,10 +45,12 @@ def config(app: ASGIApp, site: Site, *, lifespan: bool = True) -> uvicorn.Config
         http=_Connection,
         ws="none",
         server_header=False,
-        proxy_headers=bool(site.token),  # behind a proxy there is a token; without one nobody may say who he is
+        proxy_headers=proxied,
         forwarded_allow_ips=PROXIES,
         limit_concurrency=MAX_CONNECTIONS,
-        timeout_graceful_shutdown=GRACE_SECONDS,  # pyright: ignore[reportArgumentType]  a float works and 1 is too long
+        timeout_graceful_shutdown=grace,  # pyright: ignore[reportArgumentType]  a float works and 1 is too long
+        ssl_certfile=tls[0] if tls else None,
+        ssl_keyfile=tls[1] if tls else None,
     )
 
 
@@ -100,14 +110,19 @@ def listen(site: Site) -> socket.socket:
             f"{site.host} is reachable from other machines and no token is set",
             suggestions=("Use a loopback address, or set CORTEX_HTTP_TOKEN to serve beyond this machine.",),
         )
-    name = site.host.strip("[]")
+    return listen_on(site.host, site.port)
+
+
+def listen_on(host: str, port: int) -> socket.socket:
+    """A listening socket, whoever can reach it. Raises: NetworkError ADDRESS_REFUSED, where the address is taken or none."""
+    name = host.strip("[]")
     try:
-        family = socket.getaddrinfo(name, site.port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((name, site.port), family=family, backlog=128)
-    except (OSError, OverflowError) as error:
+        family = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((name, port), family=family, backlog=128)
+    except (OSError, OverflowError, UnicodeError) as error:
         taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
         raise NetworkError(
             "ADDRESS_REFUSED",
-            f"can't listen on {site.host}:{site.port}: {error}",
+            f"can't listen on {host}:{port}: {error}",
             suggestions=("Stop what uses this one.",) if taken else (),
         ) from error

@@ -43,7 +43,7 @@ def serve_http(
     """
     threads = Threads()
     with listen(site) as listener:
-        server = Uvicorn(config(_app(families, threads, site, identity), site))
+        server = Uvicorn(config(_app(families, threads, site, identity), proxied=bool(site.token)))
         if ready is not None:
             ready(listener.getsockname()[1])
         anyio.run(server.serve, [listener])
@@ -59,7 +59,7 @@ async def serve_http_within(
     identity: Identity = CORTEX,
 ) -> None:
     """Serve at a socket inside of a loop that has other things to do, until `stop`; signals are the loop's affair."""
-    http = Guest(config(_app(families, threads, site, identity), site))
+    http = Guest(config(_app(families, threads, site, identity), proxied=bool(site.token)))
 
     async def end_when_told() -> None:
         await stop.wait()
