@@ -206,7 +206,16 @@ def test_the_parts_of_a_chunk_that_stands_for_its_file_are_its_score():
     assert sum(part for _, part in explain(first, parsed)) == pytest.approx(first.score, abs=1e-3)
 
 
-@pytest.mark.parametrize("query", ["what fails in a.py:9", "take", 'find "take the lease"'])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "what fails in a.py:9",
+        "take",
+        'find "take the lease"',
+        'where is "take the lease" said?',
+        'tests of "take the lease"',
+    ],
+)
 def test_a_name_or_a_place_or_a_quote_is_not_outdone_by_what_a_chunk_is_called(query: str):
     candidates = [make_candidate("a.py", words=0.4, doc=1), make_candidate("a.py", words=0.5, doc=1, line=9)]
     candidates[1].place = replace(candidates[1].place, chunk=replace(candidates[1].place.chunk, qualified="other"))

@@ -57,7 +57,7 @@ def rank(
         for candidate in _by_score(candidates)[:PHRASE_DEPTH]:
             candidate.phrase = evidence.phrase_share(words_in(candidate.place), parsed.phrases)
         _score(candidates, weights)
-    if weights.inside and masses and not parsed.places:
+    elif weights.inside and masses and not parsed.places:  # who quotes, or names a line, has said which chunk
         evidence.order_within(candidates, masses, weights.inside)
     for candidate, share in evidence.coherence(candidates):
         candidate.coherence = share
