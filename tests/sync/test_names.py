@@ -1,0 +1,137 @@
+"""Who is called how at the border, out and in again."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cortex.kinds import (
+    KINDS,
+    Actor,
+    Artifact,
+    Comment,
+    Draft,
+    Evidence,
+    Notification,
+    Record,
+    Subcortex,
+    Task,
+    Thread,
+    Wanted,
+)
+from cortex.records.allowed import LIMITS
+from cortex.records.changing import accept_artifact, update_task
+from cortex.records.checks import checked
+from cortex.records.drafts import approve, create_draft, reject
+from cortex.records.reasons import NAMING
+from cortex.records.rights import AGENT, PERSON, person
+from cortex.records.writing import create
+from cortex.sync.names import inward, outward, renamed, renamed_body
+
+OUT, IN = outward("ada"), inward("ada")
+AGENTS = Actor(AGENT, 2)
+
+others = st.sampled_from(["bob", "bob/agent", "adam", "ada.b", "carol_x", "ada/agents", "personal"])
+at_home = others | st.sampled_from([PERSON, AGENT])
+at_core = others | st.sampled_from(["ada", "ada/agent"])
+free = st.text("person agent ada/;: mentioned you in a", max_size=40)
+
+
+@st.composite
+def bodies(draw: st.DrawFn, names: st.SearchStrategy[str]):
+    several = st.lists(names, max_size=4, unique=True).map(tuple)
+    kind = draw(st.sampled_from([Subcortex, Thread, Artifact, Task, Draft, Notification]))
+    match kind.__name__:
+        case "Subcortex":
+            return Subcortex("api", draw(free), stewards=draw(several))
+        case "Thread":
+            return Thread(draw(free), summary=draw(free), summary_by=draw(names | st.just("")))
+        case "Artifact":
+            return Artifact(draw(free), draw(free), owner=draw(names))
+        case "Task":
+            return Task(draw(free), assignees=draw(several), watchers=draw(several), notes=draw(free))
+        case "Draft":
+            listed = draw(st.lists(st.tuples(st.sampled_from(["", " ", "@", " @"]), names, st.sampled_from(["", " "]))))
+            patch = (("assignees", ",".join("".join(one) for one in listed)), ("notes", draw(free)))
+            return Draft("task_update", "x", draw(free), patch=patch, reviewed_by=draw(names | st.just("")))
+    type = draw(st.sampled_from([*NAMING, "task_update", "system_alert"]))
+    templates = NAMING.get(type, ("a task assigned to you: {what}",))
+    reason = draw(st.sampled_from(templates)).format(name=draw(names), what="a comment") + draw(free)
+    return Notification(type, draw(names), "thread_x", draw(free), reason)
+
+
+@given(bodies(at_home), at_home)
+def test_what_goes_out_and_comes_in_is_what_it_was(body, author):
+    record = Record("thread_x", body, author)
+    there = renamed(record, OUT)
+    assert renamed(there, IN) == record
+    assert renamed(there, OUT) == there, "who is out already stays"
+
+
+@given(bodies(at_core), at_core)
+def test_what_comes_in_and_goes_out_is_what_it_was(body, author):
+    record = Record("thread_x", body, author)
+    assert renamed(renamed(record, IN), OUT) == record
+
+
+@given(bodies(at_core))
+def test_another_home_calls_everybody_but_its_own_the_same(body):
+    assert renamed_body(body, inward("zoe")) == body
+
+
+def test_texts_of_people_are_left_as_they_are():
+    said = "agent and person: the agent mentioned you in a comment; person commented"
+    for body in (Comment("thread_x", said), Thread(said, said), Task(said, said, notes=said)):
+        assert renamed_body(body, OUT) == body
+    told = Notification("draft_rejected", "bob", "draft_x", said, f"you drafted this; person rejected it: {said}")
+    assert renamed_body(told, OUT).reason == f"you drafted this; ada rejected it: {said}"
+    contradiction = "a possible contradiction waits for your judgement: agent drafted it"
+    body = Notification("review_needed", PERSON, "link_x", "agent", contradiction)
+    assert renamed_body(body, OUT) == replace(body, recipient="ada")
+
+
+def test_the_longest_reason_may_still_be_kept_at_the_core(library):
+    draft, *_ = create_draft(library, Draft("thread", "A thread", "x"), actor=AGENTS)
+    reject(library, draft.id, actor=person(), notes="because " * 200)
+    [one] = library.store.recorded.select(Wanted(kinds=("notification",), refs=(("recipient", AGENT),)))
+    assert len(one.body.reason) == 500
+    name = "a" * 50
+    there = renamed(one, outward(name))
+    assert checked(there.body) == there.body and len(there.body.reason) <= LIMITS[Notification]["reason"]
+    assert renamed(there, inward(name)) == one
+
+
+def test_every_reason_that_names_somebody_is_translated(library):
+    """All deeds that tell somebody, with real sentences."""
+    thread = create(library, Thread("A thread", "@agent look"), actor=person())
+    create(library, Comment(thread.id, "said"), actor=AGENTS)
+    create(library, Comment(thread.id, "and more, @bob"), actor=person())
+    create(library, Comment(thread.id, "once more"), actor=AGENTS)
+    task = create(library, Task("A task", assignees=("agent",)), actor=person())
+    update_task(library, task.id, {"state": "done"}, actor=AGENTS)
+    artifact = create(library, Artifact("It", evidence=(Evidence("url", "https://example.com/"),)), actor=AGENTS)
+    accept_artifact(library, artifact.id, actor=person())
+    for decide in (approve, reject):
+        draft, *_ = create_draft(library, Draft("thread", "Another", "x"), actor=AGENTS)
+        decide(library, draft.id, actor=person(), notes="agent, person")
+    told = library.store.recorded.select(Wanted(kinds=("notification",)))
+    assert {one.body.type for one in told} >= set(NAMING)
+    for one in told:
+        there = renamed_body(one.body, OUT)
+        head = there.reason.partition(":")[0].split()
+        assert not {PERSON, AGENT} & set(head), there.reason
+        if one.body.type in NAMING:
+            assert {"ada", "ada/agent"} & set(head), there.reason
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+def test_every_field_that_holds_names_is_known(kind):
+    """A new field with names has to be told to `names`."""
+    holding = {"recipient", "owner", "stewards", "assignees", "watchers", "reviewed_by", "summary_by"}
+    body = kind(**{one.name: PERSON for one in fields(kind) if one.type == "str"})
+    after = renamed_body(body, OUT)
+    changed = {one.name for one in fields(kind) if getattr(after, one.name) != getattr(body, one.name)}
+    assert changed == {one.name for one in fields(kind) if one.name in holding and one.type == "str"}
