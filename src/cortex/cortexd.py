@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
     _note(meeting, listener, started_by, token)
     _log_to(meeting.home, _after("--log-level", arguments) or "info")
     try:
-        _serve(meeting, listener, lock, token)
+        _serve(meeting, listener, lock, token, skip_sync="--skip-sync" in arguments)
     except Exception:
         logging.getLogger(__name__).exception("cortexd failed")
         raise
@@ -140,7 +140,7 @@ def _log_to(home: str, level: str) -> None:
     logging.getLogger("cortex").setLevel(known)  # libraries would log what clients say
 
 
-def _serve(meeting: Rendezvous, listener: socket.socket, lock: int, token: str) -> None:
+def _serve(meeting: Rendezvous, listener: socket.socket, lock: int, token: str, *, skip_sync: bool) -> None:
     import asyncio
     import gc
 
@@ -148,6 +148,7 @@ def _serve(meeting: Rendezvous, listener: socket.socket, lock: int, token: str) 
     from cortex.cli.families import Lenders
     from cortex.daemon.moments import moments, take_in_soon
     from cortex.daemon.server import Daemon
+    from cortex.daemon.syncing import Syncing
     from cortex.engines import Engines
     from cortex.settings import environment, load
     from cortex.shelf.shelves import Shelves
@@ -158,6 +159,8 @@ def _serve(meeting: Rendezvous, listener: socket.socket, lock: int, token: str) 
     logging.getLogger(__name__).info("cortexd %s at %s", VERSION, meeting.home)
 
     take_in_soon(engines, own)  # what hooks brought while there was no cortexd
+    syncing = Syncing(engines, own.home, skip_first=skip_sync)
+    syncing.start()
 
     async def run() -> None:
         daemon = Daemon(
@@ -168,10 +171,12 @@ def _serve(meeting: Rendezvous, listener: socket.socket, lock: int, token: str) 
             idle=own.server.idle_timeout,
             memory=own.server.memory,
             token=token,
+            has_work=syncing.has_work,
         )
         await daemon.run(lambda: _is_at(lock, meeting.lock) and os.path.exists(meeting.socket))
 
     asyncio.run(run())
+    syncing.close()
     lenders.close()
     logging.getLogger(__name__).info("cortexd ends")
     logging.shutdown()

@@ -2,11 +2,13 @@
 
 import json
 import sys
+from contextlib import closing
 
 import pytest
 
 from cortex.__main__ import main
 from cortex.home import split_profile
+from cortex.store import Store
 
 
 @pytest.fixture
@@ -36,7 +38,8 @@ def test_profiles_are_listed_with_the_one_that_counts(isolated, typed_line):
     work = isolated.cortex / "profiles" / "work"
     (isolated.cortex / "profiles" / ".trash").mkdir(parents=True)
     work.mkdir()
-    (work / "config.yml").write_text("team:\n  server: https://core.example\n", encoding="utf-8")
+    with closing(Store(work)) as store:
+        store.truth.set({"core.url": "https://core.example"})
     own, other = json.loads(typed_line("--profile", "work", "profile", "list", "--json")[1])["profiles"]
     assert (own["name"], own["current"], own["server"]) == ("", False, None)
     assert other == {

@@ -38,6 +38,9 @@ COMMANDS = {
     "stop": "daemon.stop",
     "restart": "daemon.restart",
     "status": "status.status",
+    "connect": "connect.connect",
+    "disconnect": "connect.disconnect",
+    "sync": "sync.sync",
     "doctor": "doctor.doctor",
     "hook": "hook.hook",
     "inbox": "inbox.inbox",
@@ -47,7 +50,7 @@ COMMANDS = {
     "uninstall": "install.uninstall_clients",
 }
 GROUPS = (
-    *("artifact", "chunks", "config", "context", "drafts", "embed", "kb", "link", "memory", "models"),
+    *("artifact", "chunks", "config", "context", "core", "drafts", "embed", "kb", "link", "memory", "models"),
     *("observation", "pack", "profile", "qdrant", "subcortex", "task", "thread"),
 )
 

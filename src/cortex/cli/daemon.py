@@ -41,7 +41,7 @@ LevelOption = Annotated[
 
 def start(
     skip_sync: Annotated[
-        bool, typer.Option("--skip-sync", help="Start from what is here. There is nothing to sync with yet.")
+        bool, typer.Option("--skip-sync", help="Start from what is here; the first sync is the next that is due.")
     ] = False,
     no_mcp_write: Annotated[bool, typer.Option("--no-mcp-write", help="Don't write the project's .mcp.json.")] = False,
     no_gitignore_write: Annotated[
@@ -61,7 +61,7 @@ def start(
     state = control.look(meeting)
     started = not state.running
     if started:
-        state, started = _start(meeting, "cortex start", log_level)
+        state, started = _start(meeting, "cortex start", log_level, skip_sync=skip_sync)
     notes = _notes(state, started, skip_sync=skip_sync, enabled=enabled, log_level=log_level)
     written, failure = _write_project(mcp=not no_mcp_write, gitignore=not no_gitignore_write)
     body = {"started": started, **who_runs(meeting, state), "written": written, "notes": notes}
@@ -106,8 +106,9 @@ def restart(profile: ProfileOption = None, log_level: LevelOption = None, as_jso
     return 0
 
 
-def _start(meeting: Rendezvous, by: str, level: LogLevel | None) -> tuple[State, bool]:
-    state, ours = control.start(meeting, by, ("--log-level", level.value) if level else ())
+def _start(meeting: Rendezvous, by: str, level: LogLevel | None, *, skip_sync: bool = False) -> tuple[State, bool]:
+    told = (("--log-level", level.value) if level else ()) + (("--skip-sync",) if skip_sync else ())
+    state, ours = control.start(meeting, by, told)
     if not state.answers:
         raise NetworkError(
             "CORTEXD_UNAVAILABLE",
@@ -131,8 +132,8 @@ def _last_words(home: str) -> str:
 
 def _notes(state: State, started: bool, *, skip_sync: bool, enabled: str, log_level: LogLevel | None) -> list[str]:
     notes = []
-    if skip_sync:
-        notes.append("--skip-sync has no effect yet: there is nothing to sync with")
+    if skip_sync and not started:
+        notes.append("--skip-sync has no effect on a cortexd that runs already")
     if enabled:
         notes.append(enabled)
     if log_level and not started:

@@ -86,6 +86,7 @@ def _check_machine(found: Sequence[Workspace]) -> Iterable[Finding]:
     from cortex.cli.checks.clients import check_clients  # here, as 30 ms that no other command needs
     from cortex.cli.checks.cortexd import check_cortexd
     from cortex.cli.checks.machine import check_disk, check_folder, check_git
+    from cortex.cli.checks.sync import check_sync
     from cortex.cli.install import person_home
     from cortex.install.clients import VARIABLES, Machine, this_system
 
@@ -94,6 +95,7 @@ def _check_machine(found: Sequence[Workspace]) -> Iterable[Finding]:
     yield check_git()
     yield check_disk(home)
     yield from check_folder(home, Path.home())
+    yield from check_sync()
     machine = Machine(Path.home(), this_system(), variables_of_others(VARIABLES))
     yield from check_clients(machine, [one.root for one in found], person_home())
 

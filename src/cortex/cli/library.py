@@ -15,9 +15,9 @@ from cortex.library import Library
 from cortex.settings import Settings, environment, load
 
 
-def person_settings() -> Settings:
+def person_settings(profile: str | None = None) -> Settings:
     """The settings without any project's; what is wrong with them is said on stderr."""
-    settings = load(None, environment=environment())
+    settings = load(None, environment=environment() | ({"CORTEX_PROFILE": profile} if profile else {}))
     for warning in settings.warnings:
         say(f"warning: {warning}", error=True)
     logging.getLogger().setLevel(settings.server.log_level.upper())
@@ -25,9 +25,9 @@ def person_settings() -> Settings:
 
 
 @contextmanager
-def open_library() -> Iterator[Library]:
+def open_library(profile: str | None = None) -> Iterator[Library]:
     """The library, for as long as a command runs."""
-    library = Library(person_settings())
+    library = Library(person_settings(profile))
     try:
         yield library
     finally:

@@ -1,4 +1,4 @@
-"""`cortex pack build`: what somebody new should know, as a file for people and for agents that have no MCP tools.
+"""`cortex pack build` and `pull`: what somebody new should know, as a file for people and for agents that have no MCP tools.
 
 The content is the bootstrap pack, with the texts of what is pinned, since nobody can open an id there, and with days instead of ages,
 since a file stays. Sensitive records aren't in it unless told so. How it is worded and made to fit is not known here.
@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -47,38 +47,89 @@ class Format(StrEnum):
     JSON = "json"
 
 
-@app.callback()
-def _group() -> None:
-    """Has `build` be a command of its own although it is the only one."""
+OutputOption = Annotated[
+    str,
+    typer.Option(
+        "--output", "--out", "-o", metavar="FILE", help="Where to write it; default: cortex-pack.md; -: stdout."
+    ),
+]
+FormatOption = Annotated[
+    Format | None, typer.Option("--format", help="How to write it; default: by the name of the file.")
+]
+ScopeOption = Annotated[
+    str,
+    typer.Option(
+        "--scope",
+        metavar="SCOPE",
+        help="global, workspace or subcortex:SLUG; default: the workspace here, or global where there is none.",
+    ),
+]
+BudgetOption = Annotated[
+    int, typer.Option("--budget", max=MOST_BUDGET, metavar="N", help="The most tokens that it may cost.")
+]
+SensitiveFlag = Annotated[bool, typer.Option("--sensitive", help="With sensitive records.")]
+ForceFlag = Annotated[bool, typer.Option("--force", help="Overwrite a file that is no pack.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a pack goes, and how it is written."""
+
+    output: str
+    path: Path
+    format: Format
+    as_json: bool  # what was done is told as JSON
 
 
 @app.command("build")
 def build(
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output", "--out", "-o", metavar="FILE", help="Where to write it; default: cortex-pack.md; -: stdout."
-        ),
-    ] = "",
-    format: Annotated[
-        Format | None, typer.Option("--format", help="How to write it; default: by the name of the file.")
-    ] = None,
-    scope: Annotated[
-        str,
-        typer.Option(
-            "--scope",
-            metavar="SCOPE",
-            help="global, workspace or subcortex:SLUG; default: the workspace here, or global where there is none.",
-        ),
-    ] = "",
-    budget: Annotated[
-        int, typer.Option("--budget", max=MOST_BUDGET, metavar="N", help="The most tokens that it may cost.")
-    ] = BUDGET,
-    sensitive: Annotated[bool, typer.Option("--sensitive", help="With sensitive records.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is no pack.")] = False,
+    output: OutputOption = "",
+    format: FormatOption = None,
+    scope: ScopeOption = "",
+    budget: BudgetOption = BUDGET,
+    sensitive: SensitiveFlag = False,
+    force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> int:
     """Write what somebody new should know into a file: rules, subcortexes with charters, what is pinned, words, priorities, incidents."""
+    place = _place(output, format, force=force, as_json=as_json)
+    with team() as library:
+        found = _found(library, scope.strip(), sensitive=sensitive)
+    _put(place, fit(found, budget))
+    return 0
+
+
+@app.command("pull")
+def pull(
+    output: OutputOption = "",
+    format: FormatOption = None,
+    scope: ScopeOption = "",
+    pinned: Annotated[
+        bool, typer.Option("--include-pinned/--no-pinned", help="With what is pinned, and its texts.")
+    ] = True,
+    budget: BudgetOption = BUDGET,
+    sensitive: SensitiveFlag = False,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """Sync with the Core, then write the pack as it is there now; from what is here, and with exit code 3, where it can't be reached."""
+    from cortex.cli.sync import EXITS, join_configured, run_sync
+
+    place = _place(output, format, force=force, as_json=as_json)
+    with team() as library:
+        join_configured(library)
+        outcome = run_sync(library).outcome
+        found = _found(library, scope.strip(), sensitive=sensitive)
+    if outcome.error:
+        say(f"warning: {outcome.error}; the pack is made of what is here", error=True)
+    if not pinned:
+        found = replace(found, topics=tuple(replace(one, pinned=()) for one in found.topics))
+    _put(place, fit(found, budget))
+    return EXITS[outcome.status]
+
+
+def _place(output: str, format: Format | None, *, force: bool, as_json: bool) -> Place:
+    """Where a pack is to go, before any of it is made. Raises: InputError, FileError."""
     if output == "-" and as_json:
         raise InputError(
             "ARGUMENT_INVALID", "--output - writes the pack to stdout: take --format json instead of --json"
@@ -87,20 +138,21 @@ def build(
     path = Path(output or f"{NAME}.{'json' if chosen is Format.JSON else 'md'}")
     if output != "-":
         _check_free(path, force=force)
-    with team() as library:
-        found = _found(library, scope.strip(), sensitive=sensitive)
-    made = fit(found, budget)
-    text = made.json if chosen is Format.JSON else made.markdown
-    if output == "-":
+    return Place(output, path, chosen, as_json)
+
+
+def _put(place: Place, made: Pack) -> None:
+    """Write a pack, and say so. Raises: FileError."""
+    text = made.json if place.format is Format.JSON else made.markdown
+    if place.output == "-":
         sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
         print(printable(text, lines=True), end="")
-        return 0
-    _write(path, text)
-    if as_json:
-        print_json(_told(path, chosen, made, text))
+        return
+    _write(place.path, text)
+    if place.as_json:
+        print_json(_told(place.path, place.format, made, text))
     else:
-        _say(path, made, text)
-    return 0
+        _say(place.path, made, text)
 
 
 def _told(path: Path, chosen: Format, made: Pack, text: str) -> dict[str, object]:

@@ -20,7 +20,7 @@ def documents(profile: str | None) -> dict[str, object]:
     from cortex.families.kb.states import overview_of, states_of
     from cortex.library import Library, has_folders
 
-    settings = _settings(profile)
+    settings = settings_of(profile)
     provider = settings.indexing.embedding_provider
     if not has_folders(settings.home):
         wanted = None if provider == "none" else {"provider": provider}
@@ -46,7 +46,7 @@ def memories(profile: str | None) -> dict[str, object]:
     from cortex.memories.places import databases
     from cortex.store import OWN, STORE_NAME, Wanted
 
-    settings = _settings(profile)
+    settings = settings_of(profile)
     present = databases(settings)
     if not (settings.home / STORE_NAME).is_file():
         return {"own": 0, "databases": [{"path": str(one.path), "memories": None} for one in present], "waiting": None}
@@ -68,7 +68,7 @@ def records(profile: str | None) -> dict[str, object]:
     from cortex.library import Library, has_records
     from cortex.records.drafts import PENDING, listed
 
-    settings = _settings(profile)
+    settings = settings_of(profile)
     if not has_records(settings.home):
         return {"records": dict.fromkeys(FOUND_KINDS, 0), "drafts": 0}
     try:
@@ -148,5 +148,6 @@ def rows(value: object) -> list[Mapping[str, object]]:
     return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
-def _settings(profile: str | None) -> Settings:
+def settings_of(profile: str | None) -> Settings:
+    """The person's settings, or those of a profile."""
     return load(None, environment=environment() | ({"CORTEX_PROFILE": profile} if profile else {}))

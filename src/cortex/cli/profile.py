@@ -11,10 +11,11 @@ import typer
 
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
+from cortex.cli.syncing import server_of
 from cortex.daemon import control
 from cortex.daemon.rendezvous import meet_at
 from cortex.home import PROFILES, is_profile
-from cortex.settings import environment, find_home, load
+from cortex.settings import environment, find_home
 
 app = typer.Typer(name="profile", help="Homes of their own, for several teams on one machine.", no_args_is_help=True)
 
@@ -51,11 +52,10 @@ def _names(home: Path) -> list[str]:
 
 
 def _row(name: str, home: Path, current: str) -> dict[str, object]:
-    settings = load(None, environment={"CORTEX_HOME": str(home)})
     return {
         "name": name,
         "current": name == current,
         "home": str(home),
-        "server": settings.team.server or None,
+        "server": server_of(home),
         "running": control.is_held(meet_at(str(home)).lock),
     }

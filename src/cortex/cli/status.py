@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cortex.cli import person
+from cortex.cli import person, syncing
 from cortex.cli.options import JsonFlag, ProfileOption
 from cortex.cli.person import rows
 from cortex.cli.show import print_json, say
@@ -27,21 +27,19 @@ from cortex.settings import environment, load
 TURN_OFF = (
     "CORTEX_NO_SIDECAR=1 in the environment, or --no-sidecar in the client's entry: each client then serves itself"
 )
-NO_SERVER = "no team server configured"
 
 
 def status(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
     """Show how cortexd is, whom it serves and what it keeps."""
     meeting = meet(profile)
     state = control.look(meeting)
-    body = {**describe(meeting, state), **_kept(meeting, state), "team": person.records(profile)}
+    body = {**describe(meeting, state), **_kept(meeting, state), **syncing.described(profile)}
+    body["team"] = person.records(profile)
     if as_json:
         print_json(body)
     else:
         _print_status(body)
-        say(f"server       {NO_SERVER}")
-        say("last sync    never")
-        say(f"queue        {body['queue']} waiting")
+        syncing.print_state(body)
         say(f"plugins      {', '.join(map(str, _list(body['plugins']))) or 'none'}")
         person.print_records(body["team"])
         say(f"cache        {_megabytes(body['cacheBytes'])} on disk")
@@ -163,7 +161,7 @@ def _kept(meeting: Rendezvous, state: State) -> dict[str, object]:
     plugins = list(
         load(None, environment={**environment(), "CORTEX_HOME": str(home), "CORTEX_PROFILE": ""}).team.plugins
     )
-    return {"server": None, "lastSync": None, "queue": 0, "plugins": plugins, "cacheBytes": cache, "projects": projects}
+    return {"plugins": plugins, "cacheBytes": cache, "projects": projects}
 
 
 def _list(value: object) -> list[object]:

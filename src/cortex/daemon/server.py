@@ -125,7 +125,9 @@ class Daemon:
         idle: float,
         memory: int,
         token: str = "",
+        has_work: Callable[[], bool] = lambda: False,
     ) -> None:
+        """It ends after `idle` seconds without clients, unless there is work that nobody else would do."""
         self._listener = listener
         self._opener = opener
         self._hooked = hooked
@@ -133,6 +135,7 @@ class Daemon:
         self._idle = idle
         self._memory = memory
         self._token = token
+        self._has_work = has_work
         self._threads = Threads(THREADS)
         self._clients: set[_Client] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -155,7 +158,8 @@ class Daemon:
                 break
             await loop.run_in_executor(None, self._engines.close_idle, self._memory)
             alone = not self._clients and time.monotonic() - self._alone_since
-            if not still_elected() or (self._idle and alone and alone > self._idle):
+            is_over = self._idle and alone and alone > self._idle and not self._has_work()
+            if not still_elected() or is_over:
                 self.leave()
         server.close()
         for client in self._clients:

@@ -1,0 +1,28 @@
+"""Whether what is written here reaches the team's Core: connected, synced lately, nothing refused. Asks no network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cortex.cli.checks import Finding, ok, warning
+from cortex.cli.syncing import described
+
+CHECK = "server"
+
+
+def check_sync() -> Iterator[Finding]:
+    """Look at how this home stands to its Core."""
+    body = described()
+    server, waiting, refused = body["server"], body["queue"], body["refused"]
+    if not server:
+        yield ok(CHECK, "no Core is connected: what is written stays here; `cortex connect URL` joins one")
+        return
+    synced = f"last synced {body['lastSync']}" if body["lastSync"] else "never synced yet"
+    if body["syncError"]:
+        text = f"{server}, {synced}, {waiting} writes wait: {body['syncError']}"
+        yield warning(CHECK, text, "cortex sync")
+    else:
+        yield ok(CHECK, f"{server} as {body['name']}, {synced}, {waiting} writes wait")
+    if refused:
+        text = f"the Core refused {refused} writes; they are kept here"
+        yield warning(CHECK, text, "Read why in `cortex inbox`; `cortex sync --retry` sends them again.")

@@ -1,0 +1,208 @@
+"""`cortex core …`: a team's server, for whoever runs it: made, served, brought up to date, saved and restored."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cortex.cli import core_people, core_tokens
+from cortex.cli.core_options import (
+    REPLICA,
+    DataOption,
+    DbOption,
+    core_settings,
+    database,
+    folder_of,
+    ledger,
+    shown,
+)
+from cortex.cli.options import JsonFlag
+from cortex.cli.show import print_json, say
+from cortex.core import people
+from cortex.errors import FileError, InputError
+from cortex.store.ledger import Ledger
+from cortex.store.principals import EVERYWHERE
+
+FIRST_LABEL = "first"
+FALLBACK = "admin"
+
+app = typer.Typer(name="core", help="A team's server: make it, run it, say who may use it.", no_args_is_help=True)
+app.add_typer(core_people.app)
+app.add_typer(core_tokens.app)
+
+
+@app.command()
+def init(
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="The first principal's name; default: your login name.")
+    ] = "",
+    db: DbOption = "",
+    data: DataOption = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """Make a Core: its tables, and a first principal who may do everything, with a token that is shown once."""
+    url = database(db, data)
+    with ledger(db, data, new=True) as opened:
+        known = opened.principals.all()
+        if known:
+            raise InputError(
+                "ARGUMENT_INVALID",
+                f"there is a Core at {shown(url)} already, which knows {len(known)} principals",
+                suggestions=("`cortex core token create NAME` makes a token of somebody whom it knows.",),
+            )
+        first = people.add(opened, name or _own_name(), people.HIGHEST, True, {EVERYWHERE: True})
+        made, secret = opened.principals.make_token(first.id, FIRST_LABEL)
+    if as_json:
+        print_json({"database": shown(url), "principal": first.name, "tokenId": made.id, "token": secret})
+        return 0
+    say(f"✓ Made a Core: {shown(url)}", error=True)
+    say(f"  {first.name} may do everything there. The token, shown this once:", error=True)
+    say(secret)
+    say("  Next: cortex core serve; then, on each machine: cortex connect URL", error=True)
+    return 0
+
+
+@app.command()
+def serve(
+    db: DbOption = "",
+    host: Annotated[
+        str | None,
+        typer.Option(
+            "--host",
+            metavar="HOST",
+            help="Where to listen; default: core.host, this machine alone. Any other wants TLS or --behind-proxy.",
+        ),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", min=0, max=65_535, metavar="PORT", help="The port; default: core.port; 0: any."),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="The certificate with its chain, as PEM.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, as PEM.")] = None,
+    behind_proxy: Annotated[
+        bool, typer.Option("--behind-proxy", help="A proxy does TLS, and nobody reaches this port but the proxy.")
+    ] = False,
+    data: DataOption = None,
+) -> int:
+    """Serve the Core until it is told to end: REST at /api/v2, /health and /metrics."""
+    settings = core_settings()
+    url = database(db, data)
+    folder = folder_of(url) or (data or settings.home / REPLICA).absolute()
+    with ledger(db, data) as opened:
+        if not opened.principals.all():
+            say("warning: nobody is known here yet; `cortex core init` makes the first principal", error=True)
+        from cortex.core.serving import serve_core  # with all that a server needs
+
+        return serve_core(
+            opened,
+            settings,
+            folder,
+            host=host,
+            port=port,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            behind_proxy=behind_proxy,
+            ready=lambda address: say(f"serving {shown(url)} at {address}; press Ctrl-C to stop", error=True),
+        )
+
+
+@app.command()
+def migrate(db: DbOption = "", data: DataOption = None, as_json: JsonFlag = False) -> int:
+    """Bring the tables of a Core up to date with this version; every other command does so, too."""
+    url = database(db, data)
+    with ledger(db, data) as opened:
+        body = {"database": shown(url), **_counts(opened)}
+    if as_json:
+        print_json(body)
+    else:
+        say(f"✓ {shown(url)} is up to date: change {body['change']:,}, {body['principals']} principals")
+    return 0
+
+
+@app.command()
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it; a file that is there stays.")],
+    db: DbOption = "",
+    as_json: JsonFlag = False,
+) -> int:
+    """Save everything of a Core into one file, while it is served: records, versions, audit log, principals, hashes of tokens."""
+    from cortex.store.backup import dump
+
+    if os.path.lexists(file):
+        raise InputError("ARGUMENT_INVALID", f"{file} is there already; nothing was written")
+    with ledger(db) as opened, _aside(file) as temporary:
+        dump(opened, temporary)
+    size = file.stat().st_size
+    if as_json:
+        print_json({"file": str(file.absolute()), "bytes": size})
+    else:
+        say(f"✓ Wrote {file}: {size:,} bytes. It holds all that the team wrote: keep it as private as that.")
+    return 0
+
+
+@app.command()
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `cortex core backup` wrote.")],
+    db: DbOption = "",
+    data: DataOption = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """Make a Core of a backup, in a database that is empty; clients notice it, and send again what the backup doesn't have."""
+    from cortex.records.wording import wording
+    from cortex.store.backup import load
+
+    if not file.is_file():
+        raise FileError("FILE_NOT_FOUND", f"{file} is no file")
+    url = database(db, data)
+    with ledger(db, data, new=True) as opened:
+        load(opened, file, wording=wording(core_settings()))
+        body = {"database": shown(url), **_counts(opened)}
+    if as_json:
+        print_json(body)
+    else:
+        say(f"✓ Restored {file} into {shown(url)}: change {body['change']:,}, {body['principals']} principals")
+    return 0
+
+
+@contextmanager
+def _aside(file: Path) -> Iterator[Path]:
+    """Where to write a file that nobody else can read and that is there once it is whole. Raises: FileError."""
+    temporary = ""
+    try:
+        number, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-", suffix=".tmp")  # for us alone
+        os.close(number)
+        yield Path(temporary)
+        os.replace(temporary, file)
+    except OSError as error:
+        code = "FILE_NOT_FOUND" if isinstance(error, FileNotFoundError) else "PERMISSION_DENIED"
+        raise FileError(code, f"{file} can't be written: {error.strerror}") from None
+    finally:
+        with suppress(OSError):
+            os.unlink(temporary)
+
+
+def _counts(opened: Ledger) -> dict[str, object]:
+    return {
+        "change": opened.recorded.last_change(),
+        "principals": len(opened.principals.all()),
+        "tokens": sum(not one.revoked for one in opened.principals.tokens()),
+    }
+
+
+def _own_name() -> str:
+    """A principal's name for whoever runs this."""
+    with suppress(OSError, KeyError, ImportError):  # a container's user may have no name
+        name = re.sub(r"[^a-z0-9._-]", "", getpass.getuser().lower())
+        if people.NAME.fullmatch(name) and name not in people.TAKEN:
+            return name
+    return FALLBACK

@@ -1,0 +1,111 @@
+"""What the commands for whoever runs a Core have in common: which database is meant, and opening it.
+
+Its address may hold a password: it is never printed with it, and comes from the environment where the command line would show it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote, unquote, urlsplit
+
+import typer
+
+from cortex.errors import ConfigError, CortexError
+from cortex.paths import make_private
+from cortex.settings import Settings, environment, load
+from cortex.store import STORE_NAME
+from cortex.store.ledger import Ledger, open_ledger
+
+VARIABLE = "CORTEX_CORE_DB"
+FOLDER, REPLICA = "core", "core-replica"  # in the home: a ledger in SQLite; what is read of one in PostgreSQL
+HIDDEN = "***"
+
+DbOption = Annotated[
+    str,
+    typer.Option(
+        "--db",
+        metavar="URL",
+        help=f"sqlite:///DIRECTORY or postgresql://…; default: ${VARIABLE}, or else SQLite in your home.",
+    ),
+]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="Where what is searched is kept, and the records themselves where no --db is told.",
+    ),
+]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The principal's name.")]
+
+
+def core_settings() -> Settings:
+    """The settings of whoever runs the Core, without any project's."""
+    return load(None, environment=environment())
+
+
+def database(told: str, data: Path | None = None) -> str:
+    """The address that is meant: as it was told, as the environment says, or SQLite in a folder."""
+    if known := told or environment().get(VARIABLE):
+        return known
+    folder = (data or core_settings().home / FOLDER).absolute()
+    return f"sqlite:///{quote(str(folder), safe='/:' + chr(92))}"
+
+
+def folder_of(url: str) -> Path | None:
+    """The directory of a ledger in SQLite, None for one in PostgreSQL."""
+    parts = urlsplit(url)
+    return Path(unquote(parts.path[1:])) if parts.scheme == "sqlite" else None
+
+
+def shown(url: str) -> str:
+    """An address as people may see it."""
+    return _hide(url, url)
+
+
+@contextmanager
+def ledger(told: str, data: Path | None = None, *, new: bool = False) -> Iterator[Ledger]:
+    """The ledger, open while a command runs; what goes wrong is told without a password.
+
+    Raises: ConfigError, where there is none and none shall be made; InputError, StoreError.
+    """
+    url = database(told, data)
+    folder = folder_of(url)
+    if not new and folder is not None and not (folder / STORE_NAME).is_file():
+        raise ConfigError(
+            "CONFIG_INVALID",
+            f"there is no Core at {folder}",
+            suggestions=(f"`cortex core init` makes one; another database is named with --db or {VARIABLE}.",),
+        )
+    if folder is not None:
+        make_private(folder)
+    with _without_password(url), open_ledger(url) as opened:
+        yield opened
+
+
+@contextmanager
+def _without_password(url: str) -> Iterator[None]:
+    try:
+        yield
+    except CortexError as error:
+        error.message = _hide(error.message, url)
+        error.context = {name: _hide(one, url) if isinstance(one, str) else one for name, one in error.context.items()}
+        error.args = (error.message,)
+        raise
+
+
+def _hide(text: str, url: str) -> str:
+    """A text without the password of an address, in whichever spelling."""
+    secrets: set[str] = set()
+    with contextlib.suppress(ValueError):
+        parts = urlsplit(url)
+        secrets |= {parts.password or "", *(one.partition("=")[2] for one in parts.query.split("&") if "passw" in one)}
+    if "@" in url:  # also of what is no address at all
+        secrets.add((url.partition("://")[2] or url).rpartition("@")[0].partition(":")[2])
+    for secret in sorted({spelled for one in secrets if one for spelled in (one, unquote(one))}, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return text

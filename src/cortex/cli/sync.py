@@ -1,0 +1,122 @@
+"""`cortex sync`: send what waits to the team's Core, then take over what changed there, and say what came of it.
+
+Exit codes: 0 all is the same on both sides, 1 something was refused or is taken later, 2 it failed, 3 the Core can't be reached.
+cortexd does the same by itself; whoever comes second waits for the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from cortex.cli.library import open_library
+from cortex.cli.options import JsonFlag, ProfileOption
+from cortex.cli.show import print_error, print_json, say
+from cortex.errors import CortexError
+from cortex.library import Library
+from cortex.store import Entry
+from cortex.sync import connecting, running, state
+from cortex.sync.running import FAILED, OFFLINE, OK, PARTIAL, Outcome
+
+EXITS = {OK: 0, PARTIAL: 1, FAILED: 2, OFFLINE: 3}
+MOST_TOLD = 10  # refused writes
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of a sync, and what the Core has refused, then or before."""
+
+    outcome: Outcome
+    server: str
+    refused: tuple[Entry, ...]
+
+
+def sync(
+    retry: Annotated[bool, typer.Option("--retry", help="Send once more what the Core refused.")] = False,
+    profile: ProfileOption = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """Bring this home and its Core together: send what waits, take over what changed. Exits with 0, 1 partial, 2 failed, 3 offline."""
+    try:
+        with open_library(profile) as library:
+            join_configured(library)
+            done = run_sync(library, retry=retry)
+    except CortexError as error:  # 1 would say that a part of it is done
+        print_error(error, as_json=as_json)
+        return EXITS[FAILED]
+    if as_json:
+        print_json(as_rows(done))
+    else:
+        tell(done)
+    return EXITS[done.outcome.status]
+
+
+def join_configured(library: Library) -> None:
+    """Join the Core that the settings name, where none is joined and there is a token. Raises: CortexError."""
+    url, settings = library.settings.team.server, library.settings
+    if url and not library.store.truth.get(state.URL) and (token := connecting.token_of(settings.home)):
+        joined = connecting.connect(library, url, token)
+        say(f"connected to {joined.url} as {joined.name}", error=True)
+
+
+def run_sync(library: Library, *, retry: bool = False) -> Done:
+    """One sync, now. Raises: CortexError, where there is no Core to sync with."""
+    remote = connecting.remote_of(library)
+    if retry:
+        library.store.outbox.retry()
+    try:
+        outcome = running.sync(library, remote)
+    finally:
+        remote.close()
+    return Done(outcome, remote.url, tuple(library.store.outbox.refused()))
+
+
+def as_rows(done: Done) -> dict[str, object]:
+    """For programs."""
+    one = done.outcome
+    return {
+        "status": one.status,
+        "server": done.server,
+        "flushed": one.flushed,
+        "pulled": one.pulled,
+        "erased": one.erased,
+        "waiting": one.waiting,
+        "error": one.error or None,
+        "refused": [
+            {
+                "action": entry.action,
+                "record": entry.changes[0].id if entry.changes else None,
+                "title": _title(entry),
+                "code": entry.code,
+                "reason": entry.reason,
+            }
+            for entry in done.refused
+        ],
+    }
+
+
+def tell(done: Done) -> None:
+    """For people."""
+    one = done.outcome
+    gone = f", {one.erased:,} that you may no longer see left" if one.erased else ""
+    say(f"{_MARKS[one.status]} {done.server}: {one.flushed:,} sent, {one.pulled:,} records came{gone}")
+    if one.error:
+        say(f"  {one.error}", error=True)
+    if one.waiting:
+        say(f"  {one.waiting:,} writes wait here, and are sent with the next sync", error=True)
+    for entry in done.refused[:MOST_TOLD]:
+        say(f"  refused: {_title(entry)} ({entry.code}): {entry.reason}", error=True)
+    if done.refused:
+        more = len(done.refused) - MOST_TOLD
+        rest = f"{more:,} more; " if more > 0 else ""
+        say(f"  {rest}`cortex inbox` has what you wrote; `cortex sync --retry` sends it again", error=True)
+
+
+_MARKS = {OK: "✓ Synced with", PARTIAL: "Synced in part with", FAILED: "Not synced with", OFFLINE: "Offline:"}
+
+
+def _title(entry: Entry) -> str:
+    """What a refused write is about."""
+    return next((str(one.after.title) for one in entry.changes if one.kind != "notification"), entry.action)

@@ -1,0 +1,97 @@
+"""How a home stands to its Core, for `cortex status`, `cortex doctor` and after a sync. Only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+from cortex.cli.memory_show import moment
+from cortex.cli.person import settings_of
+from cortex.cli.show import say
+from cortex.errors import CortexError
+from cortex.settings import environment
+from cortex.store import STORE_NAME, Store
+
+NOTHING: Mapping[str, object] = {
+    "server": None,
+    "name": None,
+    "lastSync": None,
+    "syncError": None,
+    "queue": 0,
+    "refused": 0,
+    "replica": {"records": 0, "bytes": 0},
+}
+BY_COMMAND = "they are sent by `cortex sync`"
+
+
+def described(profile: str | None = None) -> dict[str, object]:
+    """What there is to know about syncing."""
+    from cortex.library import Library
+    from cortex.sync import state
+
+    settings = settings_of(profile)
+    body = {**NOTHING, "syncSeconds": settings.team.sync_seconds}
+    if not (settings.home / STORE_NAME).is_file():
+        return body
+    try:
+        with Library(settings, read_only=True) as library:
+            if not library.store.truth.get(state.URL):  # a store of an older version has no outbox to look at
+                return body
+            found = state.of(library)
+    except CortexError as error:
+        return {**body, "syncError": error.message}
+    return {
+        **body,
+        "server": found.server or None,
+        "name": found.name or None,
+        "lastSync": moment(found.last_sync) or None,
+        "syncError": found.error or None,
+        "queue": found.waiting,
+        "refused": found.refused,
+        "replica": {"records": found.records, "bytes": found.bytes},
+    }
+
+
+def server_of(home: Path) -> str | None:
+    """The address of the Core of a home, None where it has none."""
+    from cortex.sync.state import URL
+
+    if not (home / STORE_NAME).is_file():
+        return None
+    try:
+        with closing(Store(home, read_only=True)) as store:
+            return store.truth.get(URL) or None
+    except CortexError:  # what is wrong with it is told where it is used
+        return None
+
+
+def print_state(body: Mapping[str, object]) -> None:
+    """For people; `body` has what `described` gives, and whether cortexd runs."""
+    if not body["server"]:
+        say("server       none; `cortex connect URL` joins a team's Core")
+        if body["syncError"]:
+            say(f"             {body['syncError']}")
+        return
+    name = f" as {body['name']}" if body["name"] else ""
+    problem = f"; since then: {body['syncError']}" if body["syncError"] else ""
+    say(f"server       {body['server']}{name}")
+    say(f"last sync    {body['lastSync'] or 'never'}{problem}")
+    waiting = f"; {reason}" if body["queue"] and (reason := why_waiting(body)) else ""
+    say(f"queue        {body['queue']} waiting{waiting}")
+    if body["refused"]:
+        say(f"refused      {body['refused']}, see `cortex inbox`; `cortex sync --retry` sends them again")
+    replica = body["replica"]
+    assert isinstance(replica, Mapping)
+    say(f"replica      {replica['records']:,} records of the Core, {replica['bytes'] / 1e6:.1f} MB")
+
+
+def why_waiting(body: Mapping[str, object]) -> str:
+    """Why nobody sends what waits by itself, "" where somebody does."""
+    if not body.get("syncSeconds"):
+        return f"team.sync_seconds is 0: {BY_COMMAND}"
+    if body.get("running"):
+        return ""
+    if environment().get("CORTEX_NO_SIDECAR", "") not in ("", "0"):
+        return f"CORTEX_NO_SIDECAR is set here: {BY_COMMAND}"
+    return f"cortexd doesn't run: {BY_COMMAND}, or by the next cortexd"

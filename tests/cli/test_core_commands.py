@@ -1,0 +1,128 @@
+"""`cortex core …` as whoever runs a team's server types it; the records in SQLite."""
+
+import os
+
+import pytest
+
+from cli.team_answers import answer, refusal
+from cortex.cli.core_options import database, folder_of, shown
+from cortex.store.ledger import open_ledger
+
+pytestmark = pytest.mark.usefixtures("isolated")
+
+
+@pytest.fixture
+def core(cortex):
+    """Commands of a Core that was made; gives the JSON of each."""
+    made = answer(cortex, "core", "init", "--name", "root")
+
+    def call(*arguments):
+        return answer(cortex, "core", *arguments)
+
+    call.made, call.refused = made, lambda *arguments: refusal(cortex, "core", *arguments)
+    return call
+
+
+def whose(token):
+    with open_ledger(database("")) as opened:
+        found = opened.principals.whose(token)
+        return found and found.name
+
+
+def test_a_core_is_made_once_with_somebody_who_may_do_everything(core, isolated):
+    assert whose(core.made["token"]) == core.made["principal"] == "root"
+    assert core.made["database"] == f"sqlite:///{isolated.cortex}/core"
+    (root,) = core("principal", "list")["principals"]
+    assert (root["tier"], root["sensitive"], root["state"]) == (4, True, "active")
+    assert root["grants"] == [{"subcortex": "*", "slug": "*", "writes": True}]
+    assert "already" in core.refused("init")["message"]
+    assert os.stat(isolated.cortex / "core").st_mode & 0o077 == 0
+
+
+def test_the_token_is_the_only_line_on_stdout(cortex):
+    code, out, err = cortex("core", "init", "--name", "root")
+    assert code == 0 and out.startswith("ctx_") and out.count("\n") == 1
+    assert out.strip() not in err
+    token = cortex("core", "token", "create", "root")[1]
+    assert whose(token.strip()) == "root"
+    assert token.split("_")[2] not in cortex("core", "token", "list", "--json")[1]
+
+
+def test_principals_are_added_changed_and_granted(core):
+    ada = core("principal", "add", "ada", "--tier", "3", "--read", "*")
+    assert (ada["tier"], ada["grants"]) == (3, [{"subcortex": "*", "slug": "*", "writes": False}])
+    assert core("principal", "grant", "ada", "*", "--write")["grants"][0]["writes"]
+    assert core("principal", "ungrant", "ada", "*")["grants"] == []
+    changed = core("principal", "change", "ada", "--tier", "1", "--sensitive")
+    assert (changed["tier"], changed["sensitive"]) == (1, True)
+    assert core.refused("principal", "grant", "ada", "payments")["code"] == "SCOPE_NOT_FOUND"
+    assert core.refused("principal", "ungrant", "ada", "*")["code"] == "RECORD_UNKNOWN"
+    assert core.refused("principal", "change", "bob", "--tier", "1")["code"] == "RECORD_UNKNOWN"
+    assert core.refused("principal", "change", "ada")["code"] == "ARGUMENT_INVALID"
+
+
+@pytest.mark.parametrize("name", ["Ada", "a", "me", "person", "agent", "ada/agent", "ada b", ".ada", "a" * 51])
+def test_a_name_that_means_somebody_else_or_nobody_is_refused(core, name):
+    assert core.refused("principal", "add", name)["code"] == "RECORD_INVALID"
+
+
+def test_a_name_is_taken_once(core):
+    assert core.refused("principal", "add", "root")["code"] == "RECORD_INVALID"
+
+
+def test_somebody_who_is_locked_out_has_no_token_that_counts_until_they_are_back(core):
+    core("principal", "add", "ada")
+    token = core("token", "create", "ada", "--label", "laptop")["token"]
+    assert whose(token) == "ada"
+    assert core("principal", "change", "ada", "--revoke")["state"] == "revoked"
+    assert whose(token) is None
+    core("principal", "change", "ada", "--restore")
+    assert whose(token) == "ada"
+
+
+@pytest.mark.parametrize("how", [["--tier", "3"], ["--revoke"]])
+def test_the_last_who_may_do_everything_stays_that(core, how):
+    assert core.refused("principal", "change", "root", *how)["code"] == "RECORD_INVALID"
+    core("principal", "add", "ada", "--tier", "4")
+    core("principal", "change", "root", *how)
+
+
+def test_a_token_that_was_revoked_counts_no_more(core):
+    made = core("token", "create", "root", "--days", "30")
+    assert made["expires_at"] and whose(made["token"])
+    core("token", "revoke", made["id"])
+    assert whose(made["token"]) is None
+    assert "before" in core.refused("token", "revoke", made["id"])["message"]
+    assert "no token" in core.refused("token", "revoke", "nope")["message"]
+    listed = {one["id"]: one for one in core("token", "list")["tokens"]}
+    assert listed[made["id"]]["revoked_at"] and not listed[core.made["tokenId"]]["revoked_at"]
+
+
+def test_without_a_core_every_command_says_how_to_make_one(cortex):
+    for words in (["principal", "list"], ["token", "list"], ["migrate"], ["serve"]):
+        code, _, err = cortex("core", *words)
+        assert code == 1 and "cortex core init" in err, words
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:ge%21heim@x",
+        "postgresql://me:ge%21heim@[x/db",
+        "postgresql://me:ge%21heim@localhost:no/db",
+        "me:ge%21heim@x",
+    ],
+)
+def test_no_password_is_shown_whatever_is_wrong_with_the_address(cortex, monkeypatch, url):
+    monkeypatch.setenv("CORTEX_CORE_DB", url)
+    code, out, err = cortex("core", "migrate")
+    assert code in (1, 2) and err
+    assert "heim" not in out + err + shown(url)
+
+
+def test_the_database_is_as_told_or_as_the_environment_says_or_in_the_home(isolated, monkeypatch, tmp_path):
+    assert folder_of(database("")) == isolated.cortex / "core"
+    assert folder_of(database("", tmp_path / "a b%")) == tmp_path / "a b%"
+    monkeypatch.setenv("CORTEX_CORE_DB", "postgresql://x/y")
+    assert database("", tmp_path) == "postgresql://x/y" and folder_of(database("")) is None
+    assert database("sqlite:///z") == "sqlite:///z"
