@@ -1,0 +1,153 @@
+"""Who may see and write what: principals, grants, stewards, private subcortexes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cortex.core.policy import guard_of, stamp_of, viewer_of
+from cortex.errors import InputError
+from cortex.kinds import SENSITIVE, Body, Draft, Link, Notification, Observation, Record, Subcortex, Thread
+from cortex.records.ids import new_id
+from cortex.seeing import sees
+from cortex.store.principals import Principal
+
+OPEN = Record(new_id(Subcortex), Subcortex("open", "Open"), "root")
+SECRET = Record(new_id(Subcortex), Subcortex("hush", "Hush", visibility="private"), "root")
+OTHER = Record(new_id(Subcortex), Subcortex("other", "Other", visibility="private", stewards=("ada",)), "root")
+SCOPES = (OPEN, SECRET, OTHER)
+
+
+def principal(tier: int = 2, sensitive: bool = False, **grants: bool) -> Principal:
+    named = {"everywhere": "*", "open": OPEN.id, "hush": SECRET.id, "other": OTHER.id}
+    told = {named[name]: writes for name, writes in grants.items()}
+    return Principal("principal_1", "ada", tier, sensitive, "active", 1, told)
+
+
+def made(body: Body, author: str = "ada") -> Record:
+    return Record(new_id(type(body)), body, author, version=1)
+
+
+def getting(*records: Record):
+    known = {one.id: one for one in (*SCOPES, *records)} | {one.body.slug: one for one in SCOPES}
+    return known.get
+
+
+def refusal(who: Principal, before: Record | None, after: Record, *others: Record) -> InputError | None:
+    try:
+        guard_of(viewer_of(who, SCOPES))(before, after, getting(*others))
+    except InputError as error:
+        return error
+    return None
+
+
+def test_everywhere_is_not_where_it_is_private():
+    viewer = viewer_of(principal(everywhere=True), SCOPES)
+    assert viewer.may_write("") and viewer.may_write(OPEN.id) and viewer.hidden == {SECRET.id}
+    assert not viewer.may_read(SECRET.id) and viewer.may_write(OTHER.id), "a steward writes"
+    assert viewer_of(principal(4, everywhere=False), SCOPES).may_read(SECRET.id), "whoever may do all sees all"
+    assert not viewer_of(principal(4, open=True), SCOPES).may_read(SECRET.id)
+
+
+def test_grants_are_read_or_write():
+    viewer = viewer_of(principal(open=False, hush=True), SCOPES)
+    assert viewer.may_read(OPEN.id) and not viewer.may_write(OPEN.id) and viewer.may_write(SECRET.id)
+    assert not viewer.may_read("") and not viewer.may_write("")
+    nobody = viewer_of(replace(principal(), name="zoe"), SCOPES)
+    assert not nobody.reads and not nobody.writes
+
+
+def test_the_stamp_changes_with_what_may_be_seen():
+    stamps = [
+        stamp_of(viewer_of(one, SCOPES))
+        for one in (
+            principal(),
+            principal(3),
+            principal(sensitive=True),
+            principal(open=True),
+            principal(everywhere=True),
+            replace(principal(), name="zoe"),
+        )
+    ]
+    assert len(set(stamps)) == len(stamps)
+    assert stamp_of(viewer_of(principal(open=True), SCOPES)) == stamp_of(viewer_of(principal(open=False), SCOPES))
+    fewer = (OPEN, SECRET, replace(OTHER, body=replace(OTHER.body, stewards=())))
+    assert stamp_of(viewer_of(principal(), fewer)) != stamps[0], "a steward no more"
+
+
+@pytest.mark.parametrize(
+    ("grants", "code"), [({"open": True}, None), ({"everywhere": True}, None), ({"open": False}, "RIGHTS_MISSING"), ({}, "SCOPE_NOT_FOUND")]
+)  # fmt: skip
+def test_a_write_needs_its_scope(grants, code):
+    error = refusal(principal(**grants), None, made(Thread("x", subcortex=OPEN.id)))
+    assert (error and error.code) == code
+    unfiled = refusal(principal(**grants), None, made(Thread("x")))
+    assert (unfiled is None) == ("everywhere" in grants)
+
+
+def test_what_is_moved_needs_both_scopes():
+    before = made(Thread("x", subcortex=OPEN.id))
+    after = replace(before, body=replace(before.body, subcortex=OTHER.id))
+    assert refusal(principal(open=True, other=True), before, after) is None
+    assert refusal(replace(principal(open=True), name="zoe"), before, after).code == "SCOPE_NOT_FOUND"
+    assert refusal(replace(principal(other=True), name="zoe"), before, after).code == "TARGET_NOT_FOUND"
+
+
+def test_a_hidden_scope_is_answered_like_none():
+    """But for the name that was used, the answers are the same, and tell of nothing near."""
+    gone = "subcortex_" + "0" * 26
+    errors = []
+    for scope in (SECRET.id, gone):
+        one = refusal(principal(open=True), None, made(Thread("x", subcortex=scope)))
+        assert one is not None and one.context["near"] == []
+        errors.append(
+            (one.code, one.message.replace(scope, "X"), str(one.context).replace(scope, "X"), one.suggestions)
+        )
+    assert errors[0] == errors[1]
+
+
+def test_a_refusal_tells_what_was_named_and_not_where_that_is():
+    thread = made(Thread("x", subcortex=SECRET.id))
+    for body in (
+        Observation("x", thread=thread.id),
+        Draft("comment", "x", "y", target=thread.id),
+        Draft("thread", "x", "y", target="hush"),
+    ):
+        error = refusal(principal(everywhere=True), None, made(body), thread)
+        assert error is not None and error.code == "TARGET_NOT_FOUND"
+        assert SECRET.id not in error.message + repr(error.context)  # fmt: skip
+    link = made(Link(thread.id, "supports", OPEN.id))
+    assert refusal(principal(everywhere=True), None, link, thread).context["id"] == thread.id
+
+
+def test_what_isnt_seen_cant_be_changed():
+    for thread in (made(Thread("x", subcortex=SECRET.id)), made(Thread("x", sensitivity=SENSITIVE))):
+        error = refusal(principal(everywhere=True), thread, thread)
+        assert error.code == "TARGET_NOT_FOUND" and error.context["id"] == thread.id
+    draft = made(Draft("thread", "x", "y"), "bob")
+    assert refusal(principal(everywhere=True), draft, draft).code == "TARGET_NOT_FOUND"
+    assert refusal(principal(3, everywhere=True), draft, draft) is None
+
+
+def test_what_is_sensitive_is_written_by_who_sees_it_and_drafted_by_all():
+    said = made(Observation("x", sensitivity=SENSITIVE))
+    assert refusal(principal(everywhere=True), None, said).code == "RIGHTS_MISSING"
+    assert refusal(principal(everywhere=True, sensitive=True), None, said) is None
+    draft = made(Draft("thread", "x", "y", sensitivity=SENSITIVE), "ada/agent")
+    assert refusal(principal(everywhere=True), None, draft) is None
+    assert not sees(viewer_of(principal(everywhere=True), SCOPES), draft, getting())
+    assert refusal(principal(everywhere=True), None, replace(draft, author="bob")).code == "RIGHTS_MISSING"
+
+
+def test_a_subcortex_is_made_by_who_writes_everywhere():
+    new = made(Subcortex("new-one", "New"))
+    assert refusal(principal(4, everywhere=True), None, new) is None
+    assert refusal(principal(4, everywhere=False, open=True), None, new).code == "RIGHTS_MISSING"
+    assert refusal(principal(4, everywhere=True), OPEN, replace(OPEN, body=replace(OPEN.body, name="x"))) is None
+    assert refusal(principal(4, open=False), OPEN, OPEN).code == "RIGHTS_MISSING"
+
+
+def test_whoever_writes_may_have_others_hear_of_it():
+    told = made(Notification("mention", "bob", OPEN.id, "x", "y"))
+    assert refusal(principal(), None, told) is None
