@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from cortex.kinds import SENSITIVE, Link, Record, Subcortex, refs_of
+from cortex.kinds import SENSITIVE, Link, Record, Subcortex, Thread, refs_of
 from cortex.seeing import scope_of
 from cortex.store.recordjson import to_json
 from cortex.store.recordlookup import COLUMNS, get_records, read_records
@@ -57,6 +57,8 @@ class RecordRows:
         self._wording = wording
         self._shelved = shelved
         self._seq = 0
+        self._moved: list[Record[Any]] = []
+        self._retitled: list[str] = []
 
     def get(self, ref: str) -> Record[Any] | None:
         """The record of this id, or the subcortex of this slug."""
@@ -78,17 +80,30 @@ class RecordRows:
         if isinstance(kept.body, Subcortex) and before.body.visibility != kept.body.visibility:
             self._renumber_scope(kept.id)
 
-    def copy(self, kept: Record[Any], change: int) -> bool:
-        """Write a record as another store has it; tells whether what hangs on it may belong elsewhere now."""
-        known = self._connection.execute("SELECT version FROM records WHERE id = ?", (kept.id,)).fetchone()
-        if known is not None and known[0] < kept.version:
+    def copy(self, kept: Record[Any], change: int) -> None:
+        """Write a record as another store has it; `settle` has to follow."""
+        row = self._connection.execute("SELECT version FROM records WHERE id = ?", (kept.id,)).fetchone()
+        if row is not None and row[0] < kept.version:
             self.keep_version(kept.id)
         self._connection.execute("DELETE FROM versions WHERE record = ? AND version >= ?", (kept.id, kept.version))
-        return self._put(kept, known is None, change)
+        known = get_records(self._connection, [kept.id]).get(kept.id)  # none where it is damaged
+        if self._put(kept, row is None, change):
+            self._moved.append(kept)
+        if isinstance(kept.body, Thread) and (known is None or known.body.title != kept.body.title):
+            self._retitled.append(kept.id)
 
-    def settle_scopes(self, moved: Iterable[Record[Any]]) -> None:
-        """Have what hangs on these belong where they do; what another store has keeps its number there."""
-        self._rescope(list(moved), numbered=False)
+    def settle(self) -> None:
+        """Have what hangs on what was copied belong where that does, and comments be found by the titles of their threads.
+
+        Another store tells records in the order of their last change: a comment comes before its thread, which tells of it.
+        """
+        self._rescope(self._moved, numbered=False)  # numbers are the other store's
+        ask = "SELECT record FROM refs WHERE role = 'thread' AND target = ? AND record > 'comment_' AND record < 'comment`'"
+        for thread in self._retitled:
+            ids = [row[0] for row in self._connection.execute(ask, (thread,))]
+            for one in get_records(self._connection, ids).values():
+                self.reword(one)
+        self._retitled.clear()
 
     def keep_version(self, number: str) -> None:
         """Keep a record as it is among its earlier versions."""

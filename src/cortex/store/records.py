@@ -18,7 +18,7 @@ from cortex.errors import InputError
 from cortex.kinds import KINDS, Actor, Body, Notification, Record, Subcortex, Wanted
 from cortex.seeing import Get
 from cortex.store.connect import Connected, WritersMet
-from cortex.store.outbox import enqueue, is_connected, marks_of, settle_entry, waiting_for
+from cortex.store.outbox import enqueue, is_connected, marks_of, set_facts, settle_entry, waiting_for
 from cortex.store.recordlookup import Kept, get_records, select_records, starting_with
 from cortex.store.recordrows import RecordRows, Wording
 from cortex.text import hash_bytes
@@ -164,8 +164,10 @@ class Records:
     """The records of a store, for writing."""
 
     def __init__(self, connections: Connected, *, indexed: bool = True, shelved: bool = False) -> None:
-        """Without `indexed` the records have no store beside them: they are found elsewhere, and sent nowhere. `shelved`, each scope has sources
-        of its own."""
+        """Without `indexed` the records have no store beside them: they are found elsewhere, and sent nowhere.
+
+        `shelved`, each scope has sources of its own.
+        """
         self._connections = connections
         self._indexed = indexed
         self._shelved = shelved
@@ -230,10 +232,11 @@ class Records:
                 settle_entry(connection, settle, refuse)
             if _begins_anew(connection, meta):
                 connection.execute("UPDATE replica SET change = 0")
-            connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", list(meta.items()))
+            set_facts(connection, meta)
             rows = self.rows(connection, wording)
             count = _copy(connection, rows, records, skip_waiting)
-            connection.executemany("DELETE FROM replica WHERE record = ?", [(number,) for number in erased])
+            for table in ("replica", "local_only"):
+                connection.executemany(f"DELETE FROM {table} WHERE record = ?", [(number,) for number in erased])
             rows.erase(erased)
             connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'applied'")
             return count
@@ -266,18 +269,19 @@ def _copy(connection: sqlite3.Connection, rows: RecordRows, records: Sequence[Ke
     ids = [one.record.id for one in records]
     left = waiting_for(connection, ids) if skip_waiting else set[str]()
     known = marks_of(connection, ids)
-    moved: list[Record[Any]] = []
     count = 0
-    for one in records:
+    for one in sorted(
+        records, key=lambda one: one.record.kind == "comment"
+    ):  # behind the threads that they are found by
         number, mark = one.record.id, (one.record.version, one.change)
         if number in left:  # it is there, but what is here goes on from something else
             connection.execute("INSERT OR IGNORE INTO replica VALUES (?, ?, 0)", (number, one.record.version))
         elif known.get(number, mark)[1] <= one.change:
-            moved += [one.record] if rows.copy(one.record, one.change) else []
+            rows.copy(one.record, one.change)
             connection.execute("INSERT OR REPLACE INTO replica VALUES (?, ?, ?)", (number, *mark))
             known[number] = mark
             count += 1
-    rows.settle_scopes(moved)
+    rows.settle()
     last = max((one.change for one in records), default=0)
     connection.execute("UPDATE counters SET value = max(value, ?) WHERE name = 'change'", (last,))
     return count

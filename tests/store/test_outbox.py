@@ -1,0 +1,477 @@
+"""What waits to be sent is there exactly when its step is; what another store has is taken over whole, and once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cortex import chunkers
+from cortex.errors import CortexError
+from cortex.kinds import Actor, Body, Comment, Draft, Notification, Observation, Record, Subcortex, Task, Thread, Wanted
+from cortex.records.ids import new_id
+from cortex.store import Changed, Entry, Kept, Step, Store, Worded
+from cortex.store.ledger import Ledger
+from cortex.store.outbox import FIRST
+from cortex.text import hash_bytes
+
+PERSON, AGENT = Actor("person", 4), Actor("agent", 1)
+CORE = {"core.url": "http://localhost:8790", "core.epoch": "one"}
+keys = count()
+
+
+def word(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> Worded | None:
+    """Titles are found, comments by their thread's."""
+    if isinstance(record.body, Draft | Notification):
+        return None
+    above = get(record.body.thread) if isinstance(record.body, Comment) else None
+    text = f"{above.body.title if above else ''} {record.body.title}\n"
+    return Worded(hash_bytes(text.encode()), chunkers.cut(text, "a.md", "markdown"))
+
+
+def do(store: Store | Ledger, work: Callable[[Step], object], **more: Any) -> str:
+    common: dict[str, Any] = {"actor": PERSON, "action": "write", "payload": "", "wording": word}
+    return store.records.perform(
+        lambda step: str(work(step) or ""), **{**common, "key": f"k{next(keys)}", **more}
+    ).result
+
+
+def make(store: Store | Ledger, body: Body, **more: Any) -> str:
+    number = new_id(type(body))
+    do(store, lambda step: step.make(number, body), **more)
+    return number
+
+
+def change(store: Store | Ledger, number: str, **fields: object) -> None:
+    def work(step: Step) -> None:
+        record = step.get(number)
+        assert record is not None
+        step.put(replace(record, body=replace(record.body, **fields)))
+
+    do(store, work)
+
+
+def take(store: Store, *records: Kept, erased: tuple[str, ...] = (), **more: Any) -> int:
+    common: dict[str, Any] = {"wording": word, "meta": {}}
+    return store.records.apply(records, erased, **{**common, **more})
+
+
+def told(number: str, body: Body, change: int, version: int = 1) -> Kept:
+    return Kept(Record(number, body, "ada", 5, 6, version), change)
+
+
+def ask(store: Store, sql: str) -> list[tuple[Any, ...]]:
+    with store._connections.read() as connection:
+        return connection.execute(sql).fetchall()
+
+
+def docs(store: Store) -> dict[str, str]:
+    """What each doc says, by its path."""
+    found = dict(ask(store, "SELECT path, blob FROM docs"))
+    return {path: store.lookup.text(blob).strip() for path, blob in found.items()}
+
+
+@pytest.fixture
+def home(open_store: Callable[..., Store]) -> Store:
+    """A store that is connected to a Core."""
+    store = open_store()
+    store.truth.set(CORE)
+    return store
+
+
+# -- what waits --------------------------------------------------------------------------------------------------------
+
+
+def test_a_step_is_queued_with_what_was_there_before_it_and_what_is_there_after(home: Store) -> None:
+    known = make(home, Task("known", tags=("red",)))
+    made = new_id(Thread)
+
+    def work(step: Step) -> None:
+        thread = step.make(made, Thread("one"))
+        task = step.get(known)
+        assert task is not None
+        step.put(replace(thread, body=Thread("two")))
+        task = step.put(replace(task, body=replace(task.body, notes="first")))
+        step.put(replace(task, body=replace(task.body, notes="second")))
+
+    do(home, work, key="key-1", action="both", actor=AGENT)
+    first, entry = home.outbox.waiting()
+    assert [one.after for one in first.changes] == [Task("known", tags=("red",))] and first.changes[0].before is None
+    created = {number: record.created for number, record in home.recorded.get([made, known]).items()}
+    assert entry == Entry(
+        first.id + 1,
+        "key-1",
+        "agent",
+        1,
+        "both",
+        home.recorded.deeds()[0].at,
+        (
+            Changed(made, "thread", "agent", created[made], None, Thread("two")),
+            Changed(
+                known,
+                "task",
+                "person",
+                created[known],
+                Task("known", tags=("red",)),
+                Task("known", tags=("red",), notes="second"),
+            ),
+        ),
+        "waiting",
+        0,
+        "",
+        "",
+    )
+    assert home.outbox.is_waiting(made) and not home.outbox.is_waiting(new_id(Task))
+
+
+def test_nothing_is_queued_where_there_is_no_core(open_store: Callable[..., Store]) -> None:
+    store = open_store()
+    make(store, Task("alone"))
+    store.truth.set({"core.url": ""})
+    make(store, Task("alone again"))
+    assert store.outbox.waiting() == [] and store.outbox.count() == (0, 0)
+
+
+def test_a_replay_and_a_step_that_changes_nothing_are_not_queued(home: Store) -> None:
+    number = make(home, Task("one"))
+    do(home, lambda step: step.make(new_id(Task), Task("two")), key="again")
+    do(home, lambda step: step.make(new_id(Task), Task("two")), key="again")
+    change(home, number, title="one")
+    do(home, lambda step: step.get(number))
+    assert [one.changes[0].after.title for one in home.outbox.waiting()] == ["one", "two"]
+
+
+def test_neither_a_step_that_fails_nor_its_entry_is_there(home: Store) -> None:
+    def fail(step: Step) -> None:
+        step.make(new_id(Task), Task("one"))
+        raise RuntimeError("halfway")
+
+    with pytest.raises(RuntimeError):
+        do(home, fail)
+    with home._connections.write() as connection:  # nor where it is the entry that can't be written
+        connection.execute("CREATE TRIGGER full BEFORE INSERT ON outbox BEGIN SELECT RAISE(ABORT, 'disk is full'); END")
+    with pytest.raises(CortexError):
+        make(home, Task("two"))
+    assert home.outbox.waiting() == [] and not home.recorded.has() and home.recorded.deeds() == []
+
+
+def test_what_a_quiet_step_makes_is_never_sent(home: Store) -> None:
+    shared = make(home, Task("shared"))
+    alert = new_id(Notification)
+
+    def quiet(step: Step) -> None:
+        step.make(alert, Notification("system_alert", "person", shared, "t", "r"))
+
+    do(home, quiet, quiet=True)
+
+    def acknowledge(step: Step) -> None:
+        for number, fields in ((alert, {"state": "acked"}), (shared, {"notes": "seen"})):
+            record = step.get(number)
+            assert record is not None
+            step.put(replace(record, body=replace(record.body, **fields)))
+
+    do(home, acknowledge)
+    assert [[one.id for one in entry.changes] for entry in home.outbox.waiting()] == [[shared], [shared]]
+    change(home, alert, state="new")
+    assert home.outbox.count() == (2, 0) and home.outbox.upload(PERSON, "one") == 0
+
+
+def test_entries_are_tried_refused_retried_and_dropped(home: Store) -> None:
+    for title in ("one", "two", "three"):
+        make(home, Task(title))
+    first, second, third = (one.id for one in home.outbox.waiting())
+    assert [one.id for one in home.outbox.waiting(1)] == [first]
+    assert [one.id for one in home.outbox.waiting(after=first)] == [second, third]
+    home.outbox.tried(first, "the network is away")
+    home.outbox.refuse(second, "RIGHTS_MISSING", "you may not")
+    found = home.outbox.get(first)
+    assert found is not None and (found.state, found.attempts, found.reason) == ("waiting", 1, "the network is away")
+    assert [(one.id, one.code, one.reason, one.attempts) for one in home.outbox.refused()] == [
+        (second, "RIGHTS_MISSING", "you may not", 1)
+    ]
+    assert home.outbox.count() == (2, 1) and not home.outbox.is_waiting(home.outbox.refused()[0].changes[0].id)
+    assert home.outbox.retry([first]) == 0 and home.outbox.retry() == 1 and home.outbox.refused() == []
+    assert home.outbox.drop(second) and not home.outbox.drop(second) and home.outbox.get(second) is None
+    assert ask(home, "SELECT entry FROM outbox_records ORDER BY entry") == [(first,), (third,)]
+
+
+def test_a_damaged_entry_is_told(home: Store) -> None:
+    make(home, Task("one"))
+    with home._connections.write() as connection:
+        connection.execute("UPDATE outbox SET changes = '[{}]'")
+    with pytest.raises(CortexError) as caught:
+        home.outbox.waiting()
+    assert caught.value.code == "STORE_CORRUPT"
+
+
+# -- what was there before ---------------------------------------------------------------------------------------------
+
+
+def test_what_was_there_before_is_queued_once_in_the_order_in_which_it_was_made(
+    open_store: Callable[..., Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cortex.store.outbox.MOST_UPLOADED", 3)
+    store = open_store()
+    made = [make(store, body) for body in (Thread("a"), Task("b"), Thread("c"), Draft("comment", "d", "b"), Task("e"))]
+    take(store, told(new_id(Task), Task("the Core's"), 7))
+    assert store.outbox.upload(PERSON, "one", CORE) == 5 and store.truth.get("core.url") == CORE["core.url"]
+    entries = store.outbox.waiting()
+    assert [[one.id for one in entry.changes] for entry in entries] == [made[:3], made[3:]]
+    assert {(one.before, one.author) for entry in entries for one in entry.changes} == {(None, "person")}
+    assert {(entry.action, entry.actor) for entry in entries} == {("upload", "person")} and entries[0].key != entries[
+        1
+    ].key
+    for entry in entries:
+        store.outbox.drop(entry.id)
+    assert store.outbox.upload(PERSON, "one") == 0 and store.outbox.upload(PERSON, "another") == 5
+
+
+def test_records_that_a_core_lost_are_queued_before_what_builds_on_them(home: Store) -> None:
+    first, second, waiting = (new_id(Task) for _ in range(3))
+    take(home, *(told(number, Task("old"), place + 1) for place, number in enumerate((first, second, waiting))))
+    change(home, waiting, title="new")
+    make(home, Task("later"))
+    assert home.outbox.queue([waiting, second, first], PERSON, "two") == 3
+    again, *rest = home.outbox.waiting()
+    assert again.id >= FIRST and [(one.id, one.before, one.after) for one in again.changes] == [
+        (number, None, Task("old")) for number in (first, second, waiting)
+    ]
+    assert [entry.changes[0].after.title for entry in rest] == ["new", "later"]
+    assert home.outbox.known() == {}
+
+
+def test_an_entry_is_split_into_one_for_each_record(open_store: Callable[..., Store]) -> None:
+    store = open_store()
+    made = [make(store, Task(title)) for title in "abc"]
+    store.outbox.upload(PERSON, "one", CORE)
+    make(store, Task("later"))
+    whole = store.outbox.waiting()[0]
+    store.outbox.split(whole.id)
+    parts = store.outbox.waiting()
+    assert [entry.changes[0].id for entry in parts[:3]] == made and [len(entry.changes) for entry in parts] == [1] * 4
+    assert len({entry.key for entry in parts}) == 4 and store.outbox.get(whole.id) is None
+
+
+def test_who_leaves_a_core_keeps_the_records_and_nothing_else(home: Store) -> None:
+    make(home, Task("mine"))
+    take(home, told(new_id(Task), Task("the Core's"), 7))
+    home.outbox.forget()
+    assert home.outbox.count() == (0, 0) and home.outbox.known() == {} and home.truth.get("core.url") == ""
+    assert ask(home, "SELECT * FROM outbox_records") == [] and home.recorded.count(Wanted()) == 2
+    make(home, Task("alone"))
+    assert home.outbox.count() == (0, 0)
+
+
+# -- what is taken over ------------------------------------------------------------------------------------------------
+
+
+def test_records_are_taken_over_exactly_and_twice_is_once(home: Store) -> None:
+    task, thread = told(new_id(Task), Task("task", tags=("red",)), 12, 4), told(new_id(Thread), Thread("thread"), 14)
+    for _ in range(2):
+        assert take(home, task, thread, meta={"core.cursor": "one:14"}) == 2
+        assert [home.recorded.one(one.record.id) for one in (task, thread)] == [task.record, thread.record]
+        assert home.recorded.changes(0, 10) == [task, thread] and home.truth.get("core.cursor") == "one:14"
+        assert home.outbox.known() == {task.record.id: (4, 12), thread.record.id: (1, 14)}
+        assert docs(home) == {task.record.id: "task", thread.record.id: "thread"}
+    assert home.outbox.known([task.record.id, "task_none"]) == {task.record.id: (4, 12)}
+    assert home.outbox.count() == (0, 0) and home.recorded.deeds() == []
+    assert [one.id for one in home.recorded.select(Wanted(refs=(("tag", "red"),)))] == [task.record.id]
+    change(home, task.record.id, title="here")
+    assert (
+        home.recorded.changes(14, 10)[0].record.body.title == "here"
+    )  # what is written next comes after all that came
+
+
+def test_a_record_never_goes_back_to_an_older_change_but_in_another_epoch(home: Store) -> None:
+    number = new_id(Task)
+    new, old = told(number, Task("new"), 20, 5), told(number, Task("old"), 10, 3)
+
+    def title() -> str:
+        record = home.recorded.one(number)
+        assert record is not None
+        return record.body.title
+
+    take(home, told(number, Task("first"), 5, 2), meta={"core.epoch": "one"})
+    take(home, new)
+    assert take(home, old, meta={"core.epoch": "one"}) == 0 and title() == "new"
+    assert list(home.recorded.versions(number)) == [2, 5]
+    assert take(home, old, meta={"core.epoch": "two"}) == 1 and title() == "old"
+    assert take(home, new) == 1 and take(home, old, meta={"core.resync": "1"}) == 1 and title() == "old"
+    assert list(home.recorded.versions(number)) == [2, 3]
+
+
+def test_what_waits_to_be_sent_is_left_alone_until_it_was(home: Store) -> None:
+    number, other = make(home, Task("mine")), new_id(Task)
+    entry = home.outbox.waiting()[0]
+    page = (told(number, Task("theirs"), 10, 3), told(other, Task("other"), 11))
+    assert take(home, *page, skip_waiting=True) == 1
+    found = home.recorded.one(number)
+    assert found is not None and found.body.title == "mine" and home.outbox.known([number]) == {number: (3, 0)}
+    change(home, number, notes="later")
+    assert take(home, page[0], settle=entry.id, skip_waiting=True) == 0  # another entry still waits
+    assert [one.changes[0].after.notes for one in home.outbox.waiting()] == ["later"]
+    assert take(home, page[0], settle=home.outbox.waiting()[0].id, skip_waiting=True) == 1
+    assert home.recorded.one(number) == page[0].record and home.outbox.count() == (0, 0)
+
+
+def test_an_entry_that_was_refused_stays_and_the_record_is_as_the_core_has_it(home: Store) -> None:
+    number = make(home, Task("mine"))
+    entry = home.outbox.waiting()[0]
+    answer = told(number, Task("theirs"), 10, 3)
+    take(home, answer, settle=entry.id, refuse=("RECORD_CHANGED", "changed on both sides"), skip_waiting=True)
+    (kept,) = home.outbox.refused()
+    assert (kept.code, kept.reason, kept.changes) == ("RECORD_CHANGED", "changed on both sides", entry.changes)
+    assert home.recorded.one(number) == answer.record
+
+
+def test_what_is_erased_is_gone_with_all_that_it_said(home: Store, tmp_path: Path) -> None:
+    number, other = new_id(Task), new_id(Task)
+    take(home, told(number, Task("Xylophonsecret", tags=("red",)), 1), told(other, Task("other"), 2))
+    take(home, told(number, Task("Zitherhidden"), 3, 2))
+    home.indexes.catch_up()
+    assert take(home, erased=(number, "task_none")) == 0
+    assert home.recorded.one(number) is None and home.recorded.versions(number) == {} and list(docs(home)) == [other]
+    assert home.outbox.known() == {other: (1, 2)} and ask(home, f"SELECT * FROM refs WHERE record = '{number}'") == []
+    assert home.truth.words_linger
+    home.indexes.catch_up()
+    home.checkpoint()
+    raw = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()).lower()
+    assert b"zither" not in raw and b"xylophon" not in raw
+
+
+def test_narrowed_searches_follow_what_was_taken_over(home: Store) -> None:
+    number = new_id(Task)
+    take(home, told(number, Task("one", state="blocked"), 1))
+    wanted = Wanted(kinds=("task",), states=("blocked",))
+    assert len(home.recorded.narrow(wanted, 100)[1] or ()) == 1
+    take(home, told(number, Task("one", state="done"), 2, 2))  # it is found by the same words
+    assert home.recorded.narrow(wanted, 100)[1] == frozenset()
+
+
+def test_comments_are_found_by_a_thread_that_comes_later_and_by_its_next_title(home: Store) -> None:
+    thread, early, late = new_id(Thread), new_id(Comment), new_id(Comment)
+    take(home, told(early, Comment(thread, "early"), 2))
+    take(home, told(late, Comment(thread, "late"), 3), told(thread, Thread("Lamps"), 4, 2))
+    assert docs(home) == {thread: "Lamps", early: "Lamps early", late: "Lamps late"}
+    take(home, told(thread, Thread("Doors"), 5, 3))
+    assert docs(home) == {thread: "Doors", early: "Doors early", late: "Doors late"}
+
+
+def test_scopes_follow_whatever_order_records_come_in_and_shelves_with_them(tmp_path: Path) -> None:
+    topic, thread, seen, draft = (new_id(kind) for kind in (Subcortex, Thread, Observation, Draft))
+    page = [
+        told(seen, Observation("seen", thread=thread), 2),
+        told(draft, Draft("comment", "d", "b", target="billing"), 3),
+        told(thread, Thread("thread", subcortex=topic), 4),
+        told(topic, Subcortex("billing", "Billing"), 5),
+    ]
+    with closing(Store(tmp_path, shelved=True)) as store:
+        for one in page:
+            take(store, one)
+        assert set(ask(store, "SELECT id, scope FROM records")) == {
+            (number, topic) for number in (topic, thread, seen, draft)
+        }
+        shelf = "SELECT sources.name FROM docs JOIN sources ON sources.id = docs.source WHERE path = '{}'"
+        assert ask(store, shelf.format(seen)) == [(f"observation@{topic}",)]
+        take(store, told(thread, Thread("thread"), 6, 2))
+        assert ask(store, shelf.format(seen)) == [("observation@",)]
+        assert {kept.record.id: kept.change for kept in store.recorded.changes(0, 9)}[seen] == 2
+
+
+def test_a_damaged_record_is_mended_by_what_the_core_has(home: Store) -> None:
+    number = new_id(Task)
+    take(home, told(number, Task("one"), 1))
+    with home._connections.write() as connection:
+        connection.execute("UPDATE records SET body = '{'")
+    take(home, told(number, Task("two"), 2, 2))
+    assert home.recorded.get([number])[number].body.title == "two"
+
+
+def test_nothing_of_a_page_is_there_when_it_can_t_be_taken_over_whole(home: Store) -> None:
+    mine, page = make(home, Task("mine")), [told(new_id(Task), Task(f"{place}"), place + 1) for place in range(5)]
+    entry = home.outbox.waiting()[0]
+
+    def fail(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> Worded | None:
+        if record.body.title == "3":
+            raise RuntimeError("halfway")
+        return word(record, get)
+
+    with pytest.raises(RuntimeError):
+        take(home, *page, erased=(mine,), wording=fail, meta={"core.cursor": "one:5"}, settle=entry.id)
+    assert [one.id for one in home.recorded.select(Wanted())] == [mine] and home.outbox.known() == {}
+    assert home.truth.get("core.cursor") == "" and home.outbox.waiting() == [entry]
+    assert take(home, *page, meta={"core.cursor": "one:5"}, settle=entry.id) == 5
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from cortex.kinds import Record, Task
+from cortex.store import Kept, Store
+
+def die(record, get):
+    if record.body.title == "3":
+        os._exit(9)
+
+page = [Kept(Record(f"task_{number:026}", Task(f"{number}"), "ada", 1, 1, 1), number) for number in range(1, 6)]
+Store(Path(sys.argv[1])).records.apply(page, (), wording=die, meta={"core.cursor": "one:5"})
+"""
+
+
+def test_nothing_of_a_page_is_there_when_the_process_dies_in_the_middle_of_it(home: Store, tmp_path: Path) -> None:
+    make(home, Task("mine"))
+    died = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], timeout=60)
+    assert died.returncode == 9
+    assert [one.body.title for one in home.recorded.select(Wanted())] == ["mine"]
+    assert home.truth.get("core.cursor") == "" and home.outbox.count() == (1, 0)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 30), st.booleans()), max_size=12))
+def test_pages_in_any_order_and_number_leave_the_newest_of_each_record(told_pages: list[tuple[str, int, bool]]) -> None:
+    """What a page may do twice, late or out of order: the mark of a record never goes back, and the record is what its mark says."""
+    with closing(Store(None)) as store:
+        newest: dict[str, int] = {}
+        for name, number, again in told_pages:
+            one = told(f"task_{name:0>26}", Task(f"{name}{number}"), number, number)
+            for _ in range(1 + again):
+                take(store, one)
+            newest[one.record.id] = max(newest.get(one.record.id, 0), number)
+        assert {number: mark[1] for number, mark in store.outbox.known().items()} == newest
+        found = store.recorded.get(newest)
+        assert {number: found[number].body.title for number in newest} == {
+            number: f"{number[-1]}{last}" for number, last in newest.items()
+        }
+        assert store.recorded.last_change() == max(newest.values(), default=0)
+
+
+def test_the_change_feed_of_one_ledger_makes_another_store_the_same(
+    ledger: Ledger, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    topic = make(ledger, Subcortex("billing", "Billing"))
+    thread = make(ledger, Thread("thread", subcortex=topic))
+    comment = make(ledger, Comment(thread, "said", subcortex=topic))
+    make(ledger, Observation("seen", thread=thread))
+    with closing(Store(tmp_path_factory.mktemp("replica"), shelved=True)) as store:
+
+        def follow() -> None:
+            while page := ledger.recorded.changes(int(store.truth.get("at", "0")), 2):
+                store.records.apply(page, (), wording=word, meta={"at": str(page[-1].change)})
+
+        follow()
+        change(ledger, thread, title="moved", subcortex="")
+        change(ledger, comment, subcortex="")
+        follow()
+        assert store.recorded.changes(0, 99) == ledger.recorded.changes(0, 99)
+        with ledger.connections.read() as connection:
+            expected = connection.execute("SELECT id, scope FROM records ORDER BY id").fetchall()
+        assert ask(store, "SELECT id, scope FROM records ORDER BY id") == expected
+        assert docs(store)[comment] == "moved said"
