@@ -82,8 +82,9 @@ def person_of(name: str) -> str:
 
 
 def own_names(settings: Settings) -> frozenset[str]:
-    """What the person is called, in lower case."""
-    return frozenset(name.casefold() for name in (PERSON, settings.team.name, login()) if name)
+    """What the person is called, in lower case; where that is "person", nobody is at home: a server has a login, too."""
+    names = (PERSON,) if settings.team.name == PERSON else (PERSON, settings.team.name, login())
+    return frozenset(name.casefold() for name in names if name)
 
 
 @cache

@@ -1,0 +1,292 @@
+"""The Core over HTTP: who asks, whether they may, what they asked for, and what they are told; as an ASGI application.
+
+In this order: Host and Origin, the token, the rate, the path, the method, the tier, the key, the query, the body. What a route does
+blocks, so it runs in a thread; the event loop never waits. Whatever comes in, what goes out is an envelope.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import anyio
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from cortex.core import policy, routes_people, routes_records, routes_sync, routes_work
+from cortex.core.envelopes import API, DOCUMENT, REQUEST_ID, Told, answer, failure, refusal
+from cortex.core.hall import Hall
+from cortex.core.limits import Limits
+from cortex.core.logs import Served, note
+from cortex.core.metrics import CONTENT_TYPE, Metrics
+from cortex.core.openapi import describe
+from cortex.core.routing import Asked, Core, Route, Table, payload_of, permit, read_body, read_key, read_query
+from cortex.errors import CortexError, LimitError, NetworkError
+from cortex.home import VERSION
+from cortex.records.ids import new_ulid
+from cortex.settings import Settings
+from cortex.store.ledger import Ledger
+from cortex.store.principals import Principal
+from cortex.surfaces.http_door import SAFE_HEADERS, Refused, check_origin
+from cortex.surfaces.http_door import read_body as receive_body
+from cortex.surfaces.threads import Threads
+from cortex.tools import Call, unforeseen
+
+ROUTES: tuple[Route, ...] = (
+    *routes_records.ROUTES,
+    *routes_work.ROUTES,
+    *routes_sync.ROUTES,
+    *routes_people.ROUTES,
+)
+SCHEMAS: Mapping[str, Mapping[str, object]] = {**routes_records.SCHEMAS, **routes_sync.SCHEMAS}
+HEALTH, METRICS = "/health", "/metrics"
+REQUEST_SECONDS = 60.0  # for an answer
+HEALTH_SECONDS = 1.0  # for which it is known whether the database answers
+PING_SECONDS = 5.0
+UNKNOWN = "unknown"  # in place of a route, where there is none
+_OWN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+@dataclass(slots=True)
+class _Noted:
+    """What a log tells of a request."""
+
+    request_id: str
+    route: str = UNKNOWN
+    principal: str = ""
+
+
+class App:
+    """ASGI: a Core."""
+
+    def __init__(
+        self,
+        core: Core,
+        *,
+        local: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        threads: Threads | None = None,
+    ) -> None:
+        """`local` refuses requests that were sent to another name than this machine's: there is no other."""
+        self._core = core
+        self._local = local
+        self._table = Table(ROUTES)
+        self._limits = Limits(core.settings.core.rates, clock)
+        self._metrics = Metrics()
+        self.threads = threads or Threads()
+        self._document = describe(ROUTES, SCHEMAS)
+        self._pinged = (-HEALTH_SECONDS, False)  # when, and whether it answered
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        started = time.perf_counter()
+        noted = _Noted(_request_id(scope))
+        self._metrics.under_way += 1
+        try:
+            response = await self._answer(scope, receive, noted)
+        except ClientDisconnect:
+            return
+        finally:
+            self._metrics.under_way -= 1
+        seconds, method = time.perf_counter() - started, _method(scope)
+        self._metrics.count(method, noted.route, response.status_code, seconds)
+        note(
+            Served(
+                noted.request_id, noted.principal, method, noted.route, response.status_code, round(1000 * seconds, 2)
+            )
+        )
+        if scope["method"] == "HEAD":
+            response.body = b""
+        await response(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, noted: _Noted) -> Response:
+        """An answer to whatever was asked."""
+        try:
+            return await self._respond(scope, receive, noted)
+        except Refused as refused:
+            return refusal(refused, noted.request_id)
+        except CortexError as error:
+            return failure(error, noted.request_id, _challenge(error))
+        except ClientDisconnect:
+            raise
+        except Exception as error:
+            return failure(unforeseen(error, noted.route), noted.request_id)
+
+    async def _respond(self, scope: Scope, receive: Receive, noted: _Noted) -> Response:
+        path, headers = scope["path"], Headers(scope=scope)
+        check_origin(headers, local=self._local)
+        if path in (HEALTH, DOCUMENT):
+            noted.route = path
+            _need_method(scope, {"GET"})
+            return await self._health(noted) if path == HEALTH else _plain(self._document, noted)
+        principal = await self._authenticate(scope, headers)
+        noted.principal = principal.name
+        self._limits.count(principal)
+        if path == METRICS:
+            noted.route = path
+            _need_method(scope, {"GET"})
+            lag = await self._run(self._lag, Call())
+            return Response(self._metrics.text(lag), 200, {**SAFE_HEADERS, REQUEST_ID: noted.request_id}, CONTENT_TYPE)
+        methods, variables = self._table.find(path.removeprefix(API)) if path.startswith(f"{API}/") else ({}, {})
+        if not methods:
+            raise Refused(404, f"there is no such path; {DOCUMENT} names those that there are")
+        noted.route = API + next(iter(methods.values())).path
+        if scope["method"] == "OPTIONS":
+            return Response(
+                status_code=204, headers={**SAFE_HEADERS, "Allow": _allowed(methods), REQUEST_ID: noted.request_id}
+            )
+        _need_method(scope, methods)
+        return await self._serve(methods[_method(scope)], variables, principal, Request(scope, receive), noted)
+
+    async def _serve(
+        self, route: Route, variables: Mapping[str, str], principal: Principal, request: Request, noted: _Noted
+    ) -> Response:
+        permit(route, principal)
+        key = read_key(route, request.headers.getlist("idempotency-key"))
+        query = read_query(route, request.scope["query_string"])
+        body = None
+        if route.body is not None:
+            body = read_body(route.body, await _body_of(request, route))
+        call = Call()
+        work = partial(self._perform, route, variables, principal, query, body, key, call)
+        told, replayed = await self._run(work, call)
+        return answer(told, noted.request_id, replayed=replayed)
+
+    def _perform(
+        self,
+        route: Route,
+        variables: Mapping[str, str],
+        principal: Principal,
+        query: Any,
+        body: Any,
+        key: str,
+        call: Call,
+    ) -> tuple[Told, bool]:
+        """Do what a route does, as far as whoever asks may; in a thread."""
+        hall = self._core.hall
+        hall.refresh()
+        viewer = policy.viewer_of(principal, hall.subcortexes())
+        asked_for = payload_of(route.method, route.path.format(**variables), body)
+        with hall.as_(viewer) as visit:
+            asked = Asked(self._core, principal, viewer, visit, variables, query, body, key, asked_for, call.cancel)
+            return route.run(asked), visit.replayed
+
+    async def _run(self, work: Callable[[], Any], call: Call) -> Any:
+        """What blocking work gives. Raises: LimitError, where it takes too long."""
+        with anyio.move_on_after(REQUEST_SECONDS):
+            return await self.threads.run(work, call)
+        raise LimitError("SEARCH_TIMEOUT", "it took too long; with the same key it can be tried again")
+
+    # -- who asks ------------------------------------------------------------------------------------------------------
+
+    async def _authenticate(self, scope: Scope, headers: Headers) -> Principal:
+        """Whoever asks. Raises: NetworkError AUTH_REQUIRED, AUTH_EXPIRED; LimitError, where strangers ask too often."""
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        token = token.strip() if scheme.lower() == "bearer" else ""
+        principal, known = await self._run(partial(self._look_up, token), Call()) if token else (None, False)
+        if principal is not None:
+            return principal
+        self._limits.count_stranger(scope)
+        if known:
+            raise NetworkError("AUTH_EXPIRED", "this token counts no more: it was revoked, or its time is over")
+        raise NetworkError("AUTH_REQUIRED", "send `Authorization: Bearer` with a token of this Core")
+
+    def _look_up(self, token: str) -> tuple[Principal | None, bool]:
+        principals = self._core.ledger.principals
+        found = principals.whose(token)
+        return found, found is not None or principals.is_known(token)
+
+    # -- how it is -----------------------------------------------------------------------------------------------------
+
+    async def _health(self, noted: _Noted) -> Response:
+        """Whether it could answer; the database is asked once a second at most."""
+        at, answered = self._pinged
+        if time.monotonic() - at >= HEALTH_SECONDS:
+            answered = False
+            with anyio.move_on_after(PING_SECONDS):
+                answered = await self.threads.run(self._ping, Call())
+            self._pinged = (time.monotonic(), answered)
+        told = {"status": "ok" if answered else "unavailable", "version": VERSION}
+        return _plain(told, noted, 200 if answered else 503)
+
+    def _ping(self) -> bool:
+        try:
+            self._core.ledger.ping()
+        except CortexError:
+            return False
+        return True
+
+    def _lag(self) -> int:
+        try:
+            return self._core.hall.lag()
+        except CortexError:
+            return -1
+
+
+def make_app(
+    hall: Hall,
+    ledger: Ledger,
+    settings: Settings,
+    *,
+    local: bool = True,
+    clock: Callable[[], float] = time.monotonic,
+    threads: Threads | None = None,
+) -> App:
+    """A Core as an ASGI application."""
+    return App(Core(hall, ledger, settings), local=local, clock=clock, threads=threads)
+
+
+async def _body_of(request: Request, route: Route) -> bytes:
+    """The body of a request; where nothing has to be said, none is one, too."""
+    headers = request.headers
+    empty = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
+    needed = route.body is not None and any(one.is_required() for one in route.body.model_fields.values())
+    return b"{}" if empty and not needed else await receive_body(request, route.most)
+
+
+def _need_method(scope: Scope, methods: Mapping[str, Route] | set[str]) -> None:
+    if _method(scope) not in methods:
+        raise Refused(405, f"this path wants {_allowed(methods)}", {"Allow": _allowed(methods)})
+
+
+def _allowed(methods: Mapping[str, Route] | set[str]) -> str:
+    return ", ".join((*sorted(methods), *(("HEAD",) if "GET" in methods else ()), "OPTIONS"))
+
+
+def _method(scope: Scope) -> str:
+    return "GET" if scope["method"] == "HEAD" else scope["method"]
+
+
+def _request_id(scope: Scope) -> str:
+    """What a request is called: as whoever sent it does, where that is a name."""
+    given = Headers(scope=scope).get(REQUEST_ID.lower(), "")
+    return given if _OWN_ID.fullmatch(given) else f"req_{new_ulid()}"
+
+
+def _challenge(error: CortexError) -> dict[str, str]:
+    return {"WWW-Authenticate": "Bearer"} if error.code in ("AUTH_REQUIRED", "AUTH_EXPIRED") else {}
+
+
+def _plain(content: object, noted: _Noted, status: int = 200) -> Response:
+    return JSONResponse(content, status, {**SAFE_HEADERS, REQUEST_ID: noted.request_id})
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    """There is nothing to do when a server begins and ends: whoever opened the hall closes it."""
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            await send({"type": "lifespan.startup.complete"})
+        elif message["type"] == "lifespan.shutdown":
+            await send({"type": "lifespan.shutdown.complete"})
+            return

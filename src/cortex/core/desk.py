@@ -1,0 +1,102 @@
+"""Where visitors of a Core write: the functions of `records` unchanged, over the ledger, as far as whoever is there may.
+
+It stands where a library has its records. What is written can be read in the hall when a step returns; a step whose result its own
+author could not see is not taken.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from cortex.core import policy
+from cortex.errors import InputError, StoreError
+from cortex.kinds import Actor, Record
+from cortex.seeing import Get, Viewer, sees
+from cortex.store import Done, Guard, Records, Sees, Step, Wording, kind_of_id
+from cortex.store.ledger import Ledger
+
+
+@dataclass(slots=True)
+class Visit:
+    """Somebody who is there, and whether what they asked to write had been written before."""
+
+    viewer: Viewer
+    replayed: bool = False
+
+
+class Desk(Records):
+    """The records of the ledger, for whoever visits this thread."""
+
+    def __init__(self, ledger: Ledger, take_over: Callable[[], None], shows: Callable[[str], bool]) -> None:
+        """`take_over` has what was written readable, `shows` is whether the visitor can read a record."""
+        self._ledger = ledger
+        self._take_over, self._shows = take_over, shows
+        self._here = threading.local()
+
+    @contextmanager
+    def visited_by(self, viewer: Viewer) -> Iterator[Visit]:
+        """Let somebody write in this thread, inside the block."""
+        self._here.visit = visit = Visit(viewer)
+        try:
+            yield visit
+        finally:
+            self._here.visit = None
+
+    def perform(
+        self,
+        work: Callable[[Step], str],
+        *,
+        actor: Actor,
+        key: str,
+        action: str,
+        payload: str,
+        wording: Wording,
+        sees: Sees | None = None,
+        guard: Guard | None = None,
+        quiet: bool = False,
+    ) -> Done:
+        """As the ledger does it, but only what the visitor may do. Raises: StoreError STORE_READ_ONLY, where there is none; as there."""
+        visit: Visit | None = getattr(self._here, "visit", None)
+        if visit is None:
+            raise StoreError("STORE_READ_ONLY", "nobody is there who writes")
+
+        def seen(step: Step) -> str:
+            result = work(step)
+            if kind_of_id(result) and step.get(result) is None:
+                raise InputError("RIGHTS_MISSING", f"{actor.name} could not see what that would write")
+            return result
+
+        done = self._ledger.records.perform(
+            seen,
+            actor=actor,
+            key=key,
+            action=action,
+            payload=payload,
+            wording=wording,
+            sees=sees_of(visit.viewer),
+            guard=policy.guard_of(visit.viewer),
+        )
+        visit.replayed = done.replayed
+        self._take_over()
+        if done.replayed and kind_of_id(done.result) and not self._shows(done.result):
+            raise InputError(
+                "RECORD_UNKNOWN", f"there is no record {done.result!r} any more", context={"id": done.result}
+            )
+        return done
+
+    def known(self, actor: Actor, key: str, action: str, payload: str) -> Done | None:
+        """What a key gave before, None where it is new. Raises: InputError IDEMPOTENCY_REPLAY."""
+        return self._ledger.records.known(actor, key, action, payload)
+
+
+def sees_of(viewer: Viewer) -> Sees:
+    """Whether a viewer may know of a record."""
+
+    def may_see(record: Record[Any], get: Get) -> bool:
+        return sees(viewer, record, get)
+
+    return may_see

@@ -1,0 +1,186 @@
+"""The Core's library: what its ledger has, to be read and searched, and never more of it than whoever asks may see.
+
+Two libraries in one directory. `back` follows the ledger and indexes; it holds the directory's lease, so that no other process does
+the same. The hall itself reads what is there, confined: without a visitor it shows nothing. Where the ledger is a directory that is
+the same one; of a database a replica is kept beside, which can be thrown away. Writes go to the ledger, through the desk.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cortex.core.desk import Desk, Visit
+from cortex.errors import CortexError, StoreError
+from cortex.guarded import Embedders
+from cortex.kinds import Record, Subcortex, Wanted
+from cortex.library import Library
+from cortex.paths import ensure_store_dir
+from cortex.records.drafts import pages
+from cortex.records.rights import PERSON
+from cortex.records.wording import wording
+from cortex.seeing import Viewer
+from cortex.settings import Settings
+from cortex.store import Store
+from cortex.store.ledger import SQLITE, Ledger
+
+PAGE = 500  # records that are taken over in one transaction
+EPOCH, CURSOR = "core.epoch", "core.cursor"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far something is: which history, and up to which change."""
+
+    epoch: str = ""
+    change: int = 0
+
+
+class Back(Library):
+    """What the ledger has, whole, as it is found."""
+
+    def _open_store(self, directory: Path | None, root: str) -> Store:
+        return Store(directory, root, qdrant=self._qdrant, shelved=True)
+
+    @property
+    def embedders(self) -> Embedders:
+        return self._embedders
+
+
+class Hall(Library):
+    """What visitors read."""
+
+    def __init__(
+        self, settings: Settings, ledger: Ledger, directory: Path, *, embedders: Embedders | None = None
+    ) -> None:
+        """Raises: StoreError STORE_LOCKED, where another process follows the same ledger into this directory."""
+        own = settings.model_copy(update={"home": directory, "team": _nobody(settings)})
+        ensure_store_dir(directory)
+        self.ledger = ledger
+        self._desk = Desk(ledger, self.take_over, self._shows)
+        self._turn = threading.RLock()  # one follows at a time
+        self._done = Mark()  # that is followed, and found
+        self._scopes: tuple[Mark, tuple[Record[Subcortex], ...]] | None = None
+        self.back = Back(own, embedders=embedders)
+        try:
+            if not self.back.holds():
+                raise StoreError("STORE_LOCKED", f"another process uses {directory}: each Core needs its own")
+            _check_own(self.back.store, directory, replica=ledger.kind != SQLITE)
+            super().__init__(own, embedders=self.back.embedders, read_only=True)
+        except BaseException:
+            self.back.close()
+            raise
+
+    def _open_store(self, directory: Path | None, root: str) -> Store:
+        store = Store(directory, root, read_only=True, qdrant=self._qdrant, confined=True)
+        store.records = self._desk
+        return store
+
+    @property
+    def reader(self) -> Library:
+        """The hall is for reading already."""
+        return self
+
+    # -- who is there --------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def as_(self, viewer: Viewer) -> Iterator[Visit]:
+        """Have this thread see what a viewer may see, and write as far as they may, inside the block."""
+        with self.store.viewed_by(viewer), self._desk.visited_by(viewer) as visit:
+            yield visit
+
+    def _shows(self, number: str) -> bool:
+        return self.store.recorded.one(number) is not None
+
+    def subcortexes(self) -> tuple[Record[Subcortex], ...]:
+        """All of them, private ones too: what somebody may see depends on them."""
+        known, now = self._scopes, self._done
+        if known is None or known[0] != now:
+            found = tuple(pages(self.back.store.recorded, Wanted(kinds=("subcortex",))))
+            known = self._scopes = (now, found)
+        return known[1]
+
+    # -- following -----------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Follow what anybody wrote; one number is compared where nobody did."""
+        if self._mark() != self._done:
+            self.follow()
+
+    def follow(self, *, forget: bool = False) -> bool:
+        """Have what was written read and found here; false where that can't be now, and what is there is gone on with."""
+        with self._turn:
+            try:
+                mark = self._take_over()
+            except CortexError as error:
+                log.warning("the replica doesn't follow the ledger: %s", error.message)
+                return False
+            followed = self.back.follow(forget=forget)
+            self.store.lookup.drop_recent()
+            if followed:
+                self._done = mark
+        return followed
+
+    def take_over(self) -> None:
+        """Have what was written readable here, though perhaps not found yet. Raises: CortexError, where that can't be."""
+        with self._turn:
+            self._take_over()
+
+    def lag(self) -> int:
+        """How many changes of the ledger aren't followed yet."""
+        now = self._mark()
+        return now.change - (self._done.change if now.epoch == self._done.epoch else 0)
+
+    def _mark(self) -> Mark:
+        return Mark(self.ledger.epoch(), self.ledger.recorded.last_change())
+
+    def _take_over(self) -> Mark:
+        """Copy what is new in a database into the replica, each page with its place; a directory is its own replica."""
+        mark = self._mark()
+        if self.ledger.kind == SQLITE:
+            return mark
+        store = self.back.store
+        if store.truth.get(EPOCH) != mark.epoch:
+            self._empty(store)
+            store.truth.set({EPOCH: mark.epoch, CURSOR: "0"})
+        cursor = int(store.truth.get(CURSOR, "0"))
+        while cursor < mark.change:
+            page = self.ledger.recorded.changes(cursor, PAGE)
+            cursor = page[-1].change if page else mark.change
+            facts = {EPOCH: mark.epoch, CURSOR: str(cursor)}
+            store.records.apply(page, (), wording=wording(self.settings), meta=facts)
+        return Mark(mark.epoch, cursor)
+
+    def _empty(self, store: Store) -> None:
+        """Forget another history."""
+        store.truth.set({EPOCH: "", CURSOR: "0"})
+        while known := store.recorded.changes(0, PAGE):
+            gone = [one.record.id for one in known]
+            store.records.apply((), gone, wording=wording(self.settings), meta={CURSOR: "0"})
+
+    def close(self) -> None:
+        """Close both; the ledger is whoever's who opened it."""
+        super().close()
+        self.back.close()
+
+
+def _check_own(store: Store, directory: Path, *, replica: bool) -> None:
+    """A directory that is somebody's home, or holds what a replica wouldn't, is not followed into: it would be emptied.
+
+    Raises: StoreError STORE_UNWRITABLE.
+    """
+    foreign = replica and not store.truth.get(EPOCH) and (store.recorded.has() or store.folders.all())
+    if foreign or store.truth.get("core.url"):
+        raise StoreError("STORE_UNWRITABLE", f"{directory} holds something else already: choose an empty directory")
+
+
+def _nobody(settings: Settings) -> Any:
+    """The team's settings of a server: nobody is at home there, so that no name means "the person"."""
+    return settings.team.model_copy(update={"name": PERSON})

@@ -1,0 +1,331 @@
+"""Every kind of record over HTTP: lists, one by its id, new ones, and changes. One row for each in a table; the rest is the same for all.
+
+What a write means is `records`'s; what may be seen the hall's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, create_model
+
+from cortex.core.cursors import Paged, page_of, place_in, question_of
+from cortex.core.envelopes import Told, code_of
+from cortex.core.routing import Asked, Route
+from cortex.core.shapes import PLURALS, create_body, patch_body, record_row, record_schema, sent
+from cortex.families.team.searching import moment
+from cortex.kinds import (
+    Artifact,
+    Comment,
+    Draft,
+    Link,
+    Notification,
+    Observation,
+    Record,
+    Subcortex,
+    Task,
+    Thread,
+    Wanted,
+)
+from cortex.records.allowed import SENSITIVITIES, STATES, TYPES
+from cortex.records.checks import refusal
+from cortex.records.drafts import create_draft, listed, now_ms
+from cortex.records.noticing import who
+from cortex.records.revising import revise
+from cortex.records.targets import resolve_ref, scope_of
+from cortex.records.writing import MOST_AT_ONCE, create_observations, create_once
+from cortex.tools import Arguments
+
+_ID = Annotated[str | None, Field(max_length=200)]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What can be asked of the records of a kind."""
+
+    cls: type
+    narrowed: Mapping[str, str]  # parameters of its list, and the roles in which records point to them
+
+    @property
+    def name(self) -> str:
+        return self.cls.__name__.lower()
+
+    @property
+    def path(self) -> str:
+        return f"/{PLURALS[self.name]}"
+
+
+KINDS = (
+    Kind(Subcortex, {}),
+    Kind(Thread, {"subcortex": "subcortex", "tag": "tag", "type": "type", "task": "task"}),
+    Kind(Comment, {"subcortex": "subcortex", "thread": "thread"}),
+    Kind(Observation, {"subcortex": "subcortex", "tag": "tag", "thread": "thread", "task": "task", "path": "path"}),
+    Kind(Draft, {"tag": "tag", "target": "target"}),
+    Kind(Artifact, {"subcortex": "subcortex", "tag": "tag", "type": "type"}),
+    Kind(Task, {"subcortex": "subcortex", "tag": "tag", "thread": "thread", "assignee": "assignee"}),
+    Kind(Link, {"source": "source", "target": "target", "relation": "relation"}),
+    Kind(Notification, {"about": "about"}),
+)
+_BY_CLASS = {one.cls: one for one in KINDS}
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def _list_query(kind: Kind) -> type[Arguments]:
+    cls = kind.cls
+    states = Literal[STATES[cls]]  # type: ignore[valid-type]
+    fields: dict[str, Any] = {
+        "status": (tuple[states, ...], ()),
+        "author": (_ID, None),
+        "sensitivity": (Literal[SENSITIVITIES] | None, None),  # type: ignore[valid-type]
+        "since": (
+            Annotated[str | None, Field(max_length=40, description="Changed since: a date, a moment or 7d")],
+            None,
+        ),
+        "until": (Annotated[str | None, Field(max_length=40, description="Changed until")], None),
+    }
+    for name in kind.narrowed:
+        if name == "type":
+            fields[name] = (Literal[TYPES[cls]] | None, None)  # type: ignore[valid-type]
+        elif name == "tag":
+            fields[name] = (tuple[str, ...], ())
+        else:
+            fields[name] = (_ID, None)
+    return create_model(f"List{cls.__name__}", __base__=Paged, **fields)
+
+
+def _wanted(asked: Asked, kind: Kind) -> Wanted:
+    query = asked.query
+    refs: list[tuple[str, str]] = []
+    for name, role in kind.narrowed.items():
+        given = getattr(query, name)
+        for value in given if isinstance(given, tuple) else (given,) if given else ():
+            refs.append((role, _target(asked, name, value)))
+    if kind.cls is Notification:
+        refs.append(("recipient", asked.principal.name))
+    return Wanted(
+        kinds=(kind.name,),
+        states=tuple(dict.fromkeys(query.status)),
+        refs=tuple(dict.fromkeys(refs)),
+        authors=(query.author,) if query.author else (),
+        sensitivity=query.sensitivity or "",
+        since=moment(query.since, "since"),
+        until=moment(query.until, "until"),
+    )
+
+
+def _target(asked: Asked, name: str, value: str) -> str:
+    """What a parameter names, as records point to it."""
+    if name == "subcortex":
+        return scope_of(asked.hall.store.recorded, value).id
+    if name == "tag":
+        return value.strip().casefold()
+    return who(value, me=asked.principal.name) if name == "assignee" else value
+
+
+def list_records(kind: Kind, asked: Asked) -> Told:
+    """A page of the records of a kind, the newest first."""
+    wanted, question = _wanted(asked, kind), question_of(kind.path, asked.query)
+    return _page(asked, question, wanted)
+
+
+def _page(asked: Asked, question: str, wanted: Wanted) -> Told:
+    before, size = place_in(question, asked.query.cursor), asked.query.limit + 1
+    now = now_ms()
+    if wanted.kinds == ("draft",) and not wanted.refs and wanted == Wanted(kinds=wanted.kinds, states=wanted.states):
+        found: Sequence[Record[Any]] = listed(asked.hall, wanted.states, size, before=before, now=now)
+    else:
+        found = asked.hall.store.recorded.select(replace(wanted, before=before), size)
+    shown, pagination = page_of(question, asked.query, found, lambda one: one.id)
+    return Told([record_row(one, now) for one in shown], pagination)
+
+
+def get_record(kind: Kind, asked: Asked) -> Told:
+    """One record by its id; a subcortex by its slug, too."""
+    return Told(record_row(_named(asked, kind.cls), now_ms()))
+
+
+def _named(asked: Asked, cls: type) -> Record[Any]:
+    return resolve_ref(asked.hall.store.recorded, asked.path["id"], cls.__name__.lower())
+
+
+def list_comments(asked: Asked) -> Told:
+    """The comments of a thread, the newest first."""
+    thread = _named(asked, Thread)
+    question = question_of(f"/threads/{thread.id}/comments", asked.query)
+    return _page(asked, question, Wanted(kinds=("comment",), refs=(("thread", thread.id),)))
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def create_record(kind: Kind, asked: Asked) -> Told:
+    """Write a new record."""
+    body = kind.cls(**sent(kind.cls, asked.body))
+    return _created(asked, body)
+
+
+def _created(asked: Asked, body: Any, summary: str = "") -> Told:
+    done = create_once(asked.hall, body, actor=asked.actor, key=asked.key, payload=asked.payload, summary=summary)
+    return Told(record_row(done.record), status=201)
+
+
+def create_comment(asked: Asked) -> Told:
+    """Write a comment into a thread."""
+    thread = _named(asked, Thread)
+    summary = asked.body.rolling_summary_md or ""
+    return _created(asked, Comment(thread.id, **sent(Comment, asked.body)), summary)
+
+
+def draft_record(asked: Asked) -> Told:
+    """Keep a draft."""
+    fields = {"title": "", "body": "", **sent(Draft, asked.body)}
+    record, _, following = create_draft(
+        asked.hall, Draft(**fields), actor=asked.actor, key=asked.key, payload=asked.payload
+    )
+    return Told({**record_row(record), "next_step": following}, status=201)
+
+
+def create_several(asked: Asked) -> Told:
+    """Write several observations; what can't be written is told, each by itself."""
+    bodies = [Observation(**sent(Observation, one)) for one in asked.body.observations]
+    done = create_observations(asked.hall, bodies, actor=asked.actor, key=asked.key, payload=asked.payload)
+    rows = [
+        {
+            "index": one.index,
+            "id": one.id or None,
+            "error": None if one.error is None else {"code": code_of(one.error)[0], "message": one.error.message},
+            "warnings": list(one.warnings),
+        }
+        for one in done.outcomes
+    ]
+    if not any(row["id"] for row in rows):
+        first = next(one.error for one in done.outcomes if one.error is not None)
+        raise first
+    return Told(rows, status=201)
+
+
+def change_record(kind: Kind, asked: Asked) -> Told:
+    """Change what a record says; what isn't sent stays."""
+    cls = kind.cls
+    fields, before = sent(cls, asked.body), _named(asked, cls)
+    if not fields:
+        raise refusal("body", "there is nothing to change")
+    for name in ("assignees", "watchers", "stewards"):
+        if name in fields:
+            names = (who(one, asked.hall.settings, me=asked.principal.name) for one in fields[name])
+            fields[name] = tuple(dict.fromkeys(names))
+    record = revise(
+        asked.hall,
+        before.id,
+        partial(_changed, fields),
+        actor=asked.actor,
+        action=_action(cls, fields),
+        key=asked.key,
+        version=asked.body.version,
+        payload=asked.payload,
+    )
+    return Told(record_row(record, now_ms()))
+
+
+def _changed(fields: Mapping[str, Any], body: Any) -> Any:
+    after = replace(body, **fields)
+    if isinstance(after, Task):
+        if after.state != "blocked" and body.state == "blocked" and "blocked_reason" not in fields:
+            after = replace(after, blocked_reason="")
+        if after.assignees and after.state == "inbox" and "state" not in fields:
+            after = replace(after, state="assigned")
+    return after
+
+
+def _action(cls: type, fields: Mapping[str, Any]) -> str:
+    """What a change is called, and so who may make it."""
+    if cls is Task:
+        return "update_task"
+    if cls is Link and "state" in fields:
+        return "judge_link"
+    return f"edit_{cls.__name__.lower()}"
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def schema_ref(cls: type) -> dict[str, object]:
+    """Where the document tells what a record is like."""
+    return {"$ref": f"#/components/schemas/{cls.__name__}"}
+
+
+SCHEMAS: Mapping[str, Mapping[str, object]] = {one.cls.__name__: record_schema(one.cls) for one in KINDS}
+
+_NewComment = create_model(
+    "NewComment",
+    __base__=create_body(Comment),
+    rolling_summary_md=(Annotated[str | None, Field(max_length=1_200, description="A better one of the thread")], None),
+)
+_NewObservations = create_model(
+    "NewObservations",
+    __base__=Arguments,
+    observations=(
+        Annotated[tuple[create_body(Observation), ...], Field(min_length=1, max_length=MOST_AT_ONCE)],  # type: ignore[misc]
+        ...,
+    ),
+)
+_OUTCOMES: Mapping[str, object] = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "index": {"type": "integer"},
+            "id": {"type": ["string", "null"]},
+            "error": {"type": ["object", "null"]},
+            "warnings": {"type": "array", "items": {"type": "string"}},
+        },
+    },
+}
+
+
+def _array(cls: type) -> dict[str, object]:
+    return {"type": "array", "items": schema_ref(cls)}
+
+
+def _routes() -> list[Route]:
+    found: list[Route] = []
+    for kind in KINDS:
+        cls, name, path = kind.cls, kind.name, kind.path
+        article = "an" if name[0] in "aeio" else "a"
+        several = partial(list_records, kind)
+        found.append(
+            Route("GET", path, f"list{cls.__name__}", f"List {PLURALS[name]}", several, PLURALS[name], _array(cls),
+                  query=_list_query(kind), listed=True)
+        )  # fmt: skip
+        found.append(
+            Route("GET", f"{path}/{{id}}", f"get{cls.__name__}", f"Read {article} {name}", partial(get_record, kind),
+                  PLURALS[name], schema_ref(cls))
+        )  # fmt: skip
+        if cls not in (Comment, Notification):
+            run: Callable[[Asked], Told] = draft_record if cls is Draft else partial(create_record, kind)
+            found.append(
+                Route("POST", path, f"create{cls.__name__}", f"Write {article} {name}", run, PLURALS[name], schema_ref(cls),
+                      body=create_body(cls), keyed=True, status=201)
+            )  # fmt: skip
+        if cls not in (Draft, Notification):
+            found.append(
+                Route("PATCH", f"{path}/{{id}}", f"change{cls.__name__}", f"Change {article} {name}",
+                      partial(change_record, kind), PLURALS[name], schema_ref(cls), body=patch_body(cls), keyed=True)
+            )  # fmt: skip
+    return found
+
+
+ROUTES: tuple[Route, ...] = (
+    *_routes(),
+    Route("GET", "/threads/{id}/comments", "listCommentsOfThread", "List the comments of a thread", list_comments, "comments",
+          _array(Comment), query=Paged, listed=True),
+    Route("POST", "/threads/{id}/comments", "createComment", "Write a comment", create_comment, "comments", schema_ref(Comment),
+          body=_NewComment, keyed=True, status=201),
+    Route("POST", "/observations/batch", "createObservations", "Write several observations", create_several, "observations",
+          _OUTCOMES, body=_NewObservations, keyed=True, status=201),
+)  # fmt: skip

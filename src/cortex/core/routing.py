@@ -1,0 +1,217 @@
+"""What a route of the Core is, what it gets and how what was sent is read. Which routes there are is told by `routes_*`.
+
+A route is a row: from it come the dispatching, the rights, the reading of query and body, and the OpenAPI document. It runs in a
+thread and may block; the hall shows it what whoever asks may see.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+from pydantic import BaseModel, ValidationError
+
+from cortex.core.desk import Visit
+from cortex.core.envelopes import Told
+from cortex.core.hall import Hall
+from cortex.errors import InputError
+from cortex.kinds import Actor
+from cortex.records.rights import need
+from cortex.records.steps import check_key
+from cortex.seeing import Viewer
+from cortex.settings import Settings
+from cortex.store.ledger import Ledger
+from cortex.store.principals import Principal
+from cortex.surfaces.http_door import MAX_BODY_BYTES
+from cortex.surfaces.lines import read_object
+from cortex.tools import Arguments
+from cortex.types import Cancel
+
+MAX_QUERY = 8_000  # characters
+MAX_PARTS = 100  # of a query
+_VARIABLE = re.compile(r"\{(\w+)\}")
+
+NoArguments = Arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """What a Core consists of."""
+
+    hall: Hall
+    ledger: Ledger
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, as a route gets it."""
+
+    core: Core
+    principal: Principal
+    viewer: Viewer
+    visit: Visit
+    path: Mapping[str, str]
+    query: Any
+    body: Any
+    key: str  # of a write
+    payload: str  # all that was asked, for the key
+    cancel: Cancel
+
+    @property
+    def hall(self) -> Hall:
+        return self.core.hall
+
+    @property
+    def actor(self) -> Actor:
+        return Actor(self.principal.name, self.principal.tier)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One thing that can be asked for."""
+
+    method: str
+    path: str  # below /api/v2, with {variables}
+    name: str  # of the operation
+    summary: str
+    run: Callable[[Asked], Told]
+    tag: str
+    answer: Mapping[str, object]  # the schema of `data`
+    query: type[Arguments] = NoArguments
+    body: type[Arguments] | None = None
+    keyed: bool = False  # it writes, and needs a key
+    listed: bool = False  # it answers in pages
+    status: int = 200
+    tier: int = 0
+    most: int = MAX_BODY_BYTES
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        parts = (part if number % 2 == 0 else f"(?P<{part}>[^/]+)" for number, part in enumerate(self._parts()))
+        return re.compile("".join(re.escape(one) if not one.startswith("(?P<") else one for one in parts))
+
+    @property
+    def variables(self) -> list[str]:
+        return _VARIABLE.findall(self.path)
+
+    def _parts(self) -> list[str]:
+        return _VARIABLE.split(self.path)
+
+
+class Table:
+    """The routes, found by their path."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self.routes = tuple(routes)
+        self._found: dict[str, tuple[re.Pattern[str], dict[str, Route]]] = {}
+        for one in routes:
+            self._found.setdefault(one.path, (one.pattern, {}))[1][one.method] = one
+
+    def find(self, path: str) -> tuple[dict[str, Route], dict[str, str]]:
+        """The routes of a path by their methods, and what stands in place of its variables; a path without any comes first."""
+        if path in self._found and "{" not in path:
+            return self._found[path][1], {}
+        for pattern, methods in self._found.values():
+            if (match := pattern.fullmatch(path)) is not None:
+                return methods, match.groupdict()
+        return {}, {}
+
+
+def permit(route: Route, principal: Principal) -> None:
+    """Let somebody ask for something at all. Raises: InputError RIGHTS_MISSING."""
+    if principal.tier < route.tier:
+        raise InputError(
+            "RIGHTS_MISSING",
+            f"{principal.name} (tier {principal.tier}) may not {route.summary[0].lower()}{route.summary[1:]}: "
+            f"that needs tier {route.tier}",
+            context={"tier": principal.tier, "needed": route.tier},
+        )
+
+
+def read_key(route: Route, given: Sequence[str]) -> str:
+    """The key of a write. Raises: InputError RECORD_INVALID with one that could be used."""
+    if not route.keyed:
+        return ""
+    if len(given) > 1:
+        raise InputError("RECORD_INVALID", "send one Idempotency-Key", context={"field": "Idempotency-Key"})
+    try:
+        check_key(given[0].strip() if given else "")
+    except InputError as error:
+        message = error.message.replace("`idempotency_key`", "header `Idempotency-Key`")
+        raise InputError(
+            error.code,
+            message,
+            context={"field": "Idempotency-Key"},
+            suggestions=tuple(
+                one.replace("Call it again with idempotency_key", "Send it again with Idempotency-Key:")
+                for one in error.suggestions[:1]
+            ),
+        ) from None
+    return given[0].strip()
+
+
+def read_query(route: Route, query: bytes) -> Any:
+    """What a query string says. Raises: InputError ARGUMENT_INVALID."""
+    try:
+        pairs = parse_qsl(
+            query[:MAX_QUERY].decode("ascii", "replace"), keep_blank_values=True, max_num_fields=MAX_PARTS
+        )
+    except ValueError:
+        raise InputError("ARGUMENT_INVALID", f"a query has at most {MAX_PARTS} parts") from None
+    if len(query) > MAX_QUERY:
+        raise InputError("ARGUMENT_INVALID", f"a query has at most {MAX_QUERY} characters")
+    told: dict[str, Any] = {}
+    for name, value in pairs:
+        field = route.query.model_fields.get(name)
+        several = field is not None and "tuple" in str(field.annotation)
+        if name in told and not several:
+            raise _wrong([{"field": name[:80], "message": "is said twice"}])
+        told[name] = [*told.get(name, ()), *filter(None, value.split(","))] if several else value
+    try:
+        return route.query.model_validate_strings(told, strict=False)
+    except ValidationError as error:
+        raise _wrong(_problems(error)) from None
+
+
+def read_body(model: type[BaseModel], body: bytes) -> Any:
+    """What a body says. Raises: InputError ARGUMENT_INVALID with all that doesn't fit."""
+    try:
+        told = read_object(body)
+    except ValueError as error:
+        raise InputError("ARGUMENT_INVALID", str(error), context={"field": "body"}) from None
+    try:
+        return model.model_validate_json(json.dumps(told), strict=True)
+    except ValidationError as error:
+        raise _wrong(_problems(error)) from None
+
+
+def payload_of(method: str, path: str, body: Any) -> str:
+    """All that was asked, as one text."""
+    told = body.model_dump_json(exclude_unset=True) if body is not None else ""
+    return f"{method} {path} {told}"
+
+
+def need_right(asked: Asked, action: str) -> None:
+    """Raises: InputError RIGHTS_MISSING."""
+    need(asked.actor, action)
+
+
+def _problems(error: ValidationError) -> list[dict[str, object]]:
+    return [
+        {"field": ".".join(map(str, one["loc"]))[:200] or "body", "message": _plain(one["type"], one["msg"])}
+        for one in error.errors(include_url=False, include_input=False, include_context=False)
+    ]
+
+
+def _plain(kind: str, message: str) -> str:
+    return {"missing": "is required", "extra_forbidden": "is not known"}.get(kind, message)[:300]
+
+
+def _wrong(problems: list[dict[str, object]]) -> InputError:
+    first = "; ".join(f"`{one['field']}`: {one['message']}" for one in problems[:3])
+    return InputError("ARGUMENT_INVALID", first, context={"problems": problems})

@@ -1,0 +1,130 @@
+"""A Core in this process: a ledger, a hall over it, people with tokens, and a client for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from cortex.core import people
+from cortex.core.app import App, make_app
+from cortex.core.hall import Hall
+from cortex.guarded import Embedders
+from cortex.records.ids import fresh_key
+from cortex.settings import Settings, load
+from cortex.store.ledger import Ledger, open_ledger
+
+EVERYWHERE = {"*": True}
+
+
+class Clock:
+    """A clock that stands until somebody moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Client:
+    """Somebody who talks to a Core."""
+
+    def __init__(self, http: TestClient, token: str) -> None:
+        self.http = http
+        self.token = token
+
+    def ask(self, method: str, path: str, body: Any = None, *, key: str | None = "", **more: Any) -> Any:
+        """The response; a write has a fresh key unless one is given, or None for none."""
+        headers = {"Authorization": f"Bearer {self.token}", **more.pop("headers", {})}
+        if method in ("POST", "PATCH") and key is not None:
+            headers["Idempotency-Key"] = key or fresh_key()
+        return self.http.request(method, f"/api/v2{path}", json=body, headers=headers, **more)
+
+    def get(self, path: str, **params: Any) -> Any:
+        """What is told."""
+        return self.told(self.ask("GET", path, params=params))
+
+    def post(self, path: str, body: Any = None, **more: Any) -> Any:
+        """What is told."""
+        return self.told(self.ask("POST", path, {} if body is None else body, **more))
+
+    def patch(self, path: str, body: Any, **more: Any) -> Any:
+        """What is told."""
+        return self.told(self.ask("PATCH", path, body, **more))
+
+    def told(self, response: Any) -> Any:
+        assert response.status_code in (200, 201), response.text
+        return response.json()["data"]
+
+    def refused(self, status: int, code: str, response: Any) -> dict[str, Any]:
+        """The error of a response that must have this status and code."""
+        assert response.status_code == status, response.text
+        error = response.json()["error"]
+        assert error["code"] == code, error
+        return error
+
+
+class Place:
+    """A Core with everything around it."""
+
+    def __init__(self, settings: Settings, ledger: Ledger, hall: Hall, clock: Clock) -> None:
+        self.settings, self.ledger, self.hall, self.clock = settings, ledger, hall, clock
+        self.app: App = make_app(hall, ledger, settings, clock=clock)
+        self.http = TestClient(self.app, base_url="http://127.0.0.1", raise_server_exceptions=True)
+
+    def person(self, name: str, tier: int, grants: dict[str, bool] | None = None, *, sensitive: bool = False) -> Client:
+        """Somebody new, with a token."""
+        one = people.add(self.ledger, name, tier, sensitive, EVERYWHERE if grants is None else grants)
+        return Client(self.http, self.ledger.principals.make_token(one.id)[1])
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    environment = {"CORTEX_HOME": str(tmp_path / "home"), "CORTEX_CORE_RATES": "0,0,0,0,0"}
+    return load(None, environment=environment, flags={"indexing.workers": 1}, user_home=tmp_path)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def open_place(settings: Settings, clock: Clock, tmp_path: Path) -> Iterator[Callable[..., Place]]:
+    """Opens Cores, and closes them when the test ends."""
+    opened: list[Place] = []
+
+    def open_one(url: str = "", directory: Path | None = None, settings: Settings = settings) -> Place:
+        (tmp_path / "ledger").mkdir(exist_ok=True)
+        ledger = open_ledger(url or f"sqlite:///{tmp_path / 'ledger'}")
+        try:
+            hall = Hall(settings, ledger, directory or tmp_path / "ledger", embedders=Embedders(None))
+        except BaseException:
+            ledger.close()
+            raise
+        place = Place(settings, ledger, hall, clock)
+        place.http.__enter__()
+        opened.append(place)
+        return place
+
+    yield open_one
+    for one in reversed(opened):
+        one.http.__exit__(None, None, None)
+        one.hall.close()
+        one.ledger.close()
+
+
+@pytest.fixture
+def place(open_place: Callable[..., Place]) -> Place:
+    """A Core over a directory."""
+    return open_place()
+
+
+@pytest.fixture
+def ada(place: Place) -> Client:
+    """Somebody who may do everything."""
+    return place.person("ada", 4, sensitive=True)
