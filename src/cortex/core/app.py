@@ -7,8 +7,10 @@ blocks, so it runs in a thread; the event loop never waits. Whatever comes in, w
 from __future__ import annotations
 
 import re
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -81,6 +83,7 @@ class App:
         self._metrics = Metrics()
         self.threads = threads or Threads()
         self._document = describe(ROUTES, SCHEMAS)
+        self._turn, self._working = threading.Lock(), 0  # threads that are at work
         self._pinged = (-HEALTH_SECONDS, False)  # when, and whether it answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -177,9 +180,24 @@ class App:
         hall.refresh()
         viewer = policy.viewer_of(principal, hall.subcortexes())
         asked_for = payload_of(route.method, route.path.format(**variables), body)
-        with hall.as_(viewer) as visit:
+        with self._at_work(), hall.as_(viewer) as visit:
             asked = Asked(self._core, principal, viewer, visit, variables, query, body, key, asked_for, call.cancel)
             return route.run(asked), visit.replayed
+
+    @property
+    def busy(self) -> bool:
+        """Whether a thread is at work, whoever waits for it."""
+        return self._working > 0
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        with self._turn:
+            self._working += 1
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._working -= 1
 
     async def _run(self, work: Callable[[], Any], call: Call) -> Any:
         """What blocking work gives. Raises: LimitError, where it takes too long."""

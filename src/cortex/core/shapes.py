@@ -170,7 +170,7 @@ def _properties(cls: type) -> dict[str, object]:
             schema = {"type": "object", "additionalProperties": {"type": "string"}}
         elif get_origin(hint) is tuple:
             inner: Any = get_args(hint)[0]
-            part = _object(_properties(inner)) if is_dataclass(inner) else {"type": "string"}
+            part = _object(_properties(inner)) if is_dataclass(inner) else {"type": "string"}  # pyright: ignore[reportArgumentType]
             schema = {"type": "array", "items": part}
         else:
             schema = {"type": "string" if hint is str else "integer"}

@@ -1,0 +1,151 @@
+"""A Core, served: where it listens, with which certificate, what is done in the background, and how it ends.
+
+On loopback by default; elsewhere only with a certificate, or where somebody says that a proxy has one: tokens must not travel in the
+open. At a signal nothing new is taken, what is under way is answered, and all is closed.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from ssl import SSLError
+from types import FrameType
+
+import uvicorn
+
+from cortex.core.app import App, make_app
+from cortex.core.hall import Hall
+from cortex.core.logs import write_logs
+from cortex.errors import ConfigError, CortexError, InputError, NetworkError
+from cortex.settings import Settings
+from cortex.store.ledger import Ledger
+from cortex.surfaces.http_door import is_loopback
+from cortex.surfaces.http_server import config, listen_on
+
+GRACE_SECONDS = 20.0  # for what is under way at the end
+CLOSE_SECONDS = 5.0  # for threads that nobody waits for any more
+LOOK_SECONDS = 30.0  # between two looks at the ledger where nobody asks
+CLEAN_SECONDS = 86_400.0
+
+log = logging.getLogger(__name__)
+
+
+def serve_core(
+    ledger: Ledger,
+    settings: Settings,
+    directory: Path,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+    behind_proxy: bool = False,
+    ready: Callable[[str], None] = lambda address: None,
+) -> int:
+    """Serve until a signal comes; `ready` is told the address. `directory` is the ledger's own, or that of its replica.
+
+    Raises: NetworkError ADDRESS_REFUSED, ConfigError CONFIG_INVALID for a certificate, StoreError.
+    """
+    where = settings.core.host if host is None else host
+    check_address(where, tls=tls_cert is not None, behind_proxy=behind_proxy, local_only=settings.server.local_only)
+    certificate = _certificate(tls_cert, tls_key)
+    write_logs(settings.core.log_format, settings.server.log_level)
+    with (
+        listen_on(where, settings.core.port if port is None else port) as listening,
+        _open(ledger, settings, directory) as hall,
+    ):
+        app = make_app(hall, ledger, settings, local=is_loopback(where) and not behind_proxy)
+        server = Server(_config(app, behind_proxy, certificate))
+        ready(address_of(listening, secure=certificate is not None))
+        server.run(sockets=[listening])
+        _await_threads(app)
+    return 0
+
+
+def check_address(host: str, *, tls: bool, behind_proxy: bool, local_only: bool = False) -> None:
+    """Raises: NetworkError ADDRESS_REFUSED, where tokens would travel in the open."""
+    if is_loopback(host):
+        return
+    if local_only:
+        raise NetworkError("ADDRESS_REFUSED", f"{host} is reachable from other machines, and server.localOnly is on")
+    if not tls and not behind_proxy:
+        raise NetworkError(
+            "ADDRESS_REFUSED",
+            f"{host} is reachable from other machines, and tokens would travel in the open",
+            suggestions=(
+                "Give a certificate with --tls-cert and --tls-key, say --behind-proxy where a proxy has one, or use a loopback address.",
+            ),
+        )
+
+
+def address_of(listening: socket.socket, *, secure: bool) -> str:
+    """Where a server is reached."""
+    name, port = listening.getsockname()[:2]
+    return f"{'https' if secure else 'http'}://{f'[{name}]' if ':' in name else name}:{port}"
+
+
+class Server(uvicorn.Server):
+    """uvicorn that answers what is under way when a signal comes, and ends with exit code 0; at a second one at once."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+def _certificate(cert: Path | None, key: Path | None) -> tuple[Path, Path] | None:
+    if cert is None and key is None:
+        return None
+    if cert is None or key is None:
+        raise InputError("ARGUMENT_INVALID", "a certificate and its key belong together: give both")
+    return cert, key
+
+
+def _config(app: App, behind_proxy: bool, certificate: tuple[Path, Path] | None) -> uvicorn.Config:
+    made = config(app, lifespan=False, proxied=behind_proxy, grace=GRACE_SECONDS, tls=certificate)
+    try:
+        made.load()
+    except (OSError, SSLError) as error:
+        raise ConfigError("CONFIG_INVALID", f"the certificate or its key can't be used: {error}") from error
+    return made
+
+
+@contextmanager
+def _open(ledger: Ledger, settings: Settings, directory: Path) -> Iterator[Hall]:
+    """The hall, brought up to date and kept so until the block ends."""
+    hall = Hall(settings, ledger, directory)
+    ending = threading.Event()
+    chores = threading.Thread(target=_keep, args=(hall, ending), name="chores", daemon=True)
+    try:
+        hall.follow()
+        chores.start()
+        yield hall
+    finally:
+        ending.set()
+        if chores.is_alive():
+            chores.join(CLOSE_SECONDS)
+        hall.close()
+
+
+def _keep(hall: Hall, ending: threading.Event) -> None:
+    """Follow the ledger where nobody asks, and drop once a day what is older than it is to be kept."""
+    cleaned = time.monotonic()
+    while not ending.wait(LOOK_SECONDS):
+        try:
+            hall.refresh()
+            if time.monotonic() - cleaned > CLEAN_SECONDS:
+                cleaned = time.monotonic()
+                hall.back.clean_up()
+        except CortexError as error:
+            log.warning("%s", error.message)
+
+
+def _await_threads(app: App) -> None:
+    """Wait a little for what nobody waits for any more: it may be writing."""
+    deadline = time.monotonic() + CLOSE_SECONDS
+    while app.busy and time.monotonic() < deadline:
+        time.sleep(0.02)
