@@ -24,7 +24,6 @@ BASE = "/api/v2/sync"
 ANSWER_SECONDS = 60.0
 MAX_ANSWER_BYTES = 64_000_000
 MAX_MESSAGE = 1_000  # characters of why an entry was refused
-PAGE = 500
 MOST_IDS = 1_000  # of one question what is visible
 LATER = frozenset((408, 425, 429))  # and every 5xx
 APPLIED, REPLAYED, REFUSED, RETRY = "applied", "replayed", "refused", "retry"
@@ -115,7 +114,8 @@ class Remote:
         Raises: InputError ARGUMENT_INVALID for what is no address, NetworkError ADDRESS_REFUSED for one that sends the token readable.
         """
         try:
-            parse_url(url)
+            if not parse_url(url):
+                raise ValueError("not empty")
         except ValueError as error:
             raise InputError("ARGUMENT_INVALID", f"the address of a Core is {error}") from None
         if not url.lower().startswith("https://") and not plain and not stays_here(url):
@@ -135,10 +135,10 @@ class Remote:
             return Greeting(
                 _text(who, "name"), int(who["tier"]), bool(who["sensitive"]), _text(told, "epoch"), _text(told, "view")
             )
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, AttributeError):
             raise self._strange() from None
 
-    def deltas(self, since: str, view: str, limit: int = PAGE) -> Page:
+    def deltas(self, since: str, view: str, limit: int) -> Page:
         """What changed since a cursor, "" from the beginning. Raises: Resync, Offline, Denied, Refused."""
         told = self._page(since, view, limit)
         try:
@@ -150,7 +150,7 @@ class Remote:
                 _text(told, "epoch"),
                 _text(told, "view"),
             )
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, AttributeError):
             raise self._strange() from None
 
     def flush(self, actions: Sequence[Mapping[str, object]]) -> list[Result]:
@@ -161,7 +161,7 @@ class Remote:
         told = self._ask("POST", "/flush", {"actions": list(actions)})
         try:
             results = [self._result(one) for one in told["results"]]
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, AttributeError):
             raise self._strange() from None
         asked = [one["idempotency_key"] for one in actions]
         if [one.key for one in results] != asked[: len(results)]:
@@ -173,7 +173,7 @@ class Remote:
         told = self._ask("POST", "/visible", {"ids": list(ids)})
         try:
             return frozenset(_texts(told["visible"])), frozenset(_texts(told["unknown"]))
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, AttributeError):
             raise self._strange() from None
 
     def close(self) -> None:

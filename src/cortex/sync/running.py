@@ -43,6 +43,7 @@ LOCK = "sync.lock"
 TURN_SECONDS = 120.0  # that somebody waits for the sync of another process
 BATCH = 50  # entries of one flush
 BATCH_BYTES = 4 << 20
+PAGE = 500  # records of one pull
 RESYNCS = 3  # in one sync: who is asked to begin anew again and again gives up for now
 UPLOAD = "upload"  # the action of an entry that has what was there before
 UNTAKEN = frozenset((400, 413, 422))  # what a Core answers to an entry that it can't even read
@@ -248,11 +249,11 @@ class _Run:
         while True:
             _check(self._cancel)
             since, view = facts.get(state.CURSOR), facts.get(state.VIEW)
-            page = self._remote.deltas(since, view)
+            page = self._remote.deltas(since, view, PAGE)
             self._reached = True
             after = {state.CURSOR: page.cursor, state.EPOCH: page.epoch, state.VIEW: page.view}
             if page.records or page.invalidations or after[state.CURSOR] != since or page.view != view:
-                self._pulled += self._apply(self._told(page.records), page.invalidations, facts=after)
+                self._pulled += self._apply(self._told(self._news(page.records)), page.invalidations, facts=after)
                 self._erased += len(page.invalidations)
             if not page.more:
                 return
@@ -260,6 +261,11 @@ class _Run:
                 raise Offline(f"the Core at {self._remote.url} tells the same page again and again")
             if self._library.holds():  # else whoever keeps the library does, and is waited for once
                 self._library.follow()
+
+    def _news(self, records: Sequence[Kept]) -> list[Kept]:
+        """Without what came already, mostly in answer to what was sent."""
+        known = self._store.outbox.known([one.record.id for one in records])
+        return [one for one in records if known.get(one.record.id) != (one.record.version, one.change)]
 
     def _begin_again(self, again: Resync) -> None:
         log.info("everything is compared with the Core: %s", again.reason)

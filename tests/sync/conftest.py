@@ -1,0 +1,35 @@
+"""Homes and a Core, for tests of syncing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # what other tests make is shared
+
+from cortex.library import Library
+from memories.desk import open_library, settings_of
+from sync.fake_core import FakeCore
+
+
+@pytest.fixture
+def homes(tmp_path: Path) -> Iterator[Callable[..., Library]]:
+    """`homes("ada")` opens the library of that home."""
+    with ExitStack() as stack:
+        yield lambda name="ada", **flags: stack.enter_context(open_library(settings_of(tmp_path / name, flags)))
+
+
+@pytest.fixture
+def library(homes: Callable[..., Library]) -> Library:
+    return homes()
+
+
+@pytest.fixture
+def core() -> Iterator[FakeCore]:
+    core = FakeCore()
+    yield core
+    core.close()

@@ -1,0 +1,76 @@
+"""When the next sync is due: often, at once after a write, ever more seldom while a Core doesn't answer."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as some
+
+from cortex.sync.pace import FIRST_SECONDS, GAP_SECONDS, MOST_SECONDS, Pace
+from cortex.sync.running import Outcome
+
+FAILED = Outcome("offline", error="the Core can't be reached")
+
+
+def test_the_first_sync_is_due_at_once():
+    assert Pace(30).is_due(0, 0)
+
+
+def test_where_all_goes_well_it_is_due_again_after_the_usual_time():
+    pace = Pace(30).after(Outcome("ok"), 100, 0.5)
+    assert not pace.is_due(129, 0) and pace.is_due(130, 0)
+
+
+def test_a_write_is_sent_at_once():
+    pace = Pace(30).after(Outcome("ok"), 100, 0.5)
+    assert not pace.is_due(100, 1) and pace.is_due(100 + GAP_SECONDS, 1)
+
+
+def test_what_was_written_during_a_sync_is_sent_right_after_it():
+    assert Pace(30).after(Outcome("ok", waiting=1), 100, 0.5).is_due(100 + GAP_SECONDS, 1)
+
+
+def test_a_refusal_is_no_reason_to_wait():
+    assert Pace(30).after(Outcome("partial", refused=1), 100, 0.5).due == 130
+
+
+def test_each_failure_doubles_the_wait_up_to_ten_minutes():
+    pace, now, waits = Pace(30), 0.0, []
+    for _ in range(8):
+        pace = pace.after(FAILED, now, 0.5)
+        waits.append(pace.due - now)
+        now = pace.due
+    assert waits == [30, 60, 120, 240, 480, 600, 600, 600]
+    assert pace.after(Outcome("ok"), now, 0.5).due == now + 30
+    assert pace.after(Outcome("ok"), now, 0.5).after(FAILED, now, 0.5).due == now + 30
+
+
+def test_a_write_is_tried_while_the_core_is_away_though_not_all_the_time():
+    pace = Pace(30)
+    for _ in range(5):
+        pace = pace.after(FAILED, 0, 0.5)
+    assert pace.due == 480 and not pace.is_due(29, 1) and pace.is_due(30, 1) and not pace.is_due(30, 0)
+
+
+def test_the_time_that_a_core_asks_for_counts_for_writes_too():
+    pace = Pace(30).after(Outcome("offline", error="busy", retry_after=90), 0, 0.5)
+    assert pace.due == 90 and not pace.is_due(89, 5) and pace.is_due(90, 5)
+
+
+def test_without_a_time_of_its_own_nothing_is_due():
+    assert not Pace(0).is_due(10**9, 5)
+
+
+@given(
+    some.lists(some.tuples(some.booleans(), some.floats(0, 1), some.floats(0, 5_000)), max_size=30),
+    some.floats(1, 86_400),
+)
+def test_waits_keep_to_their_limits(steps, every):
+    pace, now = Pace(every), 0.0
+    for fails, chance, asked in steps:
+        outcome = Outcome("offline", error="away", retry_after=asked) if fails else Outcome("ok")
+        pace = pace.after(outcome, now, chance)
+        wait = pace.due - now
+        if fails:
+            assert max(0.8 * FIRST_SECONDS, asked) - 1e-6 <= wait <= max(1.2 * MOST_SECONDS, asked) + 1e-6
+        assert now <= pace.soonest <= pace.due or not fails
+        now = pace.due

@@ -1,0 +1,178 @@
+"""What a Core answers is checked before it is used, and told in the class that says what to do; the token stands in no error."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+
+from cortex.errors import CortexError, InputError, NetworkError
+from cortex.kinds import Thread
+from cortex.records.ids import new_id
+from cortex.sync import remote as remotes
+from cortex.sync.remote import Denied, Offline, Refused, Remote, Resync
+from embedders.stub import Reply
+from sync.fake_core import LOST, TOKEN, FakeCore
+
+
+@pytest.fixture
+def remote(core: FakeCore) -> Iterator[Remote]:
+    remote = Remote(core.url, TOKEN)
+    yield remote
+    remote.close()
+
+
+def refusal(ask: Callable[[], object]) -> CortexError:
+    with pytest.raises(CortexError) as caught:
+        ask()
+    error = caught.value
+    assert TOKEN not in f"{error.message} {error.context} {error.suggestions}"
+    return error
+
+
+def error_reply(status: int, code: str, **detail: str) -> Reply:
+    return Reply({"error": {"code": code, "message": f"because of {TOKEN}", "details": [detail]}}, status)
+
+
+def test_a_core_says_who_one_is(remote):
+    greeting = remote.bootstrap()
+    assert (greeting.name, greeting.tier, greeting.epoch, greeting.view) == ("ada", 4, "e1", "v1")
+
+
+def test_a_page_has_records_and_what_is_gone(core, remote):
+    core.write(first := new_id(Thread), Thread("One"))
+    core.write(second := new_id(Thread), Thread("Two"))
+    core.hide(first)
+    page = remote.deltas("", "", 500)
+    assert [one.record.id for one in page.records] == [second] and page.invalidations == (first,)
+    assert (page.cursor, page.more) == ("e1:3", False)
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "code"),
+    [
+        (LOST, Offline, "CORE_UNAVAILABLE"),
+        (Reply({}, 500), Offline, "CORE_UNAVAILABLE"),
+        (Reply(raw=b"<html>", status=502), Offline, "CORE_UNAVAILABLE"),
+        (Reply({}, 429), Offline, "CORE_UNAVAILABLE"),
+        (error_reply(401, "AUTH_REQUIRED"), Denied, "CORE_DENIED"),
+        (error_reply(403, "PERMISSION_DENIED"), Denied, "CORE_DENIED"),
+        (error_reply(400, "VALIDATION_ERROR"), Refused, "CORE_REFUSED"),
+        (Reply({}, 307, {"Location": "https://elsewhere.example"}), Refused, "CORE_REFUSED"),
+        (Reply(raw=b"<html>Log in to the network</html>"), Refused, "CORE_ANSWER"),
+        (Reply({"hello": "world"}), Refused, "CORE_ANSWER"),
+        (Reply({"data": {"principal": {"name": 1}}}), Refused, "CORE_ANSWER"),
+        (Reply({"data": []}), Refused, "CORE_ANSWER"),
+        (Reply({}, 404), Refused, "CORE_ANSWER"),
+        (Reply(raw=b"[" * 100_000), Refused, "CORE_ANSWER"),
+        (Reply(raw=b'{"data": {"principal": {"name": "ada", "tier": "x"}}}'), Refused, "CORE_ANSWER"),
+    ],
+)
+def test_every_answer_that_is_none_has_its_class(core, remote, reply, kind, code):
+    core.faults.append(reply)
+    error = refusal(remote.bootstrap)
+    assert (type(error), error.code) == (kind, code)
+    assert remote.bootstrap().name == "ada"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"updates": 1},
+        {"updates": [], "invalidations": [1], "next_cursor": "", "has_more": 0, "epoch": "", "view": ""},
+        {"updates": [{"id": "../x"}], "invalidations": [], "next_cursor": "", "has_more": 0, "epoch": "", "view": ""},
+        {"updates": [], "invalidations": [], "next_cursor": None, "has_more": 0, "epoch": "", "view": ""},
+    ],
+)
+def test_a_page_that_cannot_be_read_is_not_used(core, remote, told):
+    core.faults.append(Reply({"data": told}))
+    assert refusal(lambda: remote.deltas("", "", 500)).code == "CORE_ANSWER"
+
+
+def test_results_of_other_actions_than_the_sent_ones_are_not_used(core, remote):
+    for told in (
+        [{"idempotency_key": "other", "status": "applied", "records": []}],
+        [{"idempotency_key": "a", "status": "done", "records": []}],
+        [{"idempotency_key": "a", "status": "applied"}, {"idempotency_key": "a", "status": "applied"}],
+        [None],
+    ):
+        core.faults.append(Reply({"data": {"results": told}}))
+        assert refusal(lambda: remote.flush([{"idempotency_key": "a"}])).code == "CORE_ANSWER"
+
+
+@pytest.mark.parametrize("reason", ["epoch", "view"])
+def test_a_core_that_can_not_be_gone_on_from_says_why(core, remote, reason):
+    core.faults.append(error_reply(410, "RESYNC_NEEDED", reason=reason))
+    with pytest.raises(Resync) as caught:
+        remote.deltas("e0:1", "", 500)
+    assert caught.value.reason == reason
+
+
+def test_the_time_that_a_core_asks_for_is_told(core, remote):
+    core.faults.append(Reply({}, 503, {"Retry-After": "17"}))
+    with pytest.raises(Offline) as caught:
+        remote.bootstrap()
+    assert caught.value.retry_after == 17
+
+
+def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones(core, monkeypatch):
+    monkeypatch.setattr(remotes, "MAX_ANSWER_BYTES", 10_000)
+    for place in range(20):
+        core.write(new_id(Thread), Thread(f"Topic {place}", body="x" * 1_000))
+    remote = Remote(core.url, TOKEN)
+    page = remote.deltas("", "", 500)
+    assert 0 < len(page.records) < 10 and page.more
+    core.write(new_id(Thread), Thread("Large", body="x" * 20_000))
+    assert refusal(lambda: remote.deltas("e1:20", "v1", 500)).code == "CORE_ANSWER"
+    remote.close()
+
+
+def test_a_core_that_never_answers_is_given_up(monkeypatch):
+    monkeypatch.setattr(remotes, "ANSWER_SECONDS", 0.1)
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        remote = Remote(f"http://127.0.0.1:{listener.getsockname()[1]}", TOKEN)
+        error = refusal(remote.bootstrap)
+        remote.close()
+    assert isinstance(error, Offline) and "0.1 s" in error.message
+
+
+def test_closing_ends_a_question_that_is_under_way():
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        remote = Remote(f"http://127.0.0.1:{listener.getsockname()[1]}", TOKEN)
+        told: list[CortexError] = []
+        asking = threading.Thread(target=lambda: told.append(refusal(remote.bootstrap)))
+        asking.start()
+        connection, _ = listener.accept()
+        connection.recv(1)
+        started = time.monotonic()
+        remote.close()
+        connection.close()
+        asking.join(10)
+    assert [type(error) for error in told] == [Offline] and time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("url", ["http://core.example", "http://192.168.1.2:8790", "http://localhost.example"])
+def test_a_token_is_not_sent_over_http_beyond_this_machine(url):
+    error = refusal(lambda: Remote(url, TOKEN))
+    assert isinstance(error, NetworkError) and error.code == "ADDRESS_REFUSED"
+    Remote(url, TOKEN, plain=True).close()
+    Remote(url.replace("http:", "https:"), TOKEN).close()
+
+
+@pytest.mark.parametrize("url", ["", "core.example", "ftp://core.example", "https://ada:secret@core.example"])
+def test_what_is_no_address_is_refused(url):
+    error = refusal(lambda: Remote(url, TOKEN))
+    assert isinstance(error, InputError) and "secret" not in error.message
+
+
+def test_the_token_goes_into_one_header(core, remote):
+    remote.bootstrap()
+    (asked,) = core.stub.asked
+    assert asked.headers["Authorization"] == f"Bearer {TOKEN}"
+    assert TOKEN not in asked.path and TOKEN not in json.dumps({**asked.headers, "Authorization": ""})
