@@ -64,7 +64,7 @@ def accept(ledger: Ledger, principal: Principal, viewer: Viewer, action: Action,
         )
         records = _seen(ledger, viewer, json.loads(done.result))
     except InputError as error:
-        return Accepted(REFUSED, (), error)
+        return Accepted(REFUSED, _seen(ledger, viewer, [one.id for one in changes]), error)
     except CortexError as error:
         return Accepted(RETRY, (), error)
     return Accepted(REPLAYED if done.replayed else APPLIED, records)
