@@ -27,7 +27,7 @@ from cortex.cli.core_options import (
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
 from cortex.core import people
-from cortex.errors import FileError, InputError
+from cortex.errors import FileError, InputError, explained
 from cortex.store.ledger import Ledger
 from cortex.store.principals import EVERYWHERE
 
@@ -165,7 +165,10 @@ def restore(
         raise FileError("FILE_NOT_FOUND", f"{file} is no file")
     url = database(db, data)
     with ledger(db, data, new=True) as opened:
-        load(opened, file, wording=wording(core_settings()))
+        try:
+            load(opened, file, wording=wording(core_settings()))
+        except OSError as error:
+            raise explained(error, f"reading {file}") from error
         body = {"database": shown(url), **_counts(opened)}
     if as_json:
         print_json(body)

@@ -16,6 +16,7 @@ from cortex.families.team.answers import Part, Row, Slot, call_text, chosen_budg
 from cortex.families.team.arguments import GetBootstrapPack, GetContextPack, Include, Subject
 from cortex.families.team.code import Located, locate, mentions
 from cortex.families.team.context import Team
+from cortex.families.team.offline import sync_warnings
 from cortex.families.team.reading import now, open_call, slug_of
 from cortex.families.team.rows import entry_row, opened_row, short_row
 from cortex.families.team.writes import NO_PLACE
@@ -60,19 +61,19 @@ def get_bootstrap_pack(context: Team, arguments: GetBootstrapPack, call: Call) -
     with context.open() as library:
         way = route(library.store.recorded, context.routes)
         found = packs.bootstrap(library, scope, workspace_route=way)
-        head = _bootstrap_head(found, way, slug_of(library)(way.subcortex))
+        head = _bootstrap_head(found, way, slug_of(library)(way.subcortex), sync_warnings(library))
     following = _after_bootstrap(found, way)
     wider = _wider("get_bootstrap_pack", budget, MOST_BOOTSTRAP, scope=same(arguments.scope)) or following
     text = answers.slots_text(head, _bootstrap_slots(found), budget, next_call=following, more_call=lambda after: wider)
     return Answer(text)
 
 
-def _bootstrap_head(found: Bootstrap, way: Route, slug: str) -> Row:
+def _bootstrap_head(found: Bootstrap, way: Route, slug: str, syncing: Sequence[str]) -> Row:
     posts = told({"thread": way.thread, "task": way.task, "subcortex": slug})
     notes = list(found.notes) if posts else [*way.missing, NO_PLACE]
     if not found.topics:
         notes.append("there are no subcortexes yet; a person makes one: `cortex subcortex create`")
-    return told({"scope": found.scope, "posts_to": posts, "warnings": notes})
+    return told({"scope": found.scope, "posts_to": posts, "warnings": [*notes, *syncing]})
 
 
 def _bootstrap_slots(found: Bootstrap) -> list[Slot]:

@@ -13,6 +13,7 @@ from cortex.families.team import answers
 from cortex.families.team.answers import Row, Slot, call_text, chosen_budget, told
 from cortex.families.team.arguments import GetArtifact, GetInbox, GetThread
 from cortex.families.team.context import Team
+from cortex.families.team.offline import sync_warnings
 from cortex.families.team.rows import Slug, artifact_row, comment_row, short_row, thread_row
 from cortex.kinds import FOUND_KINDS, Artifact, Comment, Record, Thread, Wanted
 from cortex.library import Library
@@ -157,6 +158,7 @@ def get_inbox(context: Team, arguments: GetInbox, call: Call) -> Answer:
         raise InputError("CURSOR_INVALID", "this cursor does not belong to the inbox")
     with context.open() as library:
         waiting = _waiting(library, context.actor.name, arguments)
+        warnings = sync_warnings(library)
     entries = waiting[: arguments.limit]
     slot = Slot("entries", [_entry_row(one) for one in entries], left=len(waiting) - len(entries))
     following = open_call(entries[0].next) if entries else ""
@@ -164,7 +166,7 @@ def get_inbox(context: Team, arguments: GetInbox, call: Call) -> Answer:
     def more(after: str) -> str:
         return call_text("get_inbox", include=list(arguments.include or ()), cursor=after)
 
-    head: Row = {} if entries else {"note": "nothing waits"}
+    head: Row = told({"note": "" if entries else "nothing waits", "warnings": warnings})
     text = answers.slots_text(
         head,
         [slot],

@@ -1,0 +1,183 @@
+"""`cortex connect`, `sync`, `disconnect` and `pack pull` against a real Core; what status, doctor and inbox say about it."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from cli.core_server import core_at
+from cli.team_answers import answer, opened, refusal
+from cortex.cli.checks.sync import check_sync
+
+pytestmark = pytest.mark.usefixtures("isolated")
+
+
+@pytest.fixture
+def core(tmp_path, monkeypatch):
+    monkeypatch.setenv("CORTEX_INDEXING_EMBEDDING_PROVIDER", "none")  # nobody searches by meaning here
+    with core_at(tmp_path / "core") as served:
+        yield served
+
+
+@pytest.fixture
+def joined(cortex, core, monkeypatch):
+    """Commands in a home that was connected as ada, who may do what her tier allows."""
+
+    def join(name="ada", tier=4):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(core.let_in(name, tier) + "\n"))
+        return answer(cortex, "connect", core.url, "--token-file", "-")
+
+    return join
+
+
+def exits(cortex, *arguments):
+    """The exit code, and the answer for programs."""
+    code, out, err = cortex(*arguments, "--json")
+    return code, json.loads(out), err
+
+
+def test_what_is_here_is_sent_once_when_a_core_is_joined(cortex, core, joined):
+    answer(cortex, "subcortex", "create", "payments", "--name", "Payments")
+    answer(cortex, "thread", "create", "Which currency?", "--subcortex", "payments")
+    told = joined()
+    assert (told["name"], told["tier"], told["again"], told["queued"]) == ("ada", 4, False, 2)
+    assert told["sync"]["status"] == "ok" and told["sync"]["waiting"] == 0
+    assert core.titles() == {"Payments", "Which currency?"}
+    again = joined()
+    assert (again["again"], again["queued"], again["sync"]["flushed"]) == (True, 0, 0)
+
+
+def test_the_token_is_kept_for_its_owner_alone_and_said_nowhere(cortex, core, isolated, monkeypatch):
+    token = core.let_in("ada")
+    file = isolated.user / "token"
+    file.write_text(token + "\n", encoding="utf-8")
+    code, out, err = cortex("connect", core.url, "--token-file", file)
+    assert code == 0, err
+    kept = isolated.cortex / "core-token"
+    assert kept.read_text(encoding="utf-8").strip() == token
+    assert sys.platform == "win32" or kept.stat().st_mode & 0o077 == 0
+    shown = out + err + "".join(map(str, cortex("status")))
+    assert token not in shown and token.rpartition("_")[2] not in shown
+
+
+def test_a_token_that_does_not_count_is_refused_and_nothing_is_connected(cortex, core, monkeypatch):
+    monkeypatch.setenv("CORTEX_CORE_TOKEN", "ctx_0000_wrong")
+    assert refusal(cortex, "connect", core.url)["code"] == "CORE_DENIED"
+    assert answer(cortex, "status")["server"] is None
+
+
+def test_without_a_terminal_a_token_has_to_come_from_somewhere(cortex, core, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert "terminal" in refusal(cortex, "connect", core.url)["message"]
+    assert "which Core" in refusal(cortex, "connect")["message"]
+
+
+def test_a_sync_without_a_core_fails_with_2_and_says_what_to_do(cortex):
+    code, body, _ = exits(cortex, "sync")
+    assert (code, body["error"]["code"]) == (2, "CORE_MISSING")
+    assert "cortex connect URL" in cortex("sync")[2]
+
+
+def test_the_core_of_the_settings_is_joined_by_the_first_sync(cortex, core, monkeypatch):
+    monkeypatch.setenv("CORTEX_TEAM_SERVER", core.url)
+    monkeypatch.setenv("CORTEX_CORE_TOKEN", core.let_in("ada"))
+    code, body, err = exits(cortex, "sync")
+    assert (code, body["status"], body["server"]) == (0, "ok", core.url)
+    assert "connected to" in err
+
+
+def test_what_is_written_while_the_core_is_away_waits_and_is_sent_when_it_is_back(cortex, core, joined):
+    joined()
+    core.stop()
+    answer(cortex, "thread", "create", "Written offline")
+    code, body, _ = exits(cortex, "sync")
+    assert (code, body["status"], body["waiting"]) == (3, "offline", 1)
+    status = answer(cortex, "status")
+    assert (status["queue"], status["server"], status["name"]) == (1, core.url, "ada")
+    assert "can't be reached" in status["syncError"]
+    text = cortex("status")[1]
+    assert "queue        1 waiting; CORTEX_NO_SIDECAR is set here: they are sent by `cortex sync`" in text
+    core.start()
+    code, out, _ = cortex("sync")
+    assert (code, out) == (0, f"✓ Synced with {core.url}: 1 sent, 0 records came\n")
+    assert core.titles() == {"Written offline"}
+    status = answer(cortex, "status")
+    assert (status["queue"], status["syncError"], status["replica"]["records"]) == (0, None, 1)
+    assert status["lastSync"]
+
+
+def test_what_the_core_refuses_ends_with_1_and_is_in_the_inbox_until_it_is_sent_again(cortex, core, joined):
+    joined(tier=1)
+    answer(cortex, "thread", "create", "Not for tier one")
+    code, body, _ = exits(cortex, "sync")
+    assert (code, body["status"], body["waiting"]) == (1, "partial", 0)
+    (refused,) = body["refused"]
+    assert refused["title"] == "Not for tier one" and refused["code"] and refused["reason"]
+    code, _, err = cortex("sync")
+    assert code == 0 and "refused: Not for tier one" in err and "cortex inbox" in err
+    (entry,) = answer(cortex, "inbox")["entries"]
+    assert entry["type"] == "system_alert" and entry["title"] == "Not for tier one"
+    assert "did not take" in entry["why"] and "You wrote" in entry["why"]
+    assert "refused      1" in cortex("status")[1]
+    core.ledger.principals.change(core.ledger.principals.named("ada").id, tier=4)
+    code, body, _ = exits(cortex, "sync", "--retry")
+    assert (code, body["flushed"], body["refused"]) == (0, 1, [])
+    assert core.titles() == {"Not for tier one"}
+
+
+def test_two_homes_have_the_same_after_a_sync_each(cortex, core, joined, monkeypatch):
+    joined()
+    answer(cortex, "subcortex", "create", "payments", "--name", "Payments")
+    answer(cortex, "sync")
+    monkeypatch.setenv("CORTEX_PROFILE", "bob")
+    assert joined("bob")["sync"]["pulled"] == 1
+    assert [one["slug"] for one in answer(cortex, "subcortex", "list")["subcortexes"]] == ["payments"]
+
+
+def test_a_home_is_left_with_all_that_it_has_and_not_while_something_waits(cortex, core, joined, isolated):
+    joined()
+    answer(cortex, "thread", "create", "Mine")
+    assert refusal(cortex, "disconnect")["code"] == "CORE_CONNECTED"
+    answer(cortex, "sync")
+    assert answer(cortex, "disconnect")["server"] == core.url
+    assert not (isolated.cortex / "core-token").exists()
+    assert len(answer(cortex, "thread", "list")["threads"]) == 1
+    assert answer(cortex, "disconnect")["server"] is None
+    assert exits(cortex, "sync")[0] == 2
+
+
+def test_a_pack_is_pulled_fresh_and_offline_from_what_is_here(cortex, core, joined, tmp_path, monkeypatch):
+    joined()
+    answer(cortex, "subcortex", "create", "payments", "--name", "Payments", "--charter", "All about money.")
+    monkeypatch.setenv("CORTEX_PROFILE", "bob")
+    joined("bob")
+    file = tmp_path / "pack.md"
+    monkeypatch.setenv("CORTEX_PROFILE", "")
+    answer(cortex, "sync")
+    monkeypatch.setenv("CORTEX_PROFILE", "bob")
+    code, _, err = cortex("pack", "pull", "--scope", "subcortex:payments", "-o", file)
+    assert code == 0, err
+    assert "All about money." in file.read_text(encoding="utf-8")
+    core.stop()
+    code, _, err = cortex("pack", "pull", "--scope", "global", "--no-pinned", "-o", file)
+    assert code == 3 and "warning:" in err and "can't be reached" in err
+    assert "Payments" in file.read_text(encoding="utf-8")
+
+
+def test_doctor_says_how_it_stands_to_the_core(cortex, core, joined):
+    (found,) = check_sync()
+    assert found.level == "ok" and "no Core" in found.text
+    joined()
+    (found,) = check_sync()
+    assert found.level == "ok" and core.url in found.text and "as ada" in found.text
+    core.stop()
+    cortex("sync")
+    (found,) = check_sync()
+    assert (found.level, found.fix) == ("warning", "cortex sync")
+
+
+def test_the_library_of_a_home_without_a_core_queues_nothing(cortex):
+    answer(cortex, "thread", "create", "Mine")
+    with opened() as library:
+        assert library.store.outbox.count() == (0, 0)
