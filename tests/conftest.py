@@ -181,16 +181,27 @@ def postgres() -> Iterator[str]:
 
 
 @pytest.fixture
-def database(postgres: str) -> Iterator[str]:
-    """A new database."""
+def make_database(postgres: str) -> Iterator[Callable[[], str]]:
+    """Makes databases, and drops them when the test ends."""
     import psycopg
 
-    name = f"test_{uuid.uuid4().hex[:12]}"
+    made: list[str] = []
     with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
-    yield postgres.replace("/postgres?", f"/{name}?")
-    with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[arg-type]
+
+        def make() -> str:
+            made.append(f"test_{uuid.uuid4().hex[:12]}")
+            connection.execute(f"CREATE DATABASE {made[-1]}")  # type: ignore[arg-type]
+            return postgres.replace("/postgres?", f"/{made[-1]}?")
+
+        yield make
+        for name in made:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def database(make_database: Callable[[], str]) -> str:
+    """A new database."""
+    return make_database()
 
 
 def _make_homes(directory: Path) -> Homes:

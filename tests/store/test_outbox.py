@@ -318,7 +318,7 @@ def test_what_waits_to_be_sent_is_left_alone_until_it_was(home: Store) -> None:
     assert found is not None and found.body.title == "mine" and home.outbox.known([number]) == {number: (3, 0)}
     change(home, number, notes="later")
     assert take(home, page[0], settle=entry.id, skip_waiting=True) == 0  # another entry still waits
-    assert [one.changes[0].after.notes for one in home.outbox.waiting()] == ["later"]
+    assert [one.changes[0].after for one in home.outbox.waiting()] == [Task("mine", notes="later")]
     assert take(home, page[0], settle=home.outbox.waiting()[0].id, skip_waiting=True) == 1
     assert home.recorded.one(number) == page[0].record and home.outbox.count() == (0, 0)
 

@@ -1,0 +1,254 @@
+"""A ledger in one file: what comes out of it is what went in, in the same database or the other, and a damaged file changes nothing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cortex import chunkers
+from cortex.errors import CortexError
+from cortex.kinds import SENSITIVE, Actor, Body, Draft, Link, Record, Subcortex, Task, Thread, Wanted
+from cortex.records.ids import new_id
+from cortex.store import Step, Worded, backup
+from cortex.store.backup import dump, load
+from cortex.store.ledger import Ledger
+from cortex.text import hash_bytes
+
+PERSON = Actor("person", 4)
+TABLES = ("records", "refs", "versions", "keys", "audit", "principals", "grants", "tokens", "counters")
+keys = count()
+
+
+def word(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> Worded | None:
+    text = f"{record.body.title}\n"
+    return Worded(hash_bytes(text.encode()), chunkers.cut(text, "a.md", "markdown"))
+
+
+def make(ledger: Ledger, body: Body, key: str = "") -> Record[Any]:
+    number = new_id(type(body))
+    ledger.records.perform(
+        lambda step: step.make(number, body).id,
+        actor=PERSON,
+        key=key or f"k{next(keys)}",
+        action="write",
+        payload="",
+        wording=word,
+    )
+    found = ledger.recorded.one(number)
+    assert found is not None
+    return found
+
+
+def change(ledger: Ledger, record: Record[Any], title: str) -> None:
+    def work(step: Step) -> str:
+        return step.put(replace(record, body=replace(record.body, title=title))).id
+
+    ledger.records.perform(work, actor=PERSON, key=f"k{next(keys)}", action="change", payload="", wording=word)
+
+
+def fill(ledger: Ledger) -> str:
+    """Something of everything; gives a token."""
+    topic = make(ledger, Subcortex("billing", "Billing – Abrechnung €"))
+    thread = make(ledger, Thread('A "title"\n\twith 日本語 and 🐈', subcortex=topic.id, tags=("a b",)))
+    change(ledger, thread, "another")
+    make(ledger, Draft("comment", "d", "b", target=thread.id))
+    make(ledger, Link(thread.id, "supports", topic.id))
+    make(ledger, Task("salaries", sensitivity=SENSITIVE), key="known")
+    ledger.principals.add("principal_1", "ada", 4, True, {"*": True, topic.id: False})
+    return ledger.principals.make_token("principal_1", "laptop")[1]
+
+
+def content(ledger: Ledger) -> dict[str, list[list[Any]]]:
+    """All rows, without what belongs to one database alone."""
+    columns = {table.name: ", ".join(table.columns) for table in backup._TABLES}
+    with ledger.connections.read() as connection:
+        return {
+            table: sorted(
+                [
+                    [bytes(one) if isinstance(one, memoryview) else one for one in row]
+                    for row in connection.execute(f"SELECT {columns[table]} FROM {table}").fetchall()
+                ]
+            )
+            for table in TABLES
+        }
+
+
+def refused(work: Callable[[], object]) -> CortexError:
+    with pytest.raises(CortexError) as caught:
+        work()
+    return caught.value
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "backup.gz"
+
+
+@pytest.fixture
+def empty(tmp_path: Path, open_one: Callable[[str], Ledger]) -> Ledger:
+    return open_one(f"sqlite:///{tmp_path}/empty")
+
+
+@pytest.mark.parametrize("into", ["sqlite", "postgresql"])
+def test_a_ledger_comes_back_whole_in_either_database(
+    ledger: Ledger,
+    into: str,
+    file: Path,
+    tmp_path: Path,
+    open_one: Callable[[str], Ledger],
+    postgres: str,
+    make_database: Callable[[], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backup, "PAGE", 2)
+    token = fill(ledger)
+    counts = dump(ledger, file)
+    other = open_one(f"sqlite:///{tmp_path}/other" if into == "sqlite" else make_database())
+    assert load(other, file, wording=word) == counts and counts["records"] == 5 and counts["versions"] == 1
+    assert content(other) == content(ledger) and other.epoch() != ledger.epoch()
+    found = other.principals.whose(token)
+    assert (
+        found is not None
+        and found.name == "ada"
+        and found.grants == {"*": True, **{k: False for k in found.grants if k != "*"}}
+    )
+    assert other.records.known(PERSON, "known", "write", "") is not None
+    last = other.recorded.last_change()
+    make(other, Task("goes on"))
+    assert [kept.record.body.title for kept in other.recorded.changes(last, 9)] == ["goes on"]
+    assert other.recorded.deeds()[0].id == counts["audit"] + 1
+
+
+def test_what_was_loaded_is_found(file: Path, empty: Ledger, ledger: Ledger) -> None:
+    fill(ledger)
+    dump(ledger, file)
+    load(empty, file, wording=word)
+    with empty.connections.read() as connection:
+        paths = {row[0] for row in connection.execute("SELECT path FROM docs")}
+        shelves = {row[0] for row in connection.execute("SELECT name FROM sources")}
+    assert paths == {one.id for one in empty.recorded.select(Wanted())} and "task@!" in shelves
+
+
+def test_a_backup_is_of_one_moment_while_others_write(
+    ledger: Ledger, ledger_url: str, file: Path, empty: Ledger, open_one: Callable[[str], Ledger], monkeypatch
+) -> None:
+    """A step writes two tasks; a backup that has one of them without the other is of no moment."""
+    monkeypatch.setattr(backup, "PAGE", 3)
+    writer = open_one(ledger_url)
+    stop = False
+
+    def pair(step: Step) -> str:
+        name = f"{next(keys)}"
+        return step.make(new_id(Task), Task(name)).id + step.make(new_id(Task), Task(name)).id
+
+    def write() -> None:
+        while not stop:
+            writer.records.perform(pair, actor=PERSON, key=f"k{next(keys)}", action="w", payload="", wording=word)
+
+    with ThreadPoolExecutor(1) as threads:
+        writing = threads.submit(write)
+        try:
+            while writer.recorded.last_change() < 20:
+                pass
+            dump(ledger, file)
+            at_least = ledger.recorded.last_change()
+            while writer.recorded.last_change() == at_least:
+                pass  # it was going on
+        finally:
+            stop = True
+        writing.result(30)
+    counts = load(empty, file, wording=word)
+    titles = [one.body.title for one in empty.recorded.select(Wanted(), 10_000)]
+    assert len(titles) == 2 * len(set(titles)) == counts["records"] == counts["audit"] == empty.recorded.last_change()
+    assert counts["keys"] * 2 == counts["records"]
+
+
+@pytest.mark.parametrize("used", ["record", "principal"])
+def test_a_ledger_that_is_in_use_is_left_alone(ledger: Ledger, file: Path, used: str) -> None:
+    dump(ledger, file)
+    if used == "record":
+        make(ledger, Task("one"))
+    else:
+        ledger.principals.add("principal_1", "ada", 4, True, {})
+    before, epoch = content(ledger), ledger.epoch()
+    assert refused(lambda: load(ledger, file, wording=word)).code == "ARGUMENT_INVALID"
+    assert content(ledger) == before and ledger.epoch() == epoch
+
+
+def _lines(file: Path) -> list[bytes]:
+    return gzip.decompress(file.read_bytes()).splitlines(keepends=True)
+
+
+def _without_a_row(file: Path) -> bytes:
+    lines = _lines(file)
+    return gzip.compress(b"".join(lines[:5] + lines[6:]))
+
+
+def _with_another_title(file: Path) -> bytes:
+    return gzip.compress(gzip.decompress(file.read_bytes()).replace(b"salaries", b"Salaries"))
+
+
+def _without_its_end(file: Path) -> bytes:
+    return gzip.compress(b"".join(_lines(file)[:-1]))
+
+
+def _of_something_else(file: Path) -> bytes:
+    return gzip.compress(b'{"format": "other"}\n{}\n')
+
+
+DAMAGES: dict[str, Callable[[Path], bytes]] = {
+    "empty": lambda file: b"",
+    "empty gzip": lambda file: gzip.compress(b""),
+    "no gzip": lambda file: b"SQLite format 3\0" * 100,
+    "cut": lambda file: file.read_bytes()[:-40],
+    "cut by a byte": lambda file: file.read_bytes()[:-1],
+    "flipped": lambda file: file.read_bytes()[:300] + bytes([file.read_bytes()[300] ^ 1]) + file.read_bytes()[301:],
+    "a row is missing": _without_a_row,
+    "a row says something else": _with_another_title,
+    "the end is missing": _without_its_end,
+    "something else": _of_something_else,
+    "not JSON": lambda file: gzip.compress(b"hello\n"),
+    "deep JSON": lambda file: gzip.compress(b"[" * 200_000),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_file_that_is_not_whole_is_refused_before_anything_is_written(
+    file: Path, empty: Ledger, tmp_path: Path, open_one: Callable[[str], Ledger], damage: str
+) -> None:
+    whole = open_one(f"sqlite:///{tmp_path}/whole")
+    fill(whole)
+    dump(whole, file)
+    file.write_bytes(DAMAGES[damage](file))
+    before, epoch = content(empty), empty.epoch()
+    error = refused(lambda: load(empty, file, wording=word))
+    assert error.code == "IMPORT_UNREADABLE" and error.context == {"path": str(file)}
+    assert content(empty) == before and empty.epoch() == epoch
+
+
+def test_a_file_of_a_newer_cortex_is_refused(file: Path, empty: Ledger) -> None:
+    dump(empty, file)
+    header, *rest = _lines(file)
+    file.write_bytes(gzip.compress(json.dumps({**json.loads(header), "schema": 99}).encode() + b"\n" + b"".join(rest)))
+    assert refused(lambda: load(empty, file, wording=word)).code == "STORE_NEWER"
+
+
+def test_nothing_is_there_of_a_file_that_could_not_be_loaded_whole(file: Path, ledger: Ledger, empty: Ledger) -> None:
+    fill(ledger)
+    dump(ledger, file)
+
+    def fail(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> Worded | None:
+        raise RuntimeError("halfway")
+
+    before, epoch = content(empty), empty.epoch()
+    with pytest.raises(RuntimeError):
+        load(empty, file, wording=fail)
+    assert content(empty) == before and empty.epoch() == epoch

@@ -1,0 +1,149 @@
+"""Who may use a server: tokens are known by their hashes alone, and count until they are revoked or over, or whoever has them is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from cortex.errors import CortexError
+from cortex.store.ledger import Ledger
+from cortex.store.principals import USED_MS, Principal, Principals
+
+ADA = "principal_1"
+
+
+def refused(work: Callable[[], object]) -> CortexError:
+    with pytest.raises(CortexError) as caught:
+        work()
+    return caught.value
+
+
+@pytest.fixture
+def known(ledger: Ledger) -> Principals:
+    ledger.principals.add(ADA, "ada", 2, False, {"*": True, "subcortex_1": False})
+    return ledger.principals
+
+
+def test_a_principal_is_known_by_name_with_what_they_may(known: Principals) -> None:
+    ada = known.named("ada")
+    assert ada is not None and 0 < ada.created <= time.time() * 1000
+    assert ada == Principal(ADA, "ada", 2, False, "active", ada.created, {"*": True, "subcortex_1": False})
+    bob = known.add("principal_2", "bob", 4, True, {})
+    assert known.all() == [ada, bob] and known.named("Ada") is None and bob.grants == {}
+
+
+def test_a_name_is_given_once(known: Principals) -> None:
+    error = refused(lambda: known.add("principal_2", "ada", 1, False, {}))
+    assert error.code == "RECORD_INVALID" and error.context == {"field": "name"}
+    assert [one.id for one in known.all()] == [ADA]
+
+
+def test_what_somebody_may_changes_part_by_part(known: Principals) -> None:
+    known.change(ADA, tier=0, sensitive=True)
+    known.change(ADA, grants={"subcortex_2": True})
+    ada = known.named("ada")
+    assert ada is not None and (ada.tier, ada.sensitive, ada.state) == (0, True, "active")
+    assert ada.grants == {"subcortex_2": True}
+    known.change(ADA, state="revoked", grants={}, sensitive=False)
+    ada = known.named("ada")
+    assert ada is not None and (ada.state, ada.grants, ada.sensitive, ada.tier) == ("revoked", {}, False, 0)
+
+
+def test_who_isn_t_there_can_t_be_changed_and_gets_no_token(known: Principals) -> None:
+    assert refused(lambda: known.change("principal_9", tier=4)).code == "RECORD_UNKNOWN"
+    assert refused(lambda: known.make_token("principal_9")).code == "RECORD_UNKNOWN"
+    assert known.tokens() == []
+
+
+def test_a_token_tells_whose_it_is_and_nowhere_does_it_stand_itself(ledger: Ledger, known: Principals) -> None:
+    token, secret = known.make_token(ADA, "laptop")
+    assert known.whose(secret) == known.named("ada")
+    assert (token.principal, token.label, token.expires, token.revoked) == (ADA, "laptop", 0, 0)
+    hidden = secret.rpartition("_")[2] if "_" in secret else secret
+    with ledger.connections.read() as connection:
+        for table in ("tokens", "principals", "grants", "facts"):
+            for row in connection.execute(f"SELECT * FROM {table}"):
+                assert hidden.encode() not in b" ".join(
+                    bytes(one) if isinstance(one, bytes | memoryview) else str(one).encode() for one in row
+                )
+        (kept,) = connection.execute("SELECT hash FROM tokens").fetchone()
+    assert len(bytes(kept)) == 32 and token.id in secret and known.make_token(ADA)[1] != secret
+
+
+def test_what_is_no_token_is_nobody_s(known: Principals) -> None:
+    known.make_token(ADA)
+    for told in (
+        "",
+        "ctx_",
+        "ctx__",
+        "ctx_abc",
+        "ctx_abc_",
+        "ctx_abc_def",
+        "ctx_\0_x",
+        "ctx_ä_ö",
+        "ctx_a_\udc80",
+        "x" * 9_999,
+    ):
+        assert known.whose(told) is None
+
+
+def test_a_token_with_another_one_s_secret_or_a_part_of_its_own_is_nobody_s(known: Principals) -> None:
+    (first, told), (_, other) = known.make_token(ADA), known.make_token(ADA)
+    swapped = f"ctx_{first.id}_{other.removeprefix('ctx_').partition('_')[2]}"
+    for wrong in (swapped, told[:-1], told + "x", told.upper(), told.removeprefix("ctx_")):
+        assert known.whose(wrong) is None
+
+
+def test_a_token_counts_until_it_is_revoked(known: Principals) -> None:
+    (token, told), (_, other) = known.make_token(ADA), known.make_token(ADA)
+    assert known.revoke(token.id) and not known.revoke(token.id) and not known.revoke("nothing")
+    assert known.whose(told) is None and known.whose(other) is not None
+    assert {one.id: one.revoked > 0 for one in known.tokens()}[token.id]
+
+
+def test_a_token_counts_until_it_is_over(known: Principals) -> None:
+    now = int(time.time() * 1000)
+    assert known.whose(known.make_token(ADA, expires=now + 60_000)[1]) is not None
+    assert known.whose(known.make_token(ADA, expires=now)[1]) is None
+
+
+def test_tokens_of_who_was_revoked_don_t_count_until_they_are_back(known: Principals) -> None:
+    _, told = known.make_token(ADA)
+    known.change(ADA, state="revoked")
+    assert known.whose(told) is None
+    known.change(ADA, state="active", tier=1)
+    found = known.whose(told)
+    assert found is not None and found.tier == 1
+
+
+def test_when_a_token_was_last_used_is_written_down_now_and_then(ledger: Ledger, known: Principals) -> None:
+    token, told = known.make_token(ADA)
+    assert known.tokens()[0].used == 0
+    known.whose(told)
+    (used,) = (one.used for one in known.tokens())
+    assert used >= token.created
+    with ledger.connections.write() as connection:
+        connection.execute("UPDATE tokens SET used = ?", (used - USED_MS // 2,))
+    known.whose(told)
+    assert known.tokens()[0].used == used - USED_MS // 2  # that is exact enough
+    with ledger.connections.write() as connection:
+        connection.execute("UPDATE tokens SET used = ?", (used - 2 * USED_MS,))
+    known.whose(told)
+    assert known.tokens()[0].used >= used
+
+
+def test_a_token_opens_also_where_its_use_can_t_be_written_down(
+    database: str, open_one: Callable[[str], Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cortex.store import postgres
+
+    monkeypatch.setattr(postgres, "WAIT_SECONDS", 0.1)
+    first = open_one(database)
+    first.principals.add(ADA, "ada", 2, False, {})
+    _, told = first.principals.make_token(ADA)
+    other = open_one(database)
+    with first.connections.write():  # somebody writes for long
+        found = other.principals.whose(told)
+    assert found is not None and found.name == "ada" and first.principals.tokens()[0].used == 0
