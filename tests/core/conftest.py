@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,8 @@ from cortex.guarded import Embedders
 from cortex.records.ids import fresh_key
 from cortex.settings import Settings, load
 from cortex.store.ledger import Ledger, open_ledger
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # what other tests make is shared
 
 EVERYWHERE = {"*": True}
 
@@ -83,9 +88,17 @@ class Place:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    environment = {"CORTEX_HOME": str(tmp_path / "home"), "CORTEX_CORE_RATES": "0,0,0,0,0"}
-    return load(None, environment=environment, flags={"indexing.workers": 1}, user_home=tmp_path)
+def folder() -> Iterator[Path]:
+    """A folder in memory where the system has one: every write here is durable, and a disk takes its time for that."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def settings(folder: Path) -> Settings:
+    environment = {"CORTEX_HOME": str(folder / "home"), "CORTEX_CORE_RATES": "0,0,0,0,0"}
+    return load(None, environment=environment, flags={"indexing.workers": 1}, user_home=folder)
 
 
 @pytest.fixture
@@ -94,15 +107,15 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def open_place(settings: Settings, clock: Clock, tmp_path: Path) -> Iterator[Callable[..., Place]]:
+def open_place(settings: Settings, clock: Clock, folder: Path) -> Iterator[Callable[..., Place]]:
     """Opens Cores, and closes them when the test ends."""
     opened: list[Place] = []
 
     def open_one(url: str = "", directory: Path | None = None, settings: Settings = settings) -> Place:
-        (tmp_path / "ledger").mkdir(exist_ok=True)
-        ledger = open_ledger(url or f"sqlite:///{tmp_path / 'ledger'}")
+        (folder / "ledger").mkdir(exist_ok=True)
+        ledger = open_ledger(url or f"sqlite:///{folder / 'ledger'}")
         try:
-            hall = Hall(settings, ledger, directory or tmp_path / "ledger", embedders=Embedders(None))
+            hall = Hall(settings, ledger, directory or folder / "ledger", embedders=Embedders(None))
         except BaseException:
             ledger.close()
             raise

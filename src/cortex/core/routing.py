@@ -173,7 +173,7 @@ def read_query(route: Route, query: bytes) -> Any:
             raise _wrong([{"field": name[:80], "message": "is said twice"}])
         told[name] = [*told.get(name, ()), *filter(None, value.split(","))] if several else value
     try:
-        return route.query.model_validate_strings(told, strict=False)
+        return route.query.model_validate(told, strict=False)
     except ValidationError as error:
         raise _wrong(_problems(error)) from None
 
