@@ -16,6 +16,7 @@ from cortex.kinds import SENSITIVE, Draft, Link, Notification, Observation, Reco
 EVERYWHERE = "*"
 UNFILED = ""
 REVIEWER = 3  # the tier from which drafts of others are seen
+STEPS = 3  # of a notification about a link from an observation of a thread; what goes in a circle is filed nowhere
 
 Get = Callable[[str], Record[Any] | None]  # by id; a subcortex by its slug, too
 
@@ -45,28 +46,24 @@ class Viewer:
         return scope in scopes or (EVERYWHERE in scopes and scope not in self.hidden)
 
 
-def scope_of(record: Record[Any], get: Get) -> str:
-    """The scope that a record belongs to: its subcortex, or that of what it is about."""
+def scope_of(record: Record[Any], get: Get, steps: int = STEPS) -> str:
+    """The scope that a record belongs to: its subcortex, or that of what it is about, in so many steps."""
     body = record.body
     match body:
         case Subcortex():
             return record.id
         case Draft():
-            return _scope_at(body.target, get)
+            target = body.target
         case Notification():
-            return _scope_at(body.about, get)
+            target = body.about
         case Link():
-            return _scope_at(body.source, get)
+            target = body.source
         case Observation() if not body.subcortex:
-            return _scope_at(body.thread or body.task, get)
-    return body.subcortex
-
-
-def _scope_at(target: str, get: Get) -> str:
-    found = get(target) if target else None
-    if found is None:
-        return UNFILED
-    return found.id if isinstance(found.body, Subcortex) else getattr(found.body, "subcortex", UNFILED)
+            target = body.thread or body.task
+        case _:
+            return body.subcortex
+    found = get(target) if target and steps else None
+    return UNFILED if found is None else scope_of(found, get, steps - 1)
 
 
 def sees(viewer: Viewer, record: Record[Any], get: Get) -> bool:
@@ -81,5 +78,5 @@ def sees(viewer: Viewer, record: Record[Any], get: Get) -> bool:
             return viewer.is_own(body.recipient) or viewer.is_own(record.author)
         case Link():
             ends = (get(body.source), get(body.target))
-            return all(end is not None and sees(viewer, end, get) for end in ends)
+            return all(end is not None and not isinstance(end.body, Link) and sees(viewer, end, get) for end in ends)
     return True

@@ -32,7 +32,7 @@ from cortex.kinds import (
     Wanted,
 )
 from cortex.records.ids import new_id
-from cortex.seeing import scope_of
+from cortex.seeing import Viewer, scope_of, sees
 from cortex.store import Step, Store, schema
 from cortex.store.ledger import Ledger
 from cortex.store.records import ATTEMPTS
@@ -204,6 +204,20 @@ def test_scopes_are_what_the_rule_says_whatever_moves(ledger: Ledger) -> None:
             kept.record.id for kept in found if kept.change > last
         }
         assert all(kept.record.version == versions[kept.record.id] for kept in found if kept.record.id != moved)
+
+
+def test_what_goes_in_a_circle_is_filed_nowhere_and_seen_by_nobody(ledger: Ledger) -> None:
+    first, second = new_id(Link), new_id(Link)
+
+    def work(step: Step) -> None:
+        step.make(first, Link(second, "supports", first))
+        step.make(second, Link(first, "supports", second))
+
+    do(ledger, work)
+    change(ledger, first, sensitivity=SENSITIVE)
+    change(ledger, first, sensitivity="normal")
+    assert scopes(ledger) == {first: "", second: ""}
+    assert not sees(Viewer("ada", 4, True, frozenset({"*"})), one(ledger, first), ledger.recorded.one)
 
 
 def test_links_are_news_when_an_end_moves_or_becomes_sensitive_and_others_are_not(ledger: Ledger) -> None:
@@ -401,9 +415,12 @@ def _fill(ledger: Ledger) -> None:
     make(ledger, Artifact("artifact", subcortex=topic.id))
     for target in (thread.id, "billing", topic.id, "", "nothing"):
         make(ledger, Draft("comment", "d", "b", target=target))
-    about = make(ledger, Notification("mention", "lena", thread.id, "t", "r"))
-    make(ledger, Notification("mention", "lena", about.id, "t", "r"))
-    make(ledger, Link(thread.id, "supports", loose.id))
+    make(ledger, Notification("mention", "lena", thread.id, "t", "r"))
+    link = make(ledger, Link(thread.id, "supports", loose.id))
+    make(ledger, Notification("mention", "lena", link.id, "t", "r"))
+    make(
+        ledger, Notification("mention", "lena", make(ledger, Draft("comment", "d", "b", target=thread.id)).id, "t", "r")
+    )
     make(ledger, Link(loose.id, "supports", thread.id))
     make(ledger, Observation("o", thread=loose.id, task=task.id))
     make(ledger, Observation("p", task=task.id))

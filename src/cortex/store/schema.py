@@ -153,20 +153,27 @@ CREATE TRIGGER audit_unchanged BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 
 ALTER TABLE blobs ADD COLUMN private INTEGER NOT NULL DEFAULT 0;
 """
 
-# The scope of records that were written before it was kept: their subcortex, or that of what they are about; in the words of both databases.
+# The scope of records that were written before it was kept: their subcortex, or that of what they are about, which is of a kind whose
+# scopes are known by then. In the words of both databases.
+_SCOPE = """
+UPDATE records SET scope = coalesce((
+  SELECT other.scope FROM refs AS way JOIN records AS other
+    ON other.id = coalesce((SELECT min(record) FROM refs WHERE role = 'slug' AND target = way.target), way.target)
+  WHERE way.record = records.id AND way.role = {role}), '') WHERE kind = '{kind}' AND scope = '';
+"""
+_ABOVE = "(SELECT max(role) FROM refs WHERE record = records.id AND role IN ('thread', 'task'))"
 SCOPES = """
 UPDATE records SET scope = CASE kind WHEN 'subcortex' THEN id ELSE coalesce(
   (SELECT min(target) FROM refs WHERE record = records.id AND role = 'subcortex'), '') END;
-UPDATE records SET scope = coalesce((
-  SELECT CASE other.kind WHEN 'subcortex' THEN other.id ELSE coalesce(
-    (SELECT min(target) FROM refs WHERE record = other.id AND role = 'subcortex'), '') END
-  FROM refs AS way JOIN records AS other
-    ON other.id = coalesce((SELECT min(record) FROM refs WHERE role = 'slug' AND target = way.target), way.target)
-  WHERE way.record = records.id AND way.role = CASE records.kind
-    WHEN 'draft' THEN 'target' WHEN 'notification' THEN 'about' WHEN 'link' THEN 'source'
-    ELSE (SELECT max(role) FROM refs WHERE record = records.id AND role IN ('thread', 'task')) END), '')
-WHERE kind IN ('draft', 'notification', 'link') OR (kind = 'observation' AND scope = '');
-"""
+""" + "".join(
+    _SCOPE.format(kind=kind, role=role)
+    for kind, role in (
+        ("observation", _ABOVE),
+        ("draft", "'target'"),
+        ("link", "'source'"),
+        ("notification", "'about'"),
+    )
+)
 
 # The order in which records were written, for those who follow: each write takes the next number. Of records that were there before,
 # the order in which they were made stands for it. And the scope of each, as `seeing.scope_of` tells it.
