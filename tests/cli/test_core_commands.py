@@ -1,6 +1,10 @@
 """`cortex core …` as whoever runs a team's server types it; the records in SQLite."""
 
 import os
+import signal
+import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -126,3 +130,48 @@ def test_the_database_is_as_told_or_as_the_environment_says_or_in_the_home(isola
     monkeypatch.setenv("CORTEX_CORE_DB", "postgresql://x/y")
     assert database("", tmp_path) == "postgresql://x/y" and folder_of(database("")) is None
     assert database("sqlite:///z") == "sqlite:///z"
+
+
+def test_a_backup_becomes_a_core_in_an_empty_database_and_nowhere_else(core, tmp_path):
+    file = tmp_path / "core.backup"
+    core("principal", "add", "ada")
+    assert core("backup", file)["bytes"] == file.stat().st_size
+    assert sys.platform == "win32" or file.stat().st_mode & 0o077 == 0
+    assert "already" in core.refused("backup", file)["message"]
+    empty = f"sqlite:///{tmp_path / 'other'}"
+    assert core("restore", file, "--db", empty)["principals"] == 2
+    assert [one["name"] for one in core("principal", "list", "--db", empty)["principals"]] == ["ada", "root"]
+    assert core.refused("restore", file, "--db", empty)["code"] == "ARGUMENT_INVALID"
+    assert core.refused("restore", file)["code"] == "ARGUMENT_INVALID"
+    assert core.refused("restore", tmp_path / "nothing")["code"] == "FILE_NOT_FOUND"
+    (tmp_path / "no.backup").write_text("no", encoding="utf-8")
+    assert core.refused("restore", tmp_path / "no.backup", "--db", f"sqlite:///{tmp_path / 'third'}")["code"] == (
+        "IMPORT_UNREADABLE"
+    )
+    code = core.refused("backup", tmp_path / "nowhere" / "core.backup")["code"]
+    assert code == "FILE_NOT_FOUND" and [one.name for one in tmp_path.glob(".*")] == []
+
+
+def test_serving_is_refused_where_tokens_would_travel_in_the_open_or_somebody_listens(core, cortex, tmp_path):
+    code, _, err = cortex("core", "serve", "--host", "0.0.0.0")
+    assert code == 1 and "--tls-cert" in err and "--behind-proxy" in err
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, _, err = cortex("core", "serve", "--port", taken.getsockname()[1])
+    assert code == 1 and "can't listen" in err
+    assert cortex("core", "serve", "--tls-cert", tmp_path / "no.pem")[0] == 2
+    code, _, err = cortex("core", "serve", "--tls-cert", tmp_path / "no.pem", "--tls-key", tmp_path / "no.key")
+    assert code == 1 and "certificate" in err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_core_is_served_until_it_is_told_to_end(core, cortex, monkeypatch):
+    command = [sys.executable, "-m", "cortex", "core", "serve", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8") as running:
+        assert running.stderr is not None
+        said = next(line for line in running.stderr if "serving " in line)
+        url = said.split(" at ")[1].split(";")[0]
+        monkeypatch.setenv("CORTEX_CORE_TOKEN", core("token", "create", "root")["token"])
+        assert cortex("connect", url)[0] == 0
+        running.send_signal(signal.SIGTERM)
+        running.stderr.read()
+        assert running.wait(20) == 0

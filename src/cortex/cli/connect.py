@@ -47,12 +47,8 @@ def connect(
             raise InputError("ARGUMENT_INVALID", "which Core? Name its address, such as https://core.example.org")
         joined = connecting.connect(library, address, _token(token_file), plain=plain_http)
         if not as_json:
-            again = "still " if joined.again else ""
-            say(
-                f"✓ {again.capitalize()}connected to {joined.url} as {joined.name} (tier {joined.tier})".replace(
-                    "  ", " "
-                )
-            )
+            begin = "Still connected" if joined.again else "Connected"
+            say(f"✓ {begin} to {joined.url} as {joined.name} (tier {joined.tier})")
         done = run_sync(library)
     if as_json:
         about = {"server": joined.url, "name": joined.name, "tier": joined.tier, "again": joined.again}

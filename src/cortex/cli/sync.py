@@ -101,7 +101,8 @@ def tell(done: Done) -> None:
     """For people."""
     one = done.outcome
     gone = f", {one.erased:,} that you may no longer see left" if one.erased else ""
-    say(f"{_MARKS[one.status]} {done.server}: {one.flushed:,} sent, {one.pulled:,} records came{gone}")
+    counts = f": {one.flushed:,} sent, {one.pulled:,} records came{gone}" if one.status in (OK, PARTIAL) else ""
+    say(f"{_MARKS[one.status]} {done.server}{counts}")
     if one.error:
         say(f"  {one.error}", error=True)
     if one.waiting:
@@ -114,7 +115,12 @@ def tell(done: Done) -> None:
         say(f"  {rest}`cortex inbox` has what you wrote; `cortex sync --retry` sends it again", error=True)
 
 
-_MARKS = {OK: "✓ Synced with", PARTIAL: "Synced in part with", FAILED: "Not synced with", OFFLINE: "Offline:"}
+_MARKS = {
+    OK: "✓ Synced with",
+    PARTIAL: "Synced in part with",
+    FAILED: "Not synced with",
+    OFFLINE: "Offline, not synced with",
+}
 
 
 def _title(entry: Entry) -> str:

@@ -28,7 +28,7 @@ from cortex.sync.running import FAILED, Outcome
 from cortex.types import Cancel
 
 LOOK_SECONDS = 0.5  # between two looks whether something is to be done
-CLOSE_SECONDS = 1.0  # for a sync under way when the end comes; one that is cut off costs nothing
+CLOSE_SECONDS = 0.5  # for a sync under way when the end comes; one that is cut off costs nothing
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Syncing:
         self._thread.start()
 
     def close(self) -> None:
-        """End at once, in the middle of a sync, too."""
+        """End, in the middle of a sync, too; one that still waits for the Core's answer isn't waited for."""
         self._cancel.cancel()
         self._closing.set()
         remote = self._remote
@@ -79,6 +79,8 @@ class Syncing:
             except CortexError as error:
                 self._failed(error.message)
             except Exception:  # a background thread's last line of defence: the next look starts afresh
+                if self._closing.is_set():  # what it worked with was closed meanwhile
+                    return
                 log.exception("syncing %s failed", self._home)
                 self._failed("it failed unexpectedly; the log has more")
 
