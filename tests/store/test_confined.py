@@ -1,0 +1,441 @@
+"""What a confined store shows is what `seeing.sees` allows, whatever is asked, whoever asked before."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cortex import chunkers
+from cortex.errors import CortexError, StoreError
+from cortex.kinds import (
+    FOUND_KINDS,
+    KINDS,
+    SENSITIVE,
+    Actor,
+    Artifact,
+    Body,
+    CodeLink,
+    Comment,
+    Draft,
+    Link,
+    Notification,
+    Observation,
+    Record,
+    Subcortex,
+    Task,
+    Thread,
+    Wanted,
+    refs_of,
+)
+from cortex.records.ids import fresh_key, new_id
+from cortex.seeing import UNFILED, Get, Viewer, scope_of, sees
+from cortex.store import Step, Store, Worded
+from cortex.store.recordshelves import Shelf, shelf_of
+from cortex.text import hash_bytes
+
+PERSON = Actor("ada", 4)
+NAMES = ("ada", "ada/agent", "adam", "bob", "bob/agent")
+ROLES = (
+    "subcortex",
+    "thread",
+    "task",
+    "parent",
+    "target",
+    "about",
+    "source",
+    "recipient",
+    "path",
+    "pin",
+    "slug",
+    "tag",
+)
+
+
+def word(record: Record[Any], get: object) -> Worded | None:
+    if record.kind not in FOUND_KINDS:
+        return None
+    text = f"# {record.body.title}\n{record.id}\n"
+    cut = chunkers.cut(text, "a.md", "markdown", 500, 0)
+    return Worded(hash_bytes(text.encode()), cut, record.body.sensitivity != SENSITIVE)
+
+
+def write(store: Store, work: Callable[[Step], None]) -> None:
+    def wrapped(step: Step) -> str:
+        work(step)
+        return ""
+
+    store.records.perform(wrapped, actor=PERSON, key=fresh_key(), action="test", payload="", wording=word)
+
+
+def make(store: Store, *bodies: Body, author: str = "ada") -> list[Record[Any]]:
+    made: list[Record[Any]] = []
+    write(store, lambda step: made.extend(step.put(Record(new_id(type(body)), body, author=author)) for body in bodies))
+    return made
+
+
+def change(store: Store, record: Record[Any], **parts: object) -> None:
+    def work(step: Step) -> None:
+        kept = step.get(record.id)
+        assert kept is not None
+        step.put(replace(kept, body=replace(kept.body, **parts)))
+
+    write(store, work)
+
+
+def get_of(store: Store) -> Get:
+    def get(ref: str) -> Record[Any] | None:
+        if "_" in ref:
+            return store.recorded.one(ref)
+        return next(iter(store.recorded.select(Wanted(kinds=("subcortex",), refs=(("slug", ref),)))), None)
+
+    return get
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[Store, Store]]:
+    """A store that is written, and the same one as others see it."""
+    with closing(Store(tmp_path, shelved=True)) as store, closing(opened(tmp_path)) as confined:
+        yield store, confined
+
+
+def opened(directory: Path) -> Store:
+    return Store(directory, read_only=True, confined=True)
+
+
+EVERYBODY = Viewer("ada", 4, True, frozenset({"*"}))
+
+
+# -- the rule ----------------------------------------------------------------------------------------------------------
+
+
+def bodies(draw: st.DrawFn, known: Sequence[Record[Any]]) -> Body:
+    """A body of any kind, that hangs on what is known."""
+
+    def some(*kinds: str) -> str:
+        ids = [one.id for one in known if one.kind in kinds]
+        return draw(st.sampled_from(["", *ids]))
+
+    scope = some("subcortex")
+    sensitivity = draw(st.sampled_from(["normal", "normal", SENSITIVE]))
+    kind = draw(st.sampled_from(sorted(KINDS)))
+    match kind:
+        case "subcortex":
+            return Subcortex(f"topic-{len(known)}", f"Topic {len(known)}", sensitivity=sensitivity)
+        case "thread":
+            links = (CodeLink("src/a.py"),)
+            return Thread(f"T{len(known)}", subcortex=scope, sensitivity=sensitivity, code_links=links)
+        case "comment":
+            return Comment(some("thread"), f"C{len(known)}", subcortex=scope, sensitivity=sensitivity)
+        case "observation":
+            return Observation(f"O{len(known)}", "", subcortex=scope, thread=some("thread"), sensitivity=sensitivity)
+        case "artifact":
+            return Artifact(f"A{len(known)}", subcortex=scope, sensitivity=sensitivity)
+        case "task":
+            return Task(f"K{len(known)}", subcortex=scope, thread=some("thread"), sensitivity=sensitivity)
+        case "draft":
+            slugs = [one.body.slug for one in known if one.kind == "subcortex"]
+            target = draw(st.sampled_from(["", some("thread", "task", "subcortex"), *slugs]))
+            return Draft("comment", f"D{len(known)}", "said", target=target, sensitivity=sensitivity)
+        case "notification":
+            about = some("thread", "task", "artifact", "subcortex", "draft")
+            return Notification(
+                "mention", draw(st.sampled_from(NAMES)), about, f"N{len(known)}", "why", sensitivity=sensitivity
+            )
+    return Link(some(*FOUND_KINDS), "supports", some(*FOUND_KINDS), f"L{len(known)}", sensitivity=sensitivity)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[list[Record[Any]], list[tuple[int, str, str]], list[Viewer]]:
+    """Records, what is changed of some of them afterwards, and who looks."""
+    known = [
+        Record(new_id(Subcortex), Subcortex(slug, slug.title()), author="ada")
+        for slug in ("first-topic", "second-topic", "third-topic")
+    ]
+    for _ in range(draw(st.integers(5, 25))):
+        body = bodies(draw, known)
+        known.append(Record(new_id(type(body)), body, author=draw(st.sampled_from(NAMES))))
+    scopes = [one.id for one in known if one.kind == "subcortex"]
+    changes = draw(
+        st.lists(
+            st.tuples(
+                st.integers(0, len(known) - 1),
+                st.sampled_from(["subcortex", "sensitivity"]),
+                st.sampled_from(["", *scopes]),
+            ),
+            max_size=8,
+        )
+    )
+    some = st.frozensets(st.sampled_from([UNFILED, *scopes]))
+    viewers = st.builds(
+        Viewer,
+        name=st.sampled_from(["ada", "bob", "zoe"]),
+        tier=st.integers(0, 4),
+        sensitive=st.booleans(),
+        reads=st.one_of(some, some.map(lambda reads: reads | {"*"})),
+        hidden=some,
+    )
+    return known, changes, draw(st.lists(viewers, min_size=2, max_size=4))
+
+
+@settings(max_examples=30)
+@given(world=worlds())
+def test_the_views_show_what_the_rule_allows_also_after_things_moved(world, tmp_path_factory):
+    known, changes, viewers = world
+    directory = tmp_path_factory.mktemp("world")
+    with closing(Store(directory, shelved=True)) as store:
+        write(store, lambda step: [step.put(one) for one in known] and None)
+        with closing(opened(directory)) as confined:
+            for viewer in viewers:
+                assert_shows(store, confined, viewer)
+            for place, field, value in changes:
+                if field == "sensitivity":
+                    kept = store.recorded.one(known[place].id)
+                    assert kept is not None
+                    change(store, kept, sensitivity="normal" if kept.body.sensitivity == SENSITIVE else SENSITIVE)
+                elif known[place].kind in ("thread", "comment", "observation", "artifact", "task"):
+                    change(store, known[place], subcortex=value)
+            for viewer in viewers:
+                assert_shows(store, confined, viewer)
+
+
+def assert_shows(store: Store, confined: Store, viewer: Viewer) -> None:
+    """Every question gets what the rule allows of the whole answer."""
+    get, all_of_them = get_of(store), [kept.record for kept in store.recorded.changes(0, 1_000)]
+    seen = {one.id: one for one in all_of_them if sees(viewer, one, get)}
+    docs = _docs(store)
+    with confined.viewed_by(viewer):
+        look = confined.recorded
+        assert look.get(one.id for one in all_of_them) == seen
+        assert {kept.record.id for kept in look.changes(0, 1_000)} == seen.keys()
+        assert look.has() == bool(seen)
+        assert {deed.record for deed in look.deeds(limit=1_000)} == seen.keys()
+        for kind in KINDS:
+            ids = {number for number, one in seen.items() if one.kind == kind}
+            wanted = Wanted(kinds=(kind,))
+            assert {one.id for one in look.select(wanted, 1_000)} == ids
+            assert look.count(wanted) == len(ids)
+        for role in ROLES:
+            assert look.targets(role) == {to for one in seen.values() for at, to in refs_of(one.body) if at == role}
+        targets = [one.id for one in all_of_them]
+        pointing = {one.id for one in seen.values() if any(to in targets for _, to in refs_of(one.body))}
+        assert {one.id for one in look.pointing(targets, limit=1_000)} == pointing
+        assert {one.id for one in look.by_path("src")} == {
+            number for number, one in seen.items() if one.kind == "thread"
+        }
+        assert {one.id for one in look.links(targets)} == {number for number, one in seen.items() if one.kind == "link"}
+        found = {number for number, one in seen.items() if one.kind in FOUND_KINDS}
+        assert {one.id for one in look.by_docs(list(docs)).values()} == found
+        assert {one.id for one in look.briefs(list(docs), Wanted()).values()} == found
+        sources, narrowed = look.narrow(Wanted(kinds=FOUND_KINDS, since=1), 1_000)
+        shelves = {shelf_of(one.name) for one in look.sources(FOUND_KINDS)}
+        assert narrowed == {doc for doc, path in docs.items() if path in found}
+        assert {shelf_of(one.name) for one in sources} <= shelves
+        for number in seen:
+            assert look.versions(number) == _versions(store, viewer, number)
+        for hidden in targets:
+            assert hidden in seen or not look.versions(hidden)
+    holding = {
+        Shelf(one.kind, one.body.sensitivity != SENSITIVE, scope_of(one, get), one.body.sensitivity == SENSITIVE)
+        for one in all_of_them
+        if one.kind in FOUND_KINDS
+    }
+    allowed = {one for one in holding if viewer.may_read(one.scope or "") and (viewer.sensitive or not one.sensitive)}
+    assert shelves & holding == allowed  # those that are empty now are as those that hold something
+
+
+def _docs(store: Store) -> dict[int, str]:
+    with store._connections.read() as connection:
+        return dict(connection.execute("SELECT id, path FROM docs"))
+
+
+def _versions(store: Store, viewer: Viewer, number: str) -> dict[int, Record[Any]]:
+    """A record and what it was before, but for when it was more secret."""
+    every = store.recorded.versions(number)
+    last = max(every)
+
+    def could_be_seen(one: Record[Any]) -> bool:
+        filed = one.kind in ("thread", "comment", "artifact", "task") or getattr(one.body, "subcortex", "")
+        there = not filed or viewer.may_read(one.body.subcortex)
+        return there and (viewer.sensitive or one.body.sensitivity != SENSITIVE)
+
+    return {version: one for version, one in every.items() if version == last or could_be_seen(one)}
+
+
+# -- who looks ---------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_sees_nothing(pair):
+    store, confined = pair
+    thread = make(store, Thread("Open"), Link("", "supports", ""))[0]
+    look = confined.recorded
+    assert look.one(thread.id) is None
+    assert not look.has()
+    assert look.select(Wanted()) == look.changes(0, 10) == look.deeds() == look.sources(FOUND_KINDS) == []
+    assert look.versions(thread.id) == {}
+    assert look.count(Wanted()) == 0
+    assert look.targets("type") == frozenset()
+    assert look.narrow(Wanted(kinds=FOUND_KINDS), 100) == ([], frozenset())
+    assert confined.folders.all() == []
+
+
+def test_a_connection_forgets_who_had_it_before(pair):
+    store, confined = pair
+    topic, other = make(store, Subcortex("one-topic", "One"), Subcortex("two-topic", "Two"))
+    open_one, secret = make(store, Thread("Open", subcortex=topic.id), Thread("Secret", subcortex=other.id))
+    both = Viewer("ada", 4, True, frozenset({topic.id, other.id}))
+    one = Viewer("bob", 2, False, frozenset({topic.id}))
+    for _ in range(3):
+        with confined.viewed_by(both):
+            assert {each.id for each in confined.recorded.select(Wanted(kinds=("thread",)))} == {open_one.id, secret.id}
+            assert len(confined.recorded.narrow(Wanted(kinds=("thread",), since=1), 100)[0]) == 2
+        with confined.viewed_by(one):
+            assert [each.id for each in confined.recorded.select(Wanted(kinds=("thread",)))] == [open_one.id]
+            assert len(confined.recorded.narrow(Wanted(kinds=("thread",), since=1), 100)[0]) == 1
+        assert confined.recorded.select(Wanted(kinds=("thread",))) == []
+    assert len(confined._connections._idle) == 1
+
+
+def test_threads_see_each_what_is_theirs(pair):
+    store, confined = pair
+    topics = make(store, *(Subcortex(f"topic-{number}", f"Topic {number}") for number in range(4)))
+    for topic in topics:
+        make(store, *(Thread(f"{topic.body.name} {number}", subcortex=topic.id) for number in range(5)))
+    together = threading.Barrier(4, timeout=20)
+
+    def look(place: int) -> set[str]:
+        viewer = Viewer(f"name-{place}", 2, False, frozenset({topics[place].id}))
+        found: set[str] = set()
+        for _ in range(30):
+            with confined.viewed_by(viewer), confined.reading():
+                together.wait()
+                found |= {one.body.subcortex for one in confined.recorded.select(Wanted(kinds=("thread",)))}
+                assert confined.recorded.count(Wanted(kinds=("thread",))) == 5
+            assert confined.viewer is None
+        return found
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(look, range(4))) == [{topic.id} for topic in topics]
+
+
+def test_one_viewer_at_a_time_and_none_within_a_view(pair):
+    store, confined = pair
+    with confined.viewed_by(EVERYBODY):
+        with pytest.raises(CortexError), confined.viewed_by(EVERYBODY):
+            raise AssertionError
+        assert confined.viewer == EVERYBODY
+    with confined.reading(), pytest.raises(CortexError), confined.viewed_by(EVERYBODY):
+        raise AssertionError
+    with ExitStack() as left_open, pytest.raises(CortexError, match="somebody else"):
+        with confined.viewed_by(EVERYBODY):
+            left_open.enter_context(confined.reading())
+        confined.recorded.has()
+    with pytest.raises(CortexError), store.viewed_by(EVERYBODY):
+        raise AssertionError
+    assert store.viewer is None
+
+
+def test_a_viewer_whose_tables_could_not_be_written_is_no_viewer(pair):
+    store, confined = pair
+    make(store, Thread("Open"))
+    broken = Viewer("bob", 2, False, frozenset({object()}))  # type: ignore[arg-type]
+    with confined.viewed_by(EVERYBODY):
+        assert confined.recorded.has()
+    with confined.viewed_by(broken), pytest.raises(Exception, match="bind"):
+        confined.recorded.has()
+    assert not confined.recorded.has()
+    with confined.viewed_by(EVERYBODY):
+        assert confined.recorded.has()
+
+
+def test_only_what_is_open_for_reading_can_be_confined(tmp_path):
+    with pytest.raises(ValueError):
+        Store(tmp_path, confined=True)
+    with pytest.raises(ValueError):
+        Store(None, read_only=True, confined=True)
+
+
+def test_nothing_can_be_written_through_it(pair):
+    store, confined = pair
+    make(store, Thread("Open"))
+    with confined.viewed_by(EVERYBODY):
+        with pytest.raises(StoreError):
+            make(confined, Thread("Another"))
+        with confined._connections.read() as connection:
+            for statement in (
+                "DELETE FROM main.records",
+                "DELETE FROM temp.hidden",
+                "INSERT INTO temp.readable VALUES ('*')",
+                "DROP VIEW temp.records",
+                "UPDATE main.records SET scope = ''",
+            ):
+                with pytest.raises(sqlite3.OperationalError):
+                    connection.execute(statement)
+    assert store.recorded.count(Wanted()) == 1
+
+
+def test_a_store_that_was_written_without_shelves_can_be_confined(tmp_path):
+    with closing(Store(tmp_path)) as plain:
+        (thread,) = make(plain, Thread("Open"))
+    with closing(opened(tmp_path)) as confined, confined.viewed_by(EVERYBODY):
+        assert confined.recorded.one(thread.id) == thread
+        assert confined.recorded.sources(FOUND_KINDS) == []  # whose they are isn't known
+
+
+# -- by the same indexes -----------------------------------------------------------------------------------------------
+
+
+def test_questions_are_answered_by_the_same_indexes(pair):
+    _, confined = pair
+    questions = {
+        "SELECT id FROM records WHERE kind = 'thread' ORDER BY made DESC LIMIT 10": "records_made",
+        "SELECT id FROM records WHERE kind = 'thread' AND state = 'open' ORDER BY made DESC": "records_state",
+        "SELECT id FROM records WHERE kind = 'task' AND updated >= 5 ORDER BY updated DESC, made DESC": "records_updated",
+        "SELECT * FROM records WHERE change > 5 ORDER BY change": "records_change",
+        "SELECT record FROM refs WHERE role = 'path' AND target >= 'a' AND target < 'b'": "PRIMARY KEY",
+        "SELECT target FROM refs WHERE record = 'x' AND role = 'thread'": "refs_record",
+        "SELECT * FROM versions WHERE record = 'x' ORDER BY version": "PRIMARY KEY",
+        "SELECT * FROM audit ORDER BY id DESC LIMIT 5": "SCAN kept",
+    }
+    with confined.viewed_by(EVERYBODY), confined._connections.read() as connection:
+        for question, index in questions.items():
+            plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {question}")]
+            assert index in plan[0], plan
+            assert not [line for line in plan if "SCAN" in line and "viewer" not in line and line != "SCAN kept"], plan
+            assert not [line for line in plan if "MATERIALIZE" in line or "CO-ROUTINE" in line or "TEMP B-TREE" in line]
+
+
+# -- names of shelves --------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.sampled_from(sorted(KINDS)), st.booleans(), st.one_of(st.none(), st.text("ab_!%@21", max_size=9)), st.booleans()
+)
+def test_the_name_of_a_shelf_says_what_it_is(kind, meaning, scope, sensitive):
+    shelf = Shelf(kind, meaning, scope, sensitive and scope is not None)
+    assert shelf_of(shelf.name) == shelf
+
+
+@given(st.text("ab_!%@21", max_size=9), st.booleans())
+def test_sql_reads_the_names_of_shelves_alike(scope, sensitive):
+    from cortex.store.recordshelves import SHELF_SCOPE, SHELF_SENSITIVE
+
+    with closing(sqlite3.connect(":memory:")) as connection:
+        ask = f"SELECT {SHELF_SCOPE}, {SHELF_SENSITIVE} FROM (SELECT ? AS name)"
+        name = Shelf("thread", False, scope, sensitive).name
+        assert connection.execute(ask, (name,)).fetchone() == (scope, sensitive)
+
+
+def test_names_without_a_scope_are_as_they_were():
+    assert [Shelf("thread").name, Shelf("thread", False).name] == ["thread", "thread!"]
+    assert Shelf("thread", False, "subcortex_X", True).name == "thread!@subcortex_X!"
+    assert Shelf("thread", True, "").name == "thread@"
