@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cortex.core.desk import Desk, Visit
+from cortex.core.policy import PRIVATE
 from cortex.errors import CortexError, StoreError
 from cortex.guarded import Embedders
 from cortex.kinds import Record, Subcortex, Wanted
@@ -68,6 +69,7 @@ class Hall(Library):
         self._turn = threading.RLock()  # one follows at a time
         self._done = Mark()  # that is followed, and found
         self._scopes: tuple[Mark, tuple[Record[Subcortex], ...]] | None = None
+        self._once_open: tuple[tuple[tuple[str, int], ...], frozenset[str]] = ((), frozenset())
         self.back = Back(own, embedders=embedders)
         try:
             if not self.back.holds():
@@ -106,6 +108,18 @@ class Hall(Library):
             found = tuple(pages(self.back.store.recorded, Wanted(kinds=("subcortex",))))
             known = self._scopes = (now, found)
         return known[1]
+
+    def once_open(self) -> frozenset[str]:
+        """The subcortexes that are private now and were not always: what is in them may have been seen."""
+        changed = [one for one in self.subcortexes() if one.body.visibility == PRIVATE and one.version > 1]
+        key = tuple((one.id, one.version) for one in changed)
+        if self._once_open[0] != key:
+            found = (one.id for one in changed if self._was_open(one.id))
+            self._once_open = (key, frozenset(found))
+        return self._once_open[1]
+
+    def _was_open(self, number: str) -> bool:
+        return any(one.body.visibility != PRIVATE for one in self.ledger.recorded.versions(number).values())
 
     # -- following -----------------------------------------------------------------------------------------------------
 

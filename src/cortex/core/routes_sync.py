@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -146,14 +147,18 @@ def _was_visible(asked: Asked, record: Record[Any]) -> bool:
             return False
         case Notification() if not viewer.is_own(body.recipient) and not viewer.is_own(record.author):
             return False
-    whole, ledger = asked.hall.back.store.recorded.one, asked.core.ledger.recorded
+    whole = asked.hall.back.store.recorded.one
+    before = replace(viewer, hidden=viewer.hidden - asked.hall.once_open())
+
+    def once(one: Record[Any]) -> bool:
+        versions = asked.core.ledger.recorded.versions(one.id).values() if one.version > 1 else (one,)
+        return any(sees(before, version, whole) for version in versions)
+
     above = _above(body)
-    if above:  # it is where that is, and was where that was
-        owners = [one for number in above if (one := whole(number)) is not None]
-        return bool(owners) and all(
-            any(sees(viewer, version, whole) for version in ledger.versions(one.id).values()) for one in owners
-        )
-    return record.version > 1 and any(sees(viewer, one, whole) for one in ledger.versions(record.id).values())
+    if not above:
+        return once(record)
+    owners = [one for number in above if (one := whole(number)) is not None]
+    return bool(owners) and all(map(once, owners))  # it is where they are, and was where they were
 
 
 def _above(body: Any) -> tuple[str, ...]:

@@ -1,0 +1,130 @@
+"""The hall: it follows its ledger, shows nothing to nobody, refuses directories of others, and goes on where it can't follow."""
+
+from __future__ import annotations
+
+import pytest
+
+from cortex.core.hall import EPOCH, Hall
+from cortex.errors import FileError, StoreError
+from cortex.guarded import Embedders
+from cortex.kinds import Thread, Wanted
+from cortex.records.rights import person
+from cortex.records.writing import create
+from cortex.seeing import Viewer
+from cortex.store import Store
+from cortex.store.ledger import open_ledger
+
+ALL = Viewer("ada", 4, True, frozenset({"*"}), frozenset({"*"}))
+
+
+def titles(hall: Hall) -> list[str]:
+    hall.refresh()
+    with hall.as_(ALL):
+        return [one.body.title for one in hall.store.recorded.select(Wanted(kinds=("thread",)))]
+
+
+def test_without_a_visitor_nothing_is_seen_and_nothing_written(place, ada):
+    ada.post("/threads", {"title": "a"})
+    assert place.hall.store.recorded.select(Wanted()) == []
+    with pytest.raises(StoreError, match="nobody is there"):
+        create(place.hall, Thread("b"), actor=person())
+    assert titles(place.hall) == ["a"]
+
+
+def test_two_halls_do_not_share_a_directory(place, open_place, settings, folder):
+    with pytest.raises(StoreError, match="each Core needs its own"):
+        Hall(settings, place.ledger, folder / "ledger", embedders=Embedders(None))
+
+
+def test_a_home_that_belongs_to_a_core_is_none(settings, folder):
+    (folder / "home").mkdir()
+    ledger = open_ledger(f"sqlite:///{folder / 'home'}")
+    store = Store(folder / "home")
+    store.truth.set({"core.url": "https://core.example"})
+    store.close()
+    with pytest.raises(StoreError, match="something else"):
+        Hall(settings, ledger, folder / "home", embedders=Embedders(None))
+    ledger.close()
+
+
+@pytest.fixture
+def away(open_place, database, folder):
+    """A Core over a PostgreSQL."""
+    return open_place(database, folder / "replica")
+
+
+def test_what_is_in_a_database_is_read_and_found_in_a_replica_at_once(away):
+    ada, bob = away.person("ada", 4), away.person("bob", 2)
+    thread = ada.post("/threads", {"title": "How often do we retry?"}, key="one")
+    assert bob.post("/search", {"query": "retry"})["results"][0]["id"] == thread["id"]
+    comment = bob.post(f"/threads/{thread['id']}/comments", {"body_md": "Five times."})
+    assert comment["author_id"] == "bob" and "Five" in ada.get(f"/threads/{thread['id']}")["rolling_summary_md"]
+    again = ada.ask("POST", "/threads", {"title": "How often do we retry?"}, key="one")
+    assert again.headers["X-Idempotency-Replayed"] == "true"
+    artifact = ada.post("/artifacts", {"title": "Retries"})
+    ada.patch(f"/artifacts/{artifact['id']}", {"title": "Retries, all of them"})
+    assert [one["version"] for one in ada.get(f"/artifacts/{artifact['id']}/versions")] == [2, 1]
+    assert [one["action"] for one in ada.get("/audit", limit=2)] == ["edit_artifact", "create_artifact"]
+    told = [one["kind"] for one in bob.get("/sync/deltas")["updates"]]
+    assert told == ["comment", "thread", "notification", "artifact"] and away.hall.lag() == 0
+    ada.refused(400, "VALIDATION_ERROR", ada.ask("POST", "/threads", {"title": "a\x00"}))
+    ada.refused(404, "NOT_FOUND", ada.ask("GET", "/threads/%00"))
+    assert ada.ask("GET", "/threads", params={"author": "\x00"}).status_code in (200, 400)
+
+
+def test_what_another_process_writes_is_followed_and_another_history_built_anew(away, open_place, database, folder):
+    ada = away.person("ada", 4)
+    ada.post("/threads", {"title": "before"})
+    other = open_place(database, folder / "other")
+    assert titles(other.hall) == ["before"]
+    ada.post("/threads", {"title": "after"})
+    assert titles(other.hall) == ["after", "before"]
+    away.ledger.renew_epoch()
+    assert titles(other.hall) == ["after", "before"]
+    assert other.hall.back.store.truth.get(EPOCH) == away.ledger.epoch()
+    assert ada.post("/search", {"query": "after"})["results"]
+
+
+def test_a_replica_is_not_made_of_what_is_something_else(away, settings, folder):
+    store = Store(folder / "mine") if (folder / "mine").mkdir() is None else None
+    assert store is not None
+    store.close()
+    ledger = open_ledger(f"sqlite:///{folder / 'mine'}")
+    hall = Hall(settings, ledger, folder / "mine", embedders=Embedders(None))
+    with hall.as_(ALL):
+        create(hall, Thread("mine"), actor=person())
+    hall.close()
+    ledger.close()
+    with pytest.raises(StoreError, match="something else"):
+        Hall(settings, away.ledger, folder / "mine", embedders=Embedders(None))
+
+
+def test_where_the_replica_can_not_follow_reading_goes_on_and_a_write_is_tried_again(away, monkeypatch):
+    ada = away.person("ada", 4)
+    ada.post("/threads", {"title": "before"})
+    full = FileError("DISK_FULL", "the disk is full")
+
+    def fail(*rest, **more):
+        raise full
+
+    records = away.hall.back.store.records
+    monkeypatch.setattr(records, "apply", fail)
+    response = ada.ask("POST", "/threads", {"title": "after"}, key="one")
+    assert response.status_code == 503 and response.headers["Retry-After"] == "1"
+    assert [one["title"] for one in ada.get("/threads")] == ["before"]
+    monkeypatch.undo()
+    again = ada.ask("POST", "/threads", {"title": "after"}, key="one")
+    assert again.headers["X-Idempotency-Replayed"] == "true"
+    assert [one["title"] for one in ada.get("/threads")] == ["after", "before"]
+
+
+def test_where_the_words_can_not_follow_what_was_written_is_read(place, ada, monkeypatch):
+    def fail(*rest, **more):
+        raise FileError("DISK_FULL", "the disk is full")
+
+    monkeypatch.setattr(place.hall.back.embedding, "catch_up", fail)
+    thread = ada.post("/threads", {"title": "late"})
+    assert ada.get(f"/threads/{thread['id']}")["title"] == "late"
+    assert ada.post("/search", {"query": "late"}).get("results", []) == []
+    monkeypatch.undo()
+    assert ada.post("/search", {"query": "late"})["results"][0]["id"] == thread["id"]
