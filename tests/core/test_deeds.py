@@ -11,6 +11,7 @@ import pytest
 
 from core.team import library_of, open_team
 from cortex.core.accepting import APPLIED, REFUSED
+from cortex.core.demands import changed_fields
 from cortex.errors import InputError
 from cortex.kinds import (
     SENSITIVE,
@@ -184,4 +185,28 @@ def test_every_deed_needs_the_same_tier_at_the_core_and_says_the_same_there(tmp_
         ada.pull()
         assert {number: one.body for number, one in team.records().items()} == ada.bodies()
         assert not indexed or Link in {type(one.body) for one in told.values() if one.body.state == "candidate"}
+        team.check()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_all_that_was_done_before_there_was_a_core_is_uploaded_once_and_says_the_same_there(tmp_path, kind, request):
+    url = request.getfixturevalue("database") if kind == "postgresql" else ""
+    with open_team(tmp_path, url) as team:
+        ada = team.home("ada")
+        ada.library.store.truth.set({"core.url": ""})
+        place = Place(ada.library, {})
+        for _, deed in BY_PERSON:
+            deed(place, Actor(PERSON, 4))
+        ada.library.store.truth.set({"core.url": "https://core.example"})
+        assert ada.actions() == [] and ada.library.store.outbox.upload(Actor(PERSON, 4), "once") > 0
+        before = ada.bodies()
+        assert [one.error and one.error.message for one in ada.flush()] == [None]
+        at_core = {number: one.body for number, one in team.records().items()}
+        told = {
+            number: changed_fields(body, at_core[number]) for number, body in before.items() if at_core[number] != body
+        }
+        assert told == {place.ids["a thread"]: {"target"}}, "a slug is an id there"
+        assert at_core == ada.bodies()
+        ada.pull()
+        assert at_core == ada.bodies() and ada.library.store.outbox.upload(Actor(PERSON, 4), "once") == 0
         team.check()

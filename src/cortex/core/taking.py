@@ -141,6 +141,8 @@ class Taking:
         place = self._sight.get(body.target) if body.target else None
         if place is not None and place.body.sensitivity == SENSITIVE:
             body = replace(body, sensitivity=SENSITIVE)
+        if not new:
+            return body
         flags = dict.fromkeys((*risks_of(body, self._sight.get), *body.risk_flags))
         return replace(body, risk_flags=tuple(flags))
 
@@ -229,7 +231,7 @@ class Taking:
             case Thread() if supplies(current.body, body):
                 self._check_summary(current.id, body)
                 self._spoken[current.id] = None
-            case Comment() if (thread := self._step.get(body.thread)) is not None:
+            case Comment() if (thread := self._step.get(current.body.thread)) is not None:
                 body = replace(body, subcortex=thread.body.subcortex)
             case Artifact():
                 body = replace(body, last_reviewed=min(body.last_reviewed, now))
