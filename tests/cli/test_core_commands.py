@@ -1,5 +1,6 @@
 """`cortex core …` as whoever runs a team's server types it; the records in SQLite."""
 
+import logging
 import os
 import signal
 import socket
@@ -152,6 +153,15 @@ def test_a_backup_becomes_a_core_in_an_empty_database_and_nowhere_else(core, tmp
     assert code == "FILE_NOT_FOUND" and [one.name for one in tmp_path.glob(".*")] == []
 
 
+@pytest.fixture
+def own_log(monkeypatch):
+    """A server logs in its own way; here it is one of many."""
+    log = logging.getLogger("cortex")
+    for name in ("handlers", "propagate", "level"):
+        monkeypatch.setattr(log, name, getattr(log, name))
+
+
+@pytest.mark.usefixtures("own_log")
 def test_serving_is_refused_where_tokens_would_travel_in_the_open_or_somebody_listens(core, cortex, tmp_path):
     code, _, err = cortex("core", "serve", "--host", "0.0.0.0")
     assert code == 1 and "--tls-cert" in err and "--behind-proxy" in err

@@ -120,10 +120,21 @@ def test_what_the_core_refuses_ends_with_1_and_is_in_the_inbox_until_it_is_sent_
     assert entry["type"] == "system_alert" and entry["title"] == "Not for tier one"
     assert "did not take" in entry["why"] and "You wrote" in entry["why"]
     assert "refused      1" in cortex("status")[1]
+    assert exits(cortex, "sync", "--retry", "--give-up")[0] == 2
     core.ledger.principals.change(core.ledger.principals.named("ada").id, tier=4)
     code, body, _ = exits(cortex, "sync", "--retry")
     assert (code, body["flushed"], body["refused"]) == (0, 1, [])
     assert core.titles() == {"Not for tier one"}
+
+
+def test_what_was_refused_can_be_given_up_and_stays_here(cortex, core, joined):
+    joined(tier=1)
+    answer(cortex, "thread", "create", "Only mine")
+    assert exits(cortex, "sync")[0] == 1
+    code, body, _ = exits(cortex, "sync", "--give-up")
+    assert (code, body["refused"], answer(cortex, "status")["refused"]) == (0, [], 0)
+    assert [one["title"] for one in answer(cortex, "thread", "list")["threads"]] == ["Only mine"]
+    assert answer(cortex, "disconnect")["server"] == core.url
 
 
 def test_two_homes_have_the_same_after_a_sync_each(cortex, core, joined, monkeypatch):

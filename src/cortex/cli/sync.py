@@ -14,7 +14,7 @@ import typer
 from cortex.cli.library import open_library
 from cortex.cli.options import JsonFlag, ProfileOption
 from cortex.cli.show import print_error, print_json, say
-from cortex.errors import CortexError
+from cortex.errors import CortexError, InputError
 from cortex.library import Library
 from cortex.store import Entry
 from cortex.sync import connecting, running, state
@@ -35,13 +35,20 @@ class Done:
 
 def sync(
     retry: Annotated[bool, typer.Option("--retry", help="Send once more what the Core refused.")] = False,
+    give_up: Annotated[
+        bool, typer.Option("--give-up", help="Never send what the Core refused; what is new of it stays here.")
+    ] = False,
     profile: ProfileOption = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Bring this home and its Core together: send what waits, take over what changed. Exits with 0, 1 partial, 2 failed, 3 offline."""
+    if retry and give_up:
+        raise InputError("ARGUMENT_INVALID", "--retry sends what was refused, --give-up doesn't: take one of both")
     try:
         with open_library(profile) as library:
             join_configured(library)
+            for entry in library.store.outbox.refused() if give_up else ():
+                library.store.outbox.drop(entry.id)
             done = run_sync(library, retry=retry)
     except CortexError as error:  # 1 would say that a part of it is done
         print_error(error, as_json=as_json)
@@ -112,7 +119,7 @@ def tell(done: Done) -> None:
     if done.refused:
         more = len(done.refused) - MOST_TOLD
         rest = f"{more:,} more; " if more > 0 else ""
-        say(f"  {rest}`cortex inbox` has what you wrote; `cortex sync --retry` sends it again", error=True)
+        say(f"  {rest}`cortex inbox` has what you wrote; send it again with --retry, or --give-up", error=True)
 
 
 _MARKS = {
