@@ -21,6 +21,7 @@ from cortex.kinds import (
     Actor,
     Artifact,
     Body,
+    Comment,
     Draft,
     Link,
     Notification,
@@ -32,6 +33,7 @@ from cortex.kinds import (
     Wanted,
 )
 from cortex.records.ids import new_id
+from cortex.records.revising import follow
 from cortex.seeing import Viewer, scope_of, sees
 from cortex.store import Step, Store, schema
 from cortex.store.ledger import Ledger
@@ -292,6 +294,29 @@ def test_a_guard_is_asked_before_each_write_and_sees_everything(ledger: Ledger) 
     error = refused(lambda: do(ledger, work, sees=is_public, guard=guard))
     assert error.code == "RIGHTS_MISSING" and asked == [("", "one"), ("one", "two"), ("two", "three")]
     assert ledger.recorded.count(Wanted(kinds=("task",))) == 0
+
+
+def test_what_follows_from_a_write_reaches_what_its_writer_can_t_see(ledger: Ledger) -> None:
+    topic = make(ledger, Subcortex("billing", "Billing"))
+    thread = make(ledger, Thread("thread"))
+    hidden = make(ledger, Comment(thread.id, "hidden", sensitivity=SENSITIVE))
+    draft = make(ledger, Draft("comment", "d", "b", target_kind="thread", target=thread.id))
+
+    def is_seen(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> bool:
+        return record.id not in (hidden.id, draft.id)
+
+    def guard(before: Record[Any] | None, after: Record[Any], get: Callable[[str], Record[Any] | None]) -> None:
+        assert is_seen(after, get)
+
+    def work(step: Step) -> None:
+        assert step.get(hidden.id) is None
+        body = replace(thread.body, subcortex=topic.id, sensitivity=SENSITIVE)
+        follow(step, thread.body, step.put(replace(thread, body=body)))
+        assert step.get(hidden.id) is None
+
+    do(ledger, work, sees=is_seen, guard=guard)
+    assert one(ledger, hidden.id).body.subcortex == topic.id and one(ledger, draft.id).body.sensitivity == SENSITIVE
+    assert set(scopes(ledger).values()) == {topic.id}
 
 
 def test_a_slug_stays_one_topic_s_own_also_for_who_can_t_see_it(ledger: Ledger) -> None:

@@ -145,14 +145,16 @@ def follow(step: Step, before: Any, record: Record[Any], *, tell: bool = True) -
     """What follows from a change, in the same step; unless `tell`, those who should hear of it have been told elsewhere."""
     after = record.body
     if after.sensitivity == SENSITIVE and before.sensitivity != SENSITIVE:
-        _make_sensitive(step, record)
+        with step.unconfined():
+            _make_sensitive(step, record)
     match after:
         case Comment() if after.body != before.body or after.sensitivity != before.sensitivity:
             thread = step.get(after.thread)
             if thread is not None:
                 renew_summary(step, thread, record)
         case Thread():
-            _follow_thread(step, before, record)
+            with step.unconfined():
+                _follow_thread(step, before, record)
         case Task():
             if after.state not in OPEN_TASK_STATES:
                 close_notices(step, record.id, "task_assigned")
