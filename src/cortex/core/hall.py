@@ -124,9 +124,16 @@ class Hall(Library):
     # -- following -----------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Follow what anybody wrote; one number is compared where nobody did."""
-        if self._mark() != self._done:
+        """Follow what anybody wrote; one number is compared where nobody did.
+
+        What is in the same directory can be read as it is: nobody waits until what others wrote just now is found, too.
+        """
+        if self._mark() == self._done or not self._turn.acquire(blocking=self.ledger.kind != SQLITE):
+            return
+        try:
             self.follow()
+        finally:
+            self._turn.release()
 
     def follow(self, *, forget: bool = False) -> bool:
         """Have what was written read and found here; false where that can't be now, and what is there is gone on with."""

@@ -56,11 +56,12 @@ class JsonLines(logging.Formatter):
 
 
 def write_logs(form: str, level: str = "info") -> None:
-    """Have all of Cortex log to stderr, as "json" or "text"."""
+    """Have all of Cortex, and the server below it, log to stderr, as "json" or "text"."""
     to_stderr = logging.StreamHandler(sys.stderr)
     plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     to_stderr.setFormatter(JsonLines() if form == "json" else plain)
-    root = logging.getLogger("cortex")
-    root.handlers = [to_stderr]
-    root.setLevel({"warn": "WARNING"}.get(level, level.upper()))
-    root.propagate = False
+    for name, least in (("cortex", {"warn": "WARNING"}.get(level, level.upper())), ("uvicorn", "WARNING")):
+        one = logging.getLogger(name)
+        one.handlers = [to_stderr]
+        one.setLevel(least)
+        one.propagate = False

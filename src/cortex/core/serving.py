@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from ssl import SSLError
 from types import FrameType
 
 import uvicorn
@@ -54,13 +54,13 @@ def serve_core(
     where = settings.core.host if host is None else host
     check_address(where, tls=tls_cert is not None, behind_proxy=behind_proxy, local_only=settings.server.local_only)
     certificate = _certificate(tls_cert, tls_key)
-    write_logs(settings.core.log_format, settings.server.log_level)
     with (
         listen_on(where, settings.core.port if port is None else port) as listening,
         _open(ledger, settings, directory) as hall,
     ):
+        write_logs(settings.core.log_format, settings.server.log_level)
         app = make_app(hall, ledger, settings, local=is_loopback(where) and not behind_proxy)
-        server = Server(_config(app, behind_proxy, certificate))
+        server = Server(config(app, lifespan=False, proxied=behind_proxy, grace=GRACE_SECONDS, tls=certificate))
         ready(address_of(listening, secure=certificate is not None))
         server.run(sockets=[listening])
         _await_threads(app)
@@ -102,16 +102,16 @@ def _certificate(cert: Path | None, key: Path | None) -> tuple[Path, Path] | Non
         return None
     if cert is None or key is None:
         raise InputError("ARGUMENT_INVALID", "a certificate and its key belong together: give both")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, _no_password)
+    except (OSError, ValueError) as error:
+        raise ConfigError("CONFIG_INVALID", f"the certificate or its key can't be used: {error}") from error
     return cert, key
 
 
-def _config(app: App, behind_proxy: bool, certificate: tuple[Path, Path] | None) -> uvicorn.Config:
-    made = config(app, lifespan=False, proxied=behind_proxy, grace=GRACE_SECONDS, tls=certificate)
-    try:
-        made.load()
-    except (OSError, SSLError) as error:
-        raise ConfigError("CONFIG_INVALID", f"the certificate or its key can't be used: {error}") from error
-    return made
+def _no_password() -> str:
+    """A key that wants a password can't be used: nobody is there to type it."""
+    raise ValueError("the key is encrypted")
 
 
 @contextmanager

@@ -1,0 +1,128 @@
+"""Where a Core listens, with which certificate, and how it ends."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from cortex.core import people
+from cortex.core.serving import address_of, check_address, serve_core
+from cortex.errors import ConfigError, InputError, NetworkError
+from cortex.store.ledger import open_ledger
+
+SERVER = Path(__file__).parent / "core_server.py"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "core.example"])
+def test_beyond_this_machine_it_wants_a_certificate_or_a_proxy(host):
+    with pytest.raises(NetworkError) as raised:
+        check_address(host, tls=False, behind_proxy=False)
+    assert raised.value.code == "ADDRESS_REFUSED" and "--tls-cert" in raised.value.suggestions[0]
+    check_address(host, tls=True, behind_proxy=False)
+    check_address(host, tls=False, behind_proxy=True)
+    with pytest.raises(NetworkError, match="localOnly"):
+        check_address(host, tls=True, behind_proxy=True, local_only=True)
+
+
+def test_on_loopback_it_wants_nothing():
+    for host in ("127.0.0.1", "localhost", "::1", "[::1]"):
+        check_address(host, tls=False, behind_proxy=False)
+
+
+def test_a_certificate_that_is_none_is_told_before_anything_is_served(settings, folder):
+    (folder / "ledger").mkdir()
+    (folder / "cert.pem").write_text("nothing", encoding="utf-8")
+    with open_ledger(f"sqlite:///{folder / 'ledger'}") as ledger:
+        with pytest.raises(InputError, match="give both"):
+            serve_core(ledger, settings, folder / "ledger", tls_cert=folder / "cert.pem")
+        for name in ("cert.pem", "missing.pem"):
+            with pytest.raises(ConfigError, match="can't be used"):
+                serve_core(ledger, settings, folder / "ledger", port=0, tls_cert=folder / name, tls_key=folder / name)
+
+
+def test_an_address_that_is_taken_is_told(settings, folder):
+    (folder / "ledger").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as taken, open_ledger(f"sqlite:///{folder / 'ledger'}") as ledger:
+        assert address_of(taken, secure=True).startswith("https://127.0.0.1:")
+        with pytest.raises(NetworkError, match="can't listen"):
+            serve_core(ledger, settings, folder / "ledger", port=taken.getsockname()[1])
+
+
+@contextmanager
+def serving(folder: Path, *certificate: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
+    """A Core in a process of its own, its address, and a token."""
+    with open_ledger(f"sqlite:///{folder}") as ledger:
+        ada = people.add(ledger, "ada", 4, True, {"*": True})
+        token = ledger.principals.make_token(ada.id)[1]
+    command = [sys.executable, str(SERVER), str(folder), *map(str, certificate)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8")
+    assert process.stdout is not None
+    try:
+        yield process, process.stdout.readline().strip(), token
+    finally:
+        process.kill()
+        process.communicate(timeout=10)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGTERM to send")
+def test_at_a_signal_what_is_under_way_is_answered_and_nothing_is_left(folder):
+    with serving(folder) as (process, address, token):
+        where = urlsplit(address)
+        connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=20)
+        body = json.dumps({"title": "under way"}).encode()
+        connection.putrequest("POST", "/api/v2/threads")
+        for name, value in {
+            "Authorization": f"Bearer {token}",
+            "Idempotency-Key": "one",
+            "Content-Type": "application/json",
+            "Content-Length": str(len(body)),
+            "Expect": "100-continue",  # it is answered when the body is asked for: then the request is under way
+        }.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        assert connection.sock.recv(100).startswith(b"HTTP/1.1 100")
+        process.send_signal(signal.SIGTERM)
+        connection.send(body)
+        response = connection.getresponse()
+        assert (response.status, json.loads(response.read())["data"]["title"]) == (201, "under way")
+        connection.close()
+        _, log = process.communicate(timeout=20)
+        assert process.returncode == 0
+        lines = [json.loads(line) for line in log.splitlines()]
+        assert [line["status"] for line in lines if line.get("route") == "/api/v2/threads"] == [201]
+    with open_ledger(f"sqlite:///{folder}") as ledger:
+        assert ledger.recorded.last_change() == 1
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="nothing makes a certificate here")
+def test_with_a_certificate_it_speaks_tls_and_nothing_else(folder):
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1"]
+    name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*make, "-keyout", str(key), "-out", str(cert), *name], check=True, capture_output=True, timeout=30)
+    with serving(folder, cert, key) as (_, address, token):
+        where = urlsplit(address)
+        assert where.scheme == "https"
+        trust = ssl.create_default_context(cafile=str(cert))
+        connection = http.client.HTTPSConnection(where.hostname or "", where.port, timeout=20, context=trust)
+        connection.request("GET", "/api/v2/me", headers={"Authorization": f"Bearer {token}"})
+        assert json.loads(connection.getresponse().read())["data"]["name"] == "ada"
+        connection.close()
+        plain = http.client.HTTPConnection(where.hostname or "", where.port, timeout=20)
+        with pytest.raises((http.client.HTTPException, ConnectionError)):
+            plain.request("GET", "/health")
+            plain.getresponse()
+        plain.close()
