@@ -70,6 +70,7 @@ class RecordLookup:
         """`viewer` is who looks now, where that makes a difference."""
         self._connections = connections
         self._viewer = viewer
+        self._shelves: tuple[int | None, dict[Hashable, tuple[Source, ...]]] = (None, {})
         self._narrowed: tuple[str, dict[Hashable, tuple[list[Source], frozenset[int] | None]]] = ("", {})
 
     def get(self, ids: Iterable[str]) -> dict[str, Record[Any]]:
@@ -215,11 +216,17 @@ class RecordLookup:
     def sources(self, kinds: Iterable[str]) -> list[Source]:
         """The sources that records of these kinds are found in."""
         wanted = frozenset(kinds)
+        key = (self._viewer(), wanted)
         with self._connections.read() as connection:
-            rows = connection.execute(
-                "SELECT id, kind, name, root FROM sources WHERE kind = ? AND root = '' ORDER BY id", (RECORDS,)
-            )
-            return [Source(*row) for row in rows if shelf_of(row[2]).kind in wanted]
+            last = connection.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'sources'").fetchone()[0]
+            known = self._shelves  # those that are there are never renamed
+            if known[0] != last or len(known[1]) >= MAX_NARROWED:
+                known = self._shelves = (last, {})
+            if key not in known[1]:
+                ask = "SELECT id, kind, name, root FROM sources WHERE kind = ? AND root = '' ORDER BY id"
+                rows = connection.execute(ask, (RECORDS,))
+                known[1][key] = tuple(Source(*row) for row in rows if shelf_of(row[2]).kind in wanted)
+            return list(known[1][key])
 
     def has(self) -> bool:
         """Whether there is any record."""
