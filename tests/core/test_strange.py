@@ -23,7 +23,7 @@ ROUNDS, SOAKED = 2, 40
 ACTIONS = 60
 TEXTS = [
     "", "x", "Timeouts", "@bob and @agent", "\x00", "a\nb", "\ud800", "\u202e", "x" * 301, "😀", "person", "agent", "ada", "zoe/agent", "bob",
-    "hush", "api", "no-such", "https://example.com/a", "AKIA" + "IOSFODNN7EXAMPLQ", "2027-01-31", "%_'\";--", "subcortex_", "thread_", "0123456789AB",
+    "hush", "api", "no-such", "https://example.com/a", "AKIA" + "IOSFODNN7EXAMPLQ", "2027-01-31", "%_'\";--", "0123456789AB",
 ]  # fmt: skip
 
 
@@ -38,7 +38,6 @@ REFS = (
     "supersedes",
     "superseded_by",
     "ref",
-    "published",
 )
 SEVERAL_REFS = ("pinned_threads", "pinned_artifacts", "pinned_tasks", "citations", "summary_sources")
 
@@ -104,7 +103,9 @@ class Maker:
     def ref(self, name: str, cls: type) -> str:
         kind = next((kind for kind in KINDS if name in (kind, f"pinned_{kind}s")), "")
         fitting = [one for one in self.known if not kind or one.startswith(PREFIXES[KINDS[kind]])]
-        return self.chance.choice(fitting) if fitting and self.chance.random() < 0.8 else self.text()
+        if fitting and self.chance.random() < 0.8:
+            return self.chance.choice(fitting)
+        return self.chance.choice((self.text(), "thread_", "subcortex_1"))
 
     def text(self) -> str:
         return "said" if self.chance.random() < 0.7 else self.chance.choice(TEXTS)

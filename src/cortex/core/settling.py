@@ -15,6 +15,7 @@ from cortex.records.discussing import renew_summary
 from cortex.records.drafts import PUBLISHED
 from cortex.records.superseding import check_supersedes, write_superseded
 from cortex.store import Guard, Step
+from cortex.sync.wire import is_id
 
 BECOMES = {"comment": "comment", "thread": "thread", "artifact": "artifact", "task_update": "task"}  # drafts, by type
 
@@ -49,6 +50,34 @@ def check_decided(step: Step, before: Record[Draft] | None, after: Record[Draft]
     made = became is not None and (became.kind == "task" or step.written.get(became.id, (became,))[0] is None)
     if became is None or not made or became.kind != BECOMES.get(body.type):
         raise refusal("published", f"{after.id} is published as nothing that was written with that")
+
+
+def check_uploaded(step: Step, record: Record[Any]) -> None:
+    """What was there before says what could have become so; what it names may still come. Raises: InputError RECORD_INVALID."""
+    match record.body:
+        case Draft() as body:
+            became = step.get(body.published) if body.published else None
+            if bool(body.published) != (body.state == PUBLISHED) or not _may_be(body.published, BECOMES.get(body.type)):
+                raise refusal("published", f"{record.id} is {body.state}, and became {body.published[:80]!r}")
+            if became is not None and became.kind != "task" and became.author != record.author:
+                raise refusal("published", f"{became.id} is by somebody else than {record.id}")
+        case Artifact() as body:
+            old, new = step.get(body.supersedes), step.get(body.superseded_by)
+            takes = body.state in ("accepted", "superseded") and old is not None and old.body.superseded_by
+            told = bool(body.superseded_by) == (body.state == "superseded") and _may_be(body.superseded_by, "artifact")
+            if not told or (new is not None and new.body.supersedes != record.id):
+                raise refusal("superseded_by", f"{record.id} isn't superseded by {body.superseded_by[:80]!r}")
+            if takes and old is not None and old.body.superseded_by != record.id:
+                raise refusal("supersedes", f"{old.id} is superseded already, by {old.body.superseded_by}")
+        case Thread() as body if body.summary_by:
+            said = step.get(body.summary_sources[0])
+            if not _may_be(body.summary_sources[0], "comment") or (said and said.body.thread != record.id):
+                raise refusal("summary_sources", "a summary comes with a comment of its thread")
+
+
+def _may_be(number: str, kind: str | None) -> bool:
+    """Whether a record of a kind may be called that; "" is none."""
+    return not number or is_id(number, kind or "")
 
 
 def settle_artifact(

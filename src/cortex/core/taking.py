@@ -14,7 +14,14 @@ from typing import Any
 from cortex.core.demands import changed_fields, rights_of
 from cortex.core.merging import SUMMARY, Clash, Conflict, merged, supplied_only, supplies, unsummarized
 from cortex.core.policy import guard_of, not_found
-from cortex.core.settling import check_decided, check_published, settle_artifact, settle_link, settle_summary
+from cortex.core.settling import (
+    check_decided,
+    check_published,
+    check_uploaded,
+    settle_artifact,
+    settle_link,
+    settle_summary,
+)
 from cortex.core.sight import Sight, aimed, placed
 from cortex.errors import InputError
 from cortex.kinds import (
@@ -113,6 +120,8 @@ class Taking:
         body = placed(body, self._sight) if self._upload else resolved(self._sight, body)
         record = Record(one.id, body, one.author, min(one.created or self._step.now, self._step.now))
         self._check_author(one, record)
+        if self._upload or one.before is not None:
+            check_uploaded(self._step, record)
         for right in rights_of(None, body, alone=self._alone and not self._upload):
             need(self._step.actor, right)
         self._guard(None, record, self._sight.raw)
