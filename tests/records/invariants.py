@@ -75,7 +75,8 @@ def _check_keys(database: Any, records: dict[str, Record[Any]]) -> None:
     assert {(actor, key) for actor, key, _ in deeds} <= set(keys)
     assert all(moments == 1 for _, _, moments in deeds), "one step has one moment: a key was used for two"
     for result in keys.values():
-        ids = [one["id"] for one in json.loads(result)] if result.startswith("[") else [result]
+        told = json.loads(result) if result.startswith("[") else [result]
+        ids = [one if isinstance(one, str) else one["id"] for one in told]
         assert {number for number in ids if number} <= set(records), result
 
 

@@ -25,10 +25,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cortex.errors import Cancelled, CortexError, LimitError
-from cortex.kinds import Actor, Record
+from cortex.kinds import Actor, Notification, Record, Wanted
 from cortex.library import Library
 from cortex.locks import turn
-from cortex.records.noticing import notice, title_of
+from cortex.records.checks import LIMITS, checked
+from cortex.records.ids import fresh_key, new_id
+from cortex.records.noticing import OPEN, title_of
 from cortex.records.rights import AGENT, PERSON
 from cortex.records.steps import perform
 from cortex.records.wording import wording
@@ -48,6 +50,7 @@ RESYNCS = 3  # in one sync: who is asked to begin anew again and again gives up 
 UPLOAD = "upload"  # the action of an entry that has what was there before
 UNTAKEN = frozenset((400, 413, 422))  # what a Core answers to an entry that it can't even read
 TYPED_CHARACTERS = 60  # of each field that is told in the inbox
+WROTE_CHARACTERS, WHY_CHARACTERS = 180, 160  # of all fields, and of why it was refused
 
 OK, PARTIAL, FAILED, OFFLINE = "ok", "partial", "failed", "offline"
 
@@ -177,15 +180,20 @@ class _Run:
         """The next entries, as they are told. What was there before goes alone: refused as a whole, it is sent in parts."""
         batch: list[tuple[Entry, Told]] = []
         size = 0
-        for entry in self._store.outbox.waiting(self._most):
+        for entry in self._next():
             told = action_to(entry, self._key(entry), [self._changed(one) for one in entry.changes])
             size += len(json.dumps(told, ensure_ascii=False).encode("utf-8", "replace"))
             if batch and (size > BATCH_BYTES or entry.action == UPLOAD):
                 break
             batch.append((entry, told))
-            if entry.action == UPLOAD:
-                break
         return batch
+
+    def _next(self) -> list[Entry]:
+        """The entries that may go together."""
+        first = self._store.outbox.waiting(1)
+        if not first or first[0].action == UPLOAD or self._most == 1:
+            return first
+        return first + self._store.outbox.waiting(self._most - 1, first[0].id)
 
     def _key(self, entry: Entry) -> str:
         """The key of an entry at the Core, where several homes of one person meet."""
@@ -214,7 +222,12 @@ class _Run:
         elif result.status == REFUSED:
             self._refuse(entry, result.code or "REFUSED", result.message, self._told(result.records))
         else:
-            self._apply(self._told(result.records), settle=entry.id)
+            told = self._told(result.records)
+            shown = {one.record.id for one in told}
+            # What was written for others and isn't shown here, as a notification of theirs, doesn't stay.
+            hidden = [one for one in entry.changes if one.id not in shown]
+            self._apply(told, [one.id for one in hidden], settle=entry.id)
+            self._erased += sum(one.kind != "notification" for one in hidden)  # of which there is something to forget
             self._flushed += 1
 
     def _hold(self, entry: Entry, why: str) -> None:
@@ -321,21 +334,25 @@ def _now() -> int:
 
 
 def _alert(library: Library, entry: Entry, code: str, message: str) -> None:
-    """Have the person see in their inbox what the Core didn't take, why, and what they wrote; once for each try."""
+    """Have the person see in their inbox what the Core didn't take, why, and what they wrote; each refused write for itself."""
     main = next((one for one in entry.changes if one.kind != "notification"), entry.changes[0])
-    told = Record(main.id, main.after)
     if main.before is None:
         end = "It stays on this machine; `cortex sync --retry` sends it once more"
     else:
         end = "It reads here as at the Core now; `cortex sync --retry` sends your change once more"
-    reason = f"the Core did not take this ({code}): {one_line(message, 240)}. {end}. You wrote: {_typed(main)}"
+    wrote = f"You wrote: {one_line(_typed(main), WROTE_CHARACTERS)}"
+    reason = f"the Core did not take this ({code}): {one_line(message, WHY_CHARACTERS)}. {wrote}. {end}"
+    title = one_line(title_of(Record(main.id, main.after)), LIMITS[Notification]["title"]) or main.id
+    body = Notification("system_alert", PERSON, main.id, title, reason, sensitivity=main.after.sensitivity)
 
     def work(step: Step) -> str:
-        sensitivity = main.after.sensitivity
-        return notice(step, "system_alert", PERSON, main.id, title_of(told), reason, sensitivity=sensitivity).id
+        about = Wanted(kinds=("notification",), states=OPEN, refs=(("about", main.id), ("recipient", PERSON)))
+        for one in step.select(about):  # of an earlier try: whoever told it may have ended before it was marked
+            if one.body.type == body.type and wrote in one.body.reason:
+                step.put(replace(one, body=replace(one.body, state="done")))
+        return step.make(new_id(Notification), checked(body)).id
 
-    key = f"refused-{entry.id}-{entry.attempts}"
-    perform(library, work, actor=Actor("cortex", 4), key=key, action="alert", payload=code, quiet=True)
+    perform(library, work, actor=Actor("cortex", 4), key=fresh_key(), action="alert", payload=code, quiet=True)
 
 
 def _typed(one: Changed) -> str:
