@@ -6,6 +6,7 @@ blocks, so it runs in a thread; the event loop never waits. Whatever comes in, w
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 import time
@@ -67,21 +68,14 @@ class _Noted:
 class App:
     """ASGI: a Core."""
 
-    def __init__(
-        self,
-        core: Core,
-        *,
-        local: bool = True,
-        clock: Callable[[], float] = time.monotonic,
-        threads: Threads | None = None,
-    ) -> None:
+    def __init__(self, core: Core, *, local: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
         """`local` refuses requests that were sent to another name than this machine's: there is no other."""
         self._core = core
         self._local = local
         self._table = Table(ROUTES)
         self._limits = Limits(core.settings.core.rates, clock)
         self._metrics = Metrics()
-        self.threads = threads or Threads()
+        self._threads: tuple[asyncio.AbstractEventLoop | None, Threads] = (None, Threads())
         self._document = describe(ROUTES, SCHEMAS)
         self._turn, self._working = threading.Lock(), 0  # threads that are at work
         self._pinged = (-HEALTH_SECONDS, False)  # when, and whether it answered
@@ -184,6 +178,13 @@ class App:
             asked = Asked(self._core, principal, viewer, visit, variables, query, body, key, asked_for, call.cancel)
             return route.run(asked), visit.replayed
 
+    def _workers(self) -> Threads:
+        """The threads of this event loop: they tell it what they have done."""
+        loop = asyncio.get_running_loop()
+        if self._threads[0] is not loop:
+            self._threads = (loop, Threads())
+        return self._threads[1]
+
     @property
     def busy(self) -> bool:
         """Whether a thread is at work, whoever waits for it."""
@@ -202,7 +203,7 @@ class App:
     async def _run(self, work: Callable[[], Any], call: Call) -> Any:
         """What blocking work gives. Raises: LimitError, where it takes too long."""
         with anyio.move_on_after(REQUEST_SECONDS):
-            return await self.threads.run(work, call)
+            return await self._workers().run(work, call)
         raise LimitError("SEARCH_TIMEOUT", "it took too long; with the same key it can be tried again")
 
     # -- who asks ------------------------------------------------------------------------------------------------------
@@ -232,7 +233,7 @@ class App:
         if time.monotonic() - at >= HEALTH_SECONDS:
             answered = False
             with anyio.move_on_after(PING_SECONDS):
-                answered = await self.threads.run(self._ping, Call())
+                answered = await self._workers().run(self._ping, Call())
             self._pinged = (time.monotonic(), answered)
         told = {"status": "ok" if answered else "unavailable", "version": VERSION}
         return _plain(told, noted, 200 if answered else 503)
@@ -258,10 +259,9 @@ def make_app(
     *,
     local: bool = True,
     clock: Callable[[], float] = time.monotonic,
-    threads: Threads | None = None,
 ) -> App:
     """A Core as an ASGI application."""
-    return App(Core(hall, ledger, settings), local=local, clock=clock, threads=threads)
+    return App(Core(hall, ledger, settings), local=local, clock=clock)
 
 
 async def _body_of(request: Request, route: Route) -> bytes:
