@@ -57,7 +57,9 @@ def unit(rows: Floats) -> Floats:
 
 def find(ids: Ids, wanted: Ids) -> NDArray[np.intp]:
     """Where in `ids`, which ascend, the wanted ones are, ascending; unknown ones are left out."""
-    wanted = np.unique(np.asarray(wanted, dtype=np.int64))
+    wanted = np.asarray(wanted, dtype=np.int64)
+    if (wanted[1:] <= wanted[:-1]).any():
+        wanted = np.unique(wanted)
     places = np.searchsorted(ids, wanted)
     within = places < len(ids)
     return places[within][ids[places[within]] == wanted[within]]
