@@ -564,3 +564,17 @@ def test_an_upload_may_point_to_what_comes_later_but_not_to_what_is_hidden(team,
         assert refused(team, zoe, pointing, action="upload") == "TARGET_NOT_FOUND"
     lost = told(new_id(Comment), Comment(new_id(Thread), "x"), author="zoe")
     assert refused(team, zoe, lost, action="upload") == "TARGET_NOT_FOUND"
+
+
+def test_whoever_joined_meanwhile_hears_of_it_too(team, ada, bob):
+    carol = team.home("carol", 3)
+    thread, task = made(ada, Thread("Timeouts")), made(ada, Task("x"))
+    for home in (bob, carol):
+        home.pull()
+    create(bob.library, Comment(thread, "bob speaks"), actor=person())
+    changing.update_task(bob.library, task, {"notes": "n"}, actor=person())
+    create(carol.library, Comment(thread, "carol speaks"), actor=person())
+    revise(carol.library, task, lambda body: replace(body, watchers=("person",)), actor=person(), action="edit")
+    assert all(one.status == APPLIED for home in (carol, bob) for one in home.flush())
+    hers = [one.body.reason for one in team.records().values() if getattr(one.body, "recipient", "") == "carol"]
+    assert sorted(hers) == ["a task that you follow: new notes", "you commented in this thread; bob commented"]

@@ -130,8 +130,7 @@ def settle_link(step: Step, link: Record[Link]) -> None:
         raise refusal("relation", f"{source.id} doesn't supersede {target.id}: that is told in both of them, too")
 
 
-def settle_summary(step: Step, number: str) -> None:
-    """Have the summary of a thread be of all that was said there."""
+def settle_summary(step: Step, number: str) -> list[str]:
+    """Have the summary of a thread be of all that was said there; gives who has spoken."""
     thread = step.get(number)
-    if thread is not None and isinstance(thread.body, Thread):
-        renew_summary(step, thread)
+    return renew_summary(step, thread) if thread is not None and isinstance(thread.body, Thread) else []

@@ -2,7 +2,7 @@
 
 Each is merged with what the record says now, and then asked everything that a deed of `records` would be: who may, what a body may
 say, where it belongs, which state may follow which. What follows from it (summaries, what becomes sensitive with it, what nobody
-needs to be reminded of) is made here, where all of it is known; who should hear of it was told by who did it.
+needs to be reminded of, and who else should hear of it) is made here, where all of it is known.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from cortex.kinds import (
 from cortex.records.allowed import TARGET_KINDS
 from cortex.records.checks import check_first, check_move, check_value, checked, refusal
 from cortex.records.drafts import PENDING, PUBLISHED, REJECTED, risks_of
-from cortex.records.noticing import OPEN, close_notices
+from cortex.records.noticing import OPEN, close_notices, notice_spoken
 from cortex.records.publishing import check_outcome
 from cortex.records.revising import check_kept, follow
 from cortex.records.rights import TIERS, need
@@ -66,6 +66,7 @@ class Taking:
         self._guard = guard_of(viewer)
         self._touched: set[str] = set()  # what the action is about, but for notifications
         self._published: dict[str, Record[Draft]] = {}  # drafts by what they become
+        self._told: dict[str, set[str]] = {}  # who hears of a record by this action itself
         self._alone = False
         self._spoken: dict[str, None] = {}  # threads in which something was said
 
@@ -86,6 +87,9 @@ class Taking:
 
     def _look(self, changes: Sequence[Changed]) -> None:
         """What the action is about, as far as it matters for each of its changes."""
+        for one in changes:
+            if isinstance(one.after, Notification) and one.before is None:
+                self._told.setdefault(one.after.about, set()).add(one.after.recipient)
         told = [one for one in changes if one.kind != "notification"]
         self._touched = {one.id for one in told} | {one.after.thread for one in told if isinstance(one.after, Comment)}
         self._alone = all(one.kind == "link" for one in told)
@@ -225,7 +229,7 @@ class Taking:
         written = self._step.put(replace(current, body=body))
         if isinstance(body, Draft) and body.state != current.body.state:
             close_notices(self._step, written.id)
-        follow(self._step, current.body, written, tell=False)
+        follow(self._step, current.body, written, besides=self._told.get(written.id, ()))
 
     def _aimed(self, body: Any) -> Any:
         if not isinstance(body, Draft):
@@ -283,7 +287,17 @@ class Taking:
                 case Link() if before is None and not self._upload:
                     settle_link(self._step, after)
         for number in self._spoken:
-            settle_summary(self._step, number)
+            authors = settle_summary(self._step, number)
+            for before, after in list(self._step.written.values()):
+                if before is None and not self._upload and getattr(after.body, "thread", "") == number:
+                    self._tell_of(after, authors)
+
+    def _tell_of(self, said: Record[Any], authors: Sequence[str]) -> None:
+        """Tell of a comment those who spoke in its thread and whom its home didn't know of."""
+        thread = self._step.get(said.body.thread)
+        if isinstance(said.body, Comment) and thread is not None:
+            told = self._told.get(said.id, set()) | self._told.get(thread.id, set())
+            notice_spoken(self._step, said, thread, authors, besides=told)
 
 
 def _supersedes(before: Artifact, after: Artifact) -> bool:

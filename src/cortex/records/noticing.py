@@ -123,17 +123,26 @@ def notice_comment(
 ) -> None:
     """Tell of a comment: whom it mentions, who opened the thread, and who spoke there before."""
     told = notice_mentions(step, comment, comment.body.body, settings)
+    notice_spoken(step, comment, thread, authors, besides=told)
+
+
+def notice_spoken(
+    step: Step, comment: Record[Any], thread: Record[Any], authors: Iterable[str], *, besides: Iterable[str] = ()
+) -> None:
+    """Tell of a comment who opened the thread, and who spoke there before; `besides` know already."""
     others = dict.fromkeys((thread.author, *authors))
     for name in others:
-        if name not in {comment.author, step.actor.name, *told}:
+        if name not in {comment.author, step.actor.name, *besides}:
             why = OPENED if name == thread.author else SPOKE
             _tell(step, "thread_update", name, thread.id, thread, why.format(name=comment.author))
 
 
-def notice_task(step: Step, task: Record[Task], before: Task | None, changed: str = "") -> None:
-    """Tell of a task: those who have it now that it is theirs, the others that it was changed."""
+def notice_task(
+    step: Step, task: Record[Task], before: Task | None, changed: str = "", *, besides: Iterable[str] = ()
+) -> None:
+    """Tell of a task: those who have it now that it is theirs, the others that it was changed; `besides` know already."""
     old = before.assignees if before else ()
-    silent = {step.actor.name} if before else {step.actor.name, task.author}
+    silent = {step.actor.name, *besides} if before else {step.actor.name, task.author, *besides}
     new = [name for name in task.body.assignees if name not in old and name not in silent]
     for name in new:
         _tell(step, "task_assigned", name, task.id, task, ASSIGNED.format(name=step.actor.name))

@@ -6,7 +6,7 @@ to it and becomes sensitive with it) is written in the same step. Nothing is eve
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -141,8 +141,8 @@ def check_kept(before: Any, after: Any) -> None:
             )
 
 
-def follow(step: Step, before: Any, record: Record[Any], *, tell: bool = True) -> None:
-    """What follows from a change, in the same step; unless `tell`, those who should hear of it have been told elsewhere."""
+def follow(step: Step, before: Any, record: Record[Any], *, besides: Iterable[str] = ()) -> None:
+    """What follows from a change, in the same step; `besides` have been told of it elsewhere."""
     after = record.body
     if after.sensitivity == SENSITIVE and before.sensitivity != SENSITIVE:
         with step.unconfined():
@@ -158,8 +158,7 @@ def follow(step: Step, before: Any, record: Record[Any], *, tell: bool = True) -
         case Task():
             if after.state not in OPEN_TASK_STATES:
                 close_notices(step, record.id, "task_assigned")
-            if tell:
-                notice_task(step, record, before, _what_changed(before, after))
+            notice_task(step, record, before, _what_changed(before, after), besides=besides)
         case Link() if after.state != before.state:
             close_notices(step, record.id)
 
