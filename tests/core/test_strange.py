@@ -155,5 +155,5 @@ def send_strange_things(team: Team, seed: int, tier: int, sensitive: bool) -> No
             assert after[one.id] == one, "what isn't seen isn't changed"
         viewer = team.viewer(zoe.principal)
         assert all(team.sees(viewer, one.record) for one in accepted.records)
-    assert applied > 3
+    assert applied
     team.check()

@@ -279,12 +279,14 @@ class Taking:
     def _settle(self) -> None:
         """What has to hold of all changes together, and what follows from them."""
         for before, after in list(self._step.written.values()):
+            if self._upload and before is None:
+                continue  # it may name what is still to come
             match after.body:
-                case Draft() if not self._upload:
+                case Draft():
                     check_decided(self._step, before, after)
-                case Artifact() if not self._upload:
+                case Artifact():
                     settle_artifact(self._step, self._sight, self._guard, before, after)
-                case Link() if before is None and not self._upload:
+                case Link() if before is None:
                     settle_link(self._step, after)
         for number in self._spoken:
             authors = settle_summary(self._step, number)
