@@ -187,7 +187,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[Record[Any]], list[tuple[int, str, str
     return known, changes, draw(st.lists(viewers, min_size=2, max_size=4))
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(world=worlds())
 def test_the_views_show_what_the_rule_allows_also_after_things_moved(world, tmp_path_factory):
     known, changes, viewers = world
