@@ -56,6 +56,8 @@ class FolderState:
 class Library(Engine):
     """One person's documents."""
 
+    has_files = True  # what links to code may lie on this machine
+
     def __init__(
         self,
         settings: Settings,

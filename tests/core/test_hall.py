@@ -7,7 +7,7 @@ import pytest
 from cortex.core.hall import EPOCH, Hall
 from cortex.errors import FileError, StoreError
 from cortex.guarded import Embedders
-from cortex.kinds import Thread, Wanted
+from cortex.kinds import CodeLink, Thread, Wanted
 from cortex.records.rights import person
 from cortex.records.writing import create
 from cortex.seeing import Viewer
@@ -128,3 +128,27 @@ def test_where_the_words_can_not_follow_what_was_written_is_read(place, ada, mon
     assert ada.post("/search", {"query": "late"}).get("results", []) == []
     monkeypatch.undo()
     assert ada.post("/search", {"query": "late"})["results"][0]["id"] == thread["id"]
+
+
+def test_what_a_link_to_code_names_is_not_looked_for_on_the_server(place, folder):
+    (folder / "secret.txt").write_text("anything", encoding="utf-8")
+    link = CodeLink("secret.txt", root=str(folder), file_hash="00" * 16)
+    with place.hall.as_(ALL):
+        create(place.hall, Thread("Files", code_links=(link,)), actor=person())
+    ada = place.person("ada", 4)
+    assert ada.post("/search", {"query": "files"})["results"][0].get("warnings") is None
+    row = ada.get("/threads")[0]
+    assert "root" not in row["code_links"][0] and str(folder) not in str(row)
+
+
+def test_who_may_see_what_follows_at_once_where_the_words_can_not(place, ada, monkeypatch):
+    def fail(*rest, **more):
+        raise FileError("DISK_FULL", "the disk is full")
+
+    bob = place.person("bob", 2)
+    ada.post("/subcortexes", {"slug": "plans", "name": "Plans"})
+    ada.post("/threads", {"title": "a", "subcortex_id": "plans"})
+    assert len(bob.get("/threads")) == 1
+    monkeypatch.setattr(place.hall.back.embedding, "catch_up", fail)
+    ada.patch("/subcortexes/plans", {"visibility": "private"})
+    assert bob.get("/threads") == [] == bob.get("/subcortexes")

@@ -58,6 +58,8 @@ class Back(Library):
 class Hall(Library):
     """What visitors read."""
 
+    has_files = False
+
     def __init__(
         self, settings: Settings, ledger: Ledger, directory: Path, *, embedders: Embedders | None = None
     ) -> None:
@@ -68,7 +70,8 @@ class Hall(Library):
         self._desk = Desk(ledger, self.take_over, self._shows)
         self._turn = threading.RLock()  # one follows at a time
         self._done = Mark()  # that is followed, and found
-        self._scopes: tuple[Mark, tuple[Record[Subcortex], ...]] | None = None
+        self._taken = 0  # pages that were taken over
+        self._scopes: tuple[tuple[int, int], tuple[Record[Subcortex], ...]] | None = None
         self._once_open: tuple[tuple[tuple[str, int], ...], frozenset[str]] = ((), frozenset())
         self.back = Back(own, embedders=embedders)
         try:
@@ -103,10 +106,10 @@ class Hall(Library):
 
     def subcortexes(self) -> tuple[Record[Subcortex], ...]:
         """All of them, private ones too: what somebody may see depends on them."""
-        known, now = self._scopes, self._done
+        lookup = self.back.store.recorded
+        known, now = self._scopes, (lookup.last_change(), self._taken)
         if known is None or known[0] != now:
-            found = tuple(pages(self.back.store.recorded, Wanted(kinds=("subcortex",))))
-            known = self._scopes = (now, found)
+            known = self._scopes = (now, tuple(pages(lookup, Wanted(kinds=("subcortex",)))))
         return known[1]
 
     def once_open(self) -> frozenset[str]:
@@ -177,6 +180,7 @@ class Hall(Library):
             cursor = page[-1].change if page else mark.change
             facts = {EPOCH: mark.epoch, CURSOR: str(cursor)}
             store.records.apply(page, (), wording=wording(self.settings), meta=facts)
+            self._taken += 1
         return Mark(mark.epoch, cursor)
 
     def _empty(self, store: Store) -> None:
@@ -185,6 +189,7 @@ class Hall(Library):
         while known := store.recorded.changes(0, PAGE):
             gone = [one.record.id for one in known]
             store.records.apply((), gone, wording=wording(self.settings), meta={CURSOR: "0"})
+            self._taken += 1
 
     def close(self) -> None:
         """Close both; the ledger is whoever's who opened it."""

@@ -37,6 +37,7 @@ from cortex.records.noticing import who
 from cortex.records.revising import revise
 from cortex.records.targets import resolve_ref, scope_of
 from cortex.records.writing import MOST_AT_ONCE, create_observations, create_once
+from cortex.sync.names import agent_of
 from cortex.tools import Arguments
 
 _ID = Annotated[str | None, Field(max_length=200)]
@@ -88,6 +89,8 @@ def _list_query(kind: Kind) -> type[Arguments]:
         ),
         "until": (Annotated[str | None, Field(max_length=40, description="Changed until")], None),
     }
+    if cls is Notification:
+        fields["agent"] = (Annotated[bool, Field(description="Those for one's agent instead")], False)
     for name in kind.narrowed:
         if name == "type":
             fields[name] = (Literal[TYPES[cls]] | None, None)  # type: ignore[valid-type]
@@ -106,7 +109,7 @@ def _wanted(asked: Asked, kind: Kind) -> Wanted:
         for value in given if isinstance(given, tuple) else (given,) if given else ():
             refs.append((role, _target(asked, name, value)))
     if kind.cls is Notification:
-        refs.append(("recipient", asked.principal.name))
+        refs.append(("recipient", agent_of(asked.principal.name) if query.agent else asked.principal.name))
     return Wanted(
         kinds=(kind.name,),
         states=tuple(dict.fromkeys(query.status)),

@@ -217,6 +217,8 @@ def _accept(asked: Asked, told: Mapping[str, Any], number: int) -> Row:
         return wire.result_to(_key_of(told, number), "refused", (), error)
     viewer = policy.viewer_of(asked.principal, asked.hall.subcortexes())
     done = accepting.accept(asked.core.ledger, asked.principal, viewer, action, asked.hall.settings)
+    if any(one.kind == "subcortex" for one in action.changes):
+        asked.hall.follow()  # what somebody may see in the next action depends on them
     return wire.result_to(action.key, done.status, done.records, done.error)
 
 

@@ -87,14 +87,17 @@ def _cited(library: Library, root: Path | None, link: CodeLink, *, late: bool) -
 
 
 def changes_in(library: Library, seconds: float = LOOK_SECONDS) -> Callable[[CodeLink], str]:
-    """How to tell what changed in code since it was linked, "" where nobody can: from so many seconds on files are only glanced at."""
+    """How to tell what changed in code since it was linked, "" where nobody can: from so many seconds on files are only glanced at.
+
+    Where a library has no files, what was linked lies on the machines of others: a path of theirs means nothing here, or something else.
+    """
     until = time.monotonic() + seconds
     known: dict[CodeLink, str] = {}
 
     def changes_of(link: CodeLink) -> str:
-        if link not in known:
+        if link not in known and library.has_files:
             known[link] = _changes(library, link, late=time.monotonic() >= until)
-        return known[link]
+        return known.get(link, "")
 
     return changes_of
 
