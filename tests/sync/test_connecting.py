@@ -12,6 +12,8 @@ import pytest
 from cortex.errors import ConfigError, CortexError
 from cortex.kinds import Comment, Observation, Subcortex, Thread
 from cortex.records.ids import new_id
+from cortex.records.inbox import acknowledge, inbox
+from cortex.records.rights import person
 from cortex.sync import state
 from cortex.sync.connecting import TOKEN_FILE, connect, disconnect, remote_of, token_of
 from cortex.sync.running import Outcome, sync
@@ -57,7 +59,22 @@ def test_one_bad_record_of_an_upload_holds_up_no_other(library, core):
     outcome = once(library, core)
     assert (outcome.status, outcome.flushed, outcome.refused) == ("partial", 12, 1)
     assert list(core.kept) == [one for one in ids if one != ids[3]] and core.bodies()[ids[4]].title == "changed after"
-    assert library.store.recorded.one(ids[3]) is not None and len(alerts(library)) == 1
+    assert library.store.recorded.one(ids[3]) is not None
+    (why,) = alerts(library)
+    assert "one record" in why and "RIGHTS_MISSING" in why
+    core.refuses.clear()
+    library.store.outbox.retry()
+    assert once(library, core).flushed == 1 and alerts(library) == []
+
+
+def test_a_library_that_is_refused_as_a_whole_is_one_alert(library, core):
+    core.refuses |= {make(library, Observation(f"seen {place}")) for place in range(30)}
+    connect(library, core.url, TOKEN)
+    assert once(library, core).refused == 30
+    (why,) = alerts(library)
+    assert "30 records" in why and once(library, core).status == "ok" and len(alerts(library)) == 1
+    acknowledge(library, [inbox(library).entries[0].id], actor=person())
+    assert once(library, core).status == "ok" and alerts(library) == []
 
 
 def test_what_is_written_while_it_joins_is_queued_behind(library, core):

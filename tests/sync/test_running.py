@@ -183,7 +183,17 @@ def test_a_new_record_that_is_refused_stays_and_can_be_sent_again(joined, core):
     assert once(joined, core).refused == 1 and len(alerts(joined)) == 1
     core.refuses.clear()
     joined.store.outbox.retry()
-    assert once(joined, core).flushed == 1 and thread in core.kept
+    assert once(joined, core).flushed == 1 and thread in core.kept and alerts(joined) == []
+
+
+def test_two_refused_changes_of_one_record_are_both_seen(joined, core):
+    thread = make(joined, Thread("Cache or not"))
+    once(joined, core)
+    core.edit(thread, title="Of Bob", body="of Bob")
+    edit(joined, thread, title="Of Ada")
+    edit(joined, thread, body="of Ada")
+    assert once(joined, core).refused == 2
+    assert len(alerts(joined)) == 2 and here(joined) == core.bodies()
 
 
 def test_what_follows_a_refused_write_is_not_held_up(joined, core):

@@ -25,12 +25,10 @@ def perform(
     key: str,
     action: str,
     payload: str,
-    quiet: bool = False,
 ) -> Done:
     """Do `work` once for this key, and have what it wrote found, now or as soon as the indexes can.
 
-    What is `quiet` stays on this machine, whatever it is connected to. Raises: InputError RECORD_INVALID for a key that is none,
-    IDEMPOTENCY_REPLAY, RECORD_CHANGED; whatever `work` raises.
+    Raises: InputError RECORD_INVALID for a key that is none, IDEMPOTENCY_REPLAY, RECORD_CHANGED; whatever `work` raises.
     """
 
     def begin(step: Step) -> str:
@@ -45,7 +43,6 @@ def perform(
         action=action,
         payload=payload,
         wording=wording(library.settings),
-        quiet=quiet,
     )
     library.follow()  # a retry, too: who tried first may have ended before it was found
     return done

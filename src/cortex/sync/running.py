@@ -5,7 +5,7 @@ the Core is kept in one transaction with what it settles:
 
 * before an answer to a flush: the entries wait, and are sent again; the Core knows their keys and does nothing twice.
 * between an answer and its end: each entry goes in the transaction that keeps the Core's records, or marks it as refused; the rest of
-  the answer is asked for again. What tells the person of a refusal is written before that, under a key of the entry's own.
+  the answer is asked for again. What tells the person of a refusal is written before that (`alerts.py`).
 * between pages: a page and its cursor are one transaction; a page that comes twice is left alone where it is older.
 * in a resync: the mark of it stays until everything was compared. Comparing twice is comparing once.
 * after a write of somebody else meanwhile: what waits to be sent isn't overwritten, neither by answers nor by pages; its own flush
@@ -22,23 +22,18 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from cortex.errors import Cancelled, CortexError, LimitError
-from cortex.kinds import Actor, Notification, Record, Wanted
+from cortex.kinds import Actor
 from cortex.library import Library
 from cortex.locks import turn
-from cortex.records.checks import LIMITS, checked
-from cortex.records.ids import fresh_key, new_id
-from cortex.records.noticing import OPEN, title_of
 from cortex.records.rights import AGENT, PERSON
-from cortex.records.steps import perform
 from cortex.records.wording import wording
-from cortex.store import Changed, Entry, Kept, Step
-from cortex.sync import names, state
+from cortex.store import Changed, Entry, Kept
+from cortex.store.outbox import UPLOAD
+from cortex.sync import alerts, names, state
 from cortex.sync.remote import MOST_IDS, REFUSED, RETRY, Offline, Oversized, Refused, Remote, Result, Resync
-from cortex.sync.wire import Told, action_to, changed_to
-from cortex.text import one_line
+from cortex.sync.wire import Told, action_to
 from cortex.types import Cancel
 
 LOCK = "sync.lock"
@@ -47,10 +42,7 @@ BATCH = 50  # entries of one flush
 BATCH_BYTES = 4 << 20
 PAGE = 500  # records of one pull
 RESYNCS = 3  # in one sync: who is asked to begin anew again and again gives up for now
-UPLOAD = "upload"  # the action of an entry that has what was there before
 UNTAKEN = frozenset((400, 413, 422))  # what a Core answers to an entry that it can't even read
-TYPED_CHARACTERS = 60  # of each field that is told in the inbox
-WROTE_CHARACTERS, WHY_CHARACTERS = 180, 160  # of all fields, and of why it was refused
 
 OK, PARTIAL, FAILED, OFFLINE = "ok", "partial", "failed", "offline"
 
@@ -104,6 +96,7 @@ class _Run:
         self._most = BATCH
         self._flushed = self._refused = self._pulled = self._erased = 0
         self._reached = self._complete = False
+        self._unsent = False  # whether something of an upload was taken that hadn't been before
         self._held = ""  # why the Core took something not yet
 
     def go(self) -> None:
@@ -111,6 +104,8 @@ class _Run:
         if self._store.truth.get(state.RESYNC) or (self._store.outbox.waiting(1) and not self._is_current()):
             self._pull()
         self._flush()
+        if self._unsent or self._store.outbox.count()[1]:
+            alerts.tell_unsent(self._library)
         self._pull()
         self._complete = True
 
@@ -222,13 +217,19 @@ class _Run:
         elif result.status == REFUSED:
             self._refuse(entry, result.code or "REFUSED", result.message, self._told(result.records))
         else:
-            told = self._told(result.records)
-            shown = {one.record.id for one in told}
-            # What was written for others and isn't shown here, as a notification of theirs, doesn't stay.
-            hidden = [one for one in entry.changes if one.id not in shown]
-            self._apply(told, [one.id for one in hidden], settle=entry.id)
-            self._erased += sum(one.kind != "notification" for one in hidden)  # of which there is something to forget
-            self._flushed += 1
+            self._take(entry, self._told(result.records))
+
+    def _take(self, entry: Entry, records: Sequence[Kept]) -> None:
+        """Be done with an entry that the Core took; what of it isn't shown here, as a notification for others, doesn't stay."""
+        if entry.attempts and entry.action == UPLOAD:
+            self._unsent = True
+        elif entry.attempts:
+            alerts.take_back(self._library, entry)
+        shown = {one.record.id for one in records}
+        hidden = [one for one in entry.changes if one.id not in shown]
+        self._apply(records, [one.id for one in hidden], settle=entry.id)
+        self._erased += sum(one.kind != "notification" for one in hidden)  # of which there is something to forget
+        self._flushed += 1
 
     def _hold(self, entry: Entry, why: str) -> None:
         self._store.outbox.tried(entry.id, why)
@@ -239,7 +240,8 @@ class _Run:
         if entry.action == UPLOAD and len(entry.changes) > 1:
             self._store.outbox.split(entry.id)
             return
-        _alert(self._library, entry, code, message)
+        if entry.action != UPLOAD:
+            alerts.tell_refused(self._library, entry, code, message)
         self._apply(records, settle=entry.id, refuse=(code, message))
         self._refused += 1
 
@@ -328,41 +330,3 @@ def _check(cancel: Cancel) -> None:
 
 def _now() -> int:
     return int(time.time() * 1000)
-
-
-# -- what the person hears of ------------------------------------------------------------------------------------------
-
-
-def _alert(library: Library, entry: Entry, code: str, message: str) -> None:
-    """Have the person see in their inbox what the Core didn't take, why, and what they wrote; each refused write for itself."""
-    main = next((one for one in entry.changes if one.kind != "notification"), entry.changes[0])
-    if main.before is None:
-        end = "It stays on this machine; `cortex sync --retry` sends it once more"
-    else:
-        end = "It reads here as at the Core now; `cortex sync --retry` sends your change once more"
-    wrote = f"You wrote: {one_line(_typed(main), WROTE_CHARACTERS)}"
-    reason = f"the Core did not take this ({code}): {one_line(message, WHY_CHARACTERS)}. {wrote}. {end}"
-    title = one_line(title_of(Record(main.id, main.after)), LIMITS[Notification]["title"]) or main.id
-    body = Notification("system_alert", PERSON, main.id, title, reason, sensitivity=main.after.sensitivity)
-
-    def work(step: Step) -> str:
-        about = Wanted(kinds=("notification",), states=OPEN, refs=(("about", main.id), ("recipient", PERSON)))
-        for one in step.select(about):  # of an earlier try: whoever told it may have ended before it was marked
-            if one.body.type == body.type and wrote in one.body.reason:
-                step.put(replace(one, body=replace(one.body, state="done")))
-        return step.make(new_id(Notification), checked(body)).id
-
-    perform(library, work, actor=Actor("cortex", 4), key=fresh_key(), action="alert", payload=code, quiet=True)
-
-
-def _typed(one: Changed) -> str:
-    """What somebody changed, field by field."""
-    after, before = changed_to(one)["after"], changed_to(one)["before"] or {}
-    assert isinstance(after, dict) and isinstance(before, dict)
-    changed = {name: value for name, value in after.items() if before.get(name) != value}
-    changed |= {name: "" for name in before if name not in after}
-    return "; ".join(f"{name}: {one_line(_said(value), TYPED_CHARACTERS)}" for name, value in changed.items())
-
-
-def _said(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

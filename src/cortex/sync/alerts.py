@@ -1,0 +1,144 @@
+"""What the person hears of a sync: each write that the Core didn't take stands in their inbox, with why and what they wrote.
+
+Alerts are notifications that stay on this machine. An alert is written before its entry is marked as refused, and taken back before a
+later try of it is settled: wherever a process ends, there is never a refusal that nobody is told of. Of what was there before the home
+had a Core there is one alert for all, since a whole library may be refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from cortex.kinds import NORMAL, SENSITIVE, Actor, Notification, Record, Wanted
+from cortex.leaks import redact
+from cortex.library import Library
+from cortex.records.checks import LIMITS, checked
+from cortex.records.ids import fresh_key, go_on_from, new_id
+from cortex.records.noticing import OPEN, title_of
+from cortex.records.rights import PERSON
+from cortex.records.wording import wording
+from cortex.store import Changed, Entry, Step
+from cortex.store.outbox import UPLOAD
+from cortex.sync.wire import changed_to
+from cortex.text import hash_bytes, one_line
+
+ALERT = "system_alert"
+AUTHOR = Actor("cortex", 4)
+TYPED_CHARACTERS = 60  # of each field that is told
+WROTE_CHARACTERS, WHY_CHARACTERS = 180, 160  # of all fields, and of why it was refused
+RETRY = "`cortex sync --retry` sends"
+BEFORE = "what was here before this home had a Core"  # in the alert about all of it
+
+
+def tell_refused(library: Library, entry: Entry, code: str, message: str) -> None:
+    """Have a refused write seen; an alert of an earlier try of the same one goes."""
+    main = _main(entry)
+    if main.before is None:
+        end = f"It stays on this machine; {RETRY} it once more"
+    else:
+        end = f"It reads here as at the Core now; {RETRY} your change once more"
+    wrote = _wrote(main)
+    reason = f"the Core did not take this ({code}): {one_line(message, WHY_CHARACTERS)}. {wrote}. {end}"
+    title = title_of(Record(main.id, main.after))
+
+    def work(step: Step) -> str:
+        _close(step, main.id, wrote)
+        return _make(step, main.id, title, reason, main.after.sensitivity)
+
+    _perform(library, work, fresh_key())
+
+
+def take_back(library: Library, entry: Entry) -> None:
+    """Have the alert of an earlier try go: the Core has taken it."""
+    main = _main(entry)
+    wrote = _wrote(main)
+    if any(one.body.type == ALERT for one in library.store.recorded.select(_open(main.id), 100)):
+        _perform(library, lambda step: _close(step, main.id, wrote), fresh_key())
+
+
+def tell_unsent(library: Library) -> None:
+    """Have seen what of all that was there before the Core didn't take, in one alert; none where that is nothing."""
+    entries = [one for one in library.store.outbox.refused() if one.action == UPLOAD]
+    told = library.store.recorded.select(Wanted(kinds=("notification",), states=OPEN, authors=(AUTHOR.name,)), 1_000)
+    earlier = [one for one in told if BEFORE in one.body.reason]
+    if not entries and not earlier:
+        return
+
+    def work(step: Step) -> str:
+        for one in earlier:
+            if (now := step.get(one.id)) is not None and now.body.state in OPEN:
+                step.put(replace(now, body=replace(now.body, state="done")))
+        if not entries:
+            return ""
+        first, main = entries[0], _main(entries[0])
+        count = f"{len(entries)} records of {BEFORE}" if len(entries) > 1 else f"one record of {BEFORE}"
+        why = f"{first.code}, {one_line(first.reason, WHY_CHARACTERS)}"
+        reason = f"the Core did not take {count}; this one: {why}. They stay on this machine; {RETRY} them once more"
+        private = any(one.after.sensitivity == SENSITIVE for one in first.changes)
+        return _make(step, main.id, title_of(Record(main.id, main.after)), reason, SENSITIVE if private else NORMAL)
+
+    # The same ones are told once, also where the person is done with that already.
+    key = hash_bytes(b"unsent", *(f"{one.key} {one.attempts}".encode() for one in entries)).hex()[:32]
+    _perform(library, work, f"unsent-{key}" if entries else fresh_key())
+
+
+def _perform(library: Library, work: Callable[[Step], str], key: str) -> None:
+    """A step that stays on this machine; nothing of it is found by searching, so no index has to follow."""
+
+    def begin(step: Step) -> str:
+        go_on_from(step.newest())
+        return work(step)
+
+    library.store.records.perform(
+        begin, actor=AUTHOR, key=key, action="alert", payload="", wording=wording(library.settings), quiet=True
+    )
+
+
+def _make(step: Step, about: str, title: str, reason: str, sensitivity: str) -> str:
+    limits = LIMITS[Notification]
+    body = Notification(
+        ALERT,
+        PERSON,
+        about,
+        one_line(redact(title)[0], limits["title"]) or about,
+        one_line(redact(reason)[0], limits["reason"]),
+        sensitivity=sensitivity,
+    )
+    return step.make(new_id(Notification), checked(body)).id
+
+
+def _close(step: Step, about: str, wrote: str) -> str:
+    for one in step.select(_open(about)):
+        if one.body.type == ALERT and wrote in one.body.reason:
+            step.put(replace(one, body=replace(one.body, state="done")))
+    return ""
+
+
+def _open(about: str) -> Wanted:
+    return Wanted(kinds=("notification",), states=OPEN, refs=(("about", about), ("recipient", PERSON)))
+
+
+def _main(entry: Entry) -> Changed:
+    """What a write is about: the first record that isn't a notification."""
+    return next((one for one in entry.changes if one.kind != "notification"), entry.changes[0])
+
+
+def _wrote(one: Changed) -> str:
+    return f"You wrote: {one_line(redact(_typed(one))[0], WROTE_CHARACTERS)}"
+
+
+def _typed(one: Changed) -> str:
+    """What somebody changed, field by field."""
+    told = changed_to(one)
+    after, before = told["after"], told["before"] or {}
+    assert isinstance(after, dict) and isinstance(before, dict)
+    changed = {name: value for name, value in after.items() if before.get(name) != value}
+    changed |= {name: "" for name in before if name not in after}
+    return "; ".join(f"{name}: {one_line(_said(value), TYPED_CHARACTERS)}" for name, value in changed.items())
+
+
+def _said(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
