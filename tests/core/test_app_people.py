@@ -39,6 +39,7 @@ def test_somebody_is_made_known_gets_a_token_and_loses_it(place, ada):
     assert place.http.get("/api/v2/me", headers=headers).status_code == 401
     for moment in ("soon", "2001-01-01"):
         ada.refused(400, "VALIDATION_ERROR", ada.ask("POST", "/principals/bob/tokens", {"expires_at": moment}))
+    ada.refused(400, "VALIDATION_ERROR", ada.ask("POST", "/principals/bob/tokens", {"label": "a\x00"}))
     ada.refused(404, "NOT_FOUND", ada.ask("POST", "/principals/eve/tokens", {}))
     ada.refused(404, "NOT_FOUND", ada.ask("POST", "/tokens/none/revoke"))
 

@@ -26,8 +26,9 @@ from cortex.tools import Arguments, Whole
 ALL = 4  # the tier of whoever may do everything
 _BATCH = 200  # lines of the audit log that are looked at at once
 _Name = Annotated[str, Field(min_length=1, max_length=100)]
+_Line = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 _Grants = Annotated[
-    dict[Annotated[str, Field(max_length=200)], bool],
+    dict[_Line, bool],
     Field(max_length=1_000, description='Subcortexes by id or slug, or "*"; true: writes there, too'),
 ]
 
@@ -47,12 +48,12 @@ class ChangePrincipal(Arguments):
 
 
 class NewToken(Arguments):
-    label: Annotated[str, Field(max_length=200)] = ""
+    label: _Line = ""
     expires_at: Annotated[str | None, Field(max_length=40, description="A moment; left out: never")] = None
 
 
 class Audit(Paged):
-    record: Annotated[str | None, Field(max_length=100)] = None
+    record: Annotated[str | None, Field(pattern=r"^[A-Za-z0-9_]{1,100}$")] = None
 
 
 def who_am_i(asked: Asked) -> Told:
