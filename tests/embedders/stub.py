@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from cortex.embedders.hashing import HashingEmbedder
@@ -37,7 +39,8 @@ class Reply:
 class Stub:
     """Listens, keeps what was asked, and answers with what `answer` makes of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: tuple[Path, Path] | None = None) -> None:
+        """`tls` are a certificate and its key."""
         self.asked: list[Asked] = []
         self.most_at_once = 0
         self._at_once = 0
@@ -65,7 +68,11 @@ class Stub:
                 """A client that goes away is no error."""
 
         self._server = Server(("127.0.0.1", 0), Listener)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        if tls is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*tls)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -29,7 +30,7 @@ class Cut(Exception):
 class FakeCore:
     """A Core of one principal, "ada", and what others do there."""
 
-    def __init__(self, name: str = "ada") -> None:
+    def __init__(self, name: str = "ada", tls: tuple[Path, Path] | None = None) -> None:
         self.name, self.epoch, self.view = name, "e1", "v1"
         self.kept: dict[str, Kept] = {}
         self.hidden: set[str] = set()
@@ -40,7 +41,7 @@ class FakeCore:
         self.done: list[str] = []  # keys, in the order in which they were first taken
         self.flushed: list[list[str]] = []  # keys of each flush that arrived
         self.change = 0
-        self.stub = Stub()
+        self.stub = Stub(tls)
         self.stub.answer = self._answer
         self.url = self.stub.url
 

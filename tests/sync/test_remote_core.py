@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -176,3 +178,21 @@ def test_the_token_goes_into_one_header(core, remote):
     (asked,) = core.stub.asked
     assert asked.headers["Authorization"] == f"Bearer {TOKEN}"
     assert TOKEN not in asked.path and TOKEN not in json.dumps({**asked.headers, "Authorization": ""})
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="nothing makes a certificate here")
+def test_a_certificate_of_ones_own_is_trusted_where_one_says_so(tmp_path, monkeypatch):
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1"]
+    names = ["-subj", "/CN=core", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*make, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    core = FakeCore(tls=(certificate, key))
+    remote = Remote(core.url, TOKEN)
+    error = refusal(remote.bootstrap)
+    remote.close()
+    assert isinstance(error, Refused) and error.code == "CORE_REFUSED" and "SSL_CERT_FILE" in error.suggestions[0]
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    remote = Remote(core.url, TOKEN)
+    assert remote.bootstrap().name == "ada"
+    remote.close()
+    core.close()

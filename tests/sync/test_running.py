@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cortex.errors import Cancelled
-from cortex.kinds import Comment, Observation, Task, Thread
+from cortex.kinds import CodeLink, Comment, Observation, Task, Thread
 from cortex.library import Library
 from cortex.records.finding import Asked, find
 from cortex.records.ids import new_id
@@ -75,6 +75,23 @@ def test_names_are_translated_at_the_border(joined, core):
     once(joined, core)
     found = joined.store.recorded.one(task)
     assert found.author == "agent" and found.body.assignees == ("person", "bob", "eve")
+
+
+def test_where_a_checkout_lies_stays_on_its_machine(homes, joined, core):
+    link = CodeLink("src/cache.py", repo="shop", symbol="get", root="/home/ada/shop", file_hash="00ff")
+    thread = make(joined, Thread("Cache", code_links=(link,)))
+    once(joined, core)
+    assert [one.root for one in core.bodies()[thread].code_links] == [""]
+    stranger = replace(link, path="etc/passwd", root="/")
+    core.edit(thread, title="Cache or not", code_links=(replace(link, root="/home/bob/shop"), stranger))
+    once(joined, core)
+    assert [one.root for one in joined.store.recorded.one(thread).body.code_links] == ["/home/ada/shop", ""]
+    edit(joined, thread, body="of Ada")
+    assert once(joined, core).status == "ok" and core.bodies()[thread].body == "of Ada"
+    other = homes("laptop")
+    connect(other, core.url, TOKEN)
+    once(other, core)
+    assert [one.root for one in other.store.recorded.one(thread).body.code_links] == ["", ""]
 
 
 @pytest.mark.parametrize("fault", [LOST, CUT, Reply({}, 503)])

@@ -31,7 +31,7 @@ from cortex.records.rights import AGENT, PERSON
 from cortex.records.wording import wording
 from cortex.store import Changed, Entry, Kept
 from cortex.store.outbox import UPLOAD
-from cortex.sync import alerts, names, state
+from cortex.sync import alerts, names, places, state
 from cortex.sync.remote import MOST_IDS, REFUSED, RETRY, Offline, Oversized, Refused, Remote, Result, Resync
 from cortex.sync.wire import Told, action_to
 from cortex.types import Cancel
@@ -195,10 +195,9 @@ class _Run:
         return f"{entry.key}@{self._device}/{entry.actor}"
 
     def _changed(self, one: Changed) -> Changed:
-        before = None if one.before is None else names.renamed_body(one.before, self._outward)
-        return replace(
-            one, author=self._outward(one.author), before=before, after=names.renamed_body(one.after, self._outward)
-        )
+        """A change with the names of the Core, and without places of this machine."""
+        told = names.renamed_changed(one, self._outward)
+        return replace(told, before=places.unplaced(told.before), after=places.unplaced(told.after))
 
     def _send_less(self, batch: Sequence[Entry], error: Refused) -> None:
         """Find out which entry the Core can't read; alone, it is refused. Raises: `error`, where it isn't about an entry."""
@@ -306,8 +305,10 @@ class _Run:
         self._apply((), facts={state.RESYNC: ""})
 
     def _told(self, records: Sequence[Kept]) -> list[Kept]:
-        """Records of the Core, with the names of this home."""
-        return [replace(one, record=names.renamed(one.record, self._inward)) for one in records]
+        """Records of the Core, with the names of this home and the places of this machine."""
+        linked = [one.record.id for one in records if getattr(one.record.body, "code_links", ())]
+        here = self._store.recorded.get(linked) if linked else {}
+        return [replace(one, record=places.placed(names.renamed(one.record, self._inward), here)) for one in records]
 
     def _apply(
         self,
