@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from cortex.kinds import SENSITIVE, Link, Record, Subcortex, Thread, refs_of
+from cortex.kinds import FOUND_KINDS, SENSITIVE, Link, Record, Subcortex, Thread, refs_of
 from cortex.seeing import scope_of
 from cortex.store.recordjson import to_json
-from cortex.store.recordlookup import COLUMNS, get_records, read_records
+from cortex.store.recordlookup import COLUMNS, get_records, kind_of_id, read_records
 from cortex.store.recordshelves import RECORDS, Shelf
 from cortex.store.truth import forget_rest, next_seq, put_blob, put_doc, remove_doc
 from cortex.types import Cut, Found
@@ -120,13 +120,14 @@ class RecordRows:
 
     def erase(self, ids: Iterable[str]) -> int:
         """Remove records for good, with their versions and whatever they were found by; tells how many there were."""
-        count = 0
+        count, found = 0, False
         for number in ids:
             source, _ = self._where(number)
             if source is not None:
                 remove_doc(self._connection, source, number, self._next_seq())
-            count += self._connection.execute("DELETE FROM records WHERE id = ?", (number,)).rowcount
-        if count:
+            gone = self._connection.execute("DELETE FROM records WHERE id = ?", (number,)).rowcount
+            count, found = count + gone, found or (gone > 0 and kind_of_id(number) in FOUND_KINDS)
+        if found:  # drafts, notifications and links are in no index: it need not be built anew for them
             self._next_seq()
             forget_rest(self._connection)
         return count
