@@ -16,6 +16,7 @@ from cortex.kinds import (
     Actor,
     Artifact,
     Body,
+    CodeLink,
     Comment,
     Draft,
     Evidence,
@@ -578,3 +579,9 @@ def test_whoever_joined_meanwhile_hears_of_it_too(team, ada, bob):
     assert all(one.status == APPLIED for home in (carol, bob) for one in home.flush())
     hers = [one.body.reason for one in team.records().values() if getattr(one.body, "recipient", "") == "carol"]
     assert sorted(hers) == ["a task that you follow: new notes", "you commented in this thread; bob commented"]
+
+
+def test_where_code_lies_on_a_machine_is_kept_nowhere_else(team, ada):
+    links = (CodeLink("src/a.py", root="/home/ada/secret-project"),)
+    [one] = team.accept(ada.principal, acting(told(new_id(Observation), Observation("x", code_links=links)))).records
+    assert one.record.body.code_links == (CodeLink("src/a.py"),)

@@ -7,7 +7,7 @@ told with its reason and keeps nothing, the key neither: the home has what was t
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cortex.core.sight import Sight
 from cortex.core.taking import Taking
@@ -19,11 +19,12 @@ from cortex.records.steps import check_key
 from cortex.records.wording import wording
 from cortex.seeing import Viewer
 from cortex.settings import Settings
-from cortex.store import Kept, Step
+from cortex.store import Changed, Kept, Step
 from cortex.store.ledger import Ledger
 from cortex.store.outbox import UPLOAD
 from cortex.store.principals import Principal
 from cortex.sync.names import agent_of, outward, renamed_changed
+from cortex.sync.places import unplaced
 from cortex.sync.wire import MOST_KEY, Action, canonical
 
 APPLIED, REPLAYED, REFUSED, RETRY = "applied", "replayed", "refused", "retry"
@@ -44,7 +45,7 @@ def accept(ledger: Ledger, principal: Principal, viewer: Viewer, action: Action,
     "refused" is for good, as things are; "retry" is for a moment in which the ledger can't be written.
     """
     rename = outward(principal.name)
-    changes = tuple(renamed_changed(one, rename) for one in action.changes)
+    changes = tuple(_unplaced(renamed_changed(one, rename)) for one in action.changes)
     upload = action.action == UPLOAD
     known = frozenset(one.name for one in ledger.principals.all()) if upload else frozenset[str]()
 
@@ -68,6 +69,11 @@ def accept(ledger: Ledger, principal: Principal, viewer: Viewer, action: Action,
     except CortexError as error:
         return Accepted(RETRY, (), error)
     return Accepted(REPLAYED if done.replayed else APPLIED, records)
+
+
+def _unplaced(one: Changed) -> Changed:
+    """A change without where on somebody's machine its code lies, whatever a home sends."""
+    return replace(one, before=unplaced(one.before), after=unplaced(one.after))
 
 
 def actor_of(principal: Principal, action: Action) -> Actor:
