@@ -7,19 +7,18 @@ import os
 import signal
 import sys
 
-from cortex.home import split_profile
-
 _HELP = {"--help", "-h"}
 _IN_PROCESS = {"--no-sidecar", *_HELP}
 
 
 def main() -> int:
     """Run the command line; returns the exit code."""
-    profile, arguments = split_profile(sys.argv[1:])
-    if profile:
-        os.environ["CORTEX_PROFILE"] = (
-            profile  # so that all who ask find the same home, and processes that are started, too
-        )
+    arguments = sys.argv[1:]
+    if arguments and arguments[0].startswith("--profile") and len(arguments) > 1:
+        from cortex.home import split_profile
+
+        # So that all who ask find the same home, and processes that are started, too.
+        os.environ["CORTEX_PROFILE"], arguments = split_profile(arguments)
     if arguments[:1] == ["mcp"]:
         # Before anything else: a server that is told to go while it starts has nothing to close and ends well.
         for number in (signal.SIGTERM, signal.SIGINT):

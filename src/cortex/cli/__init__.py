@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 
 from cortex.cli.show import PrintableFormatter, print_error, printable
 from cortex.errors import CortexError, explained
-from cortex.settings import environment
+from cortex.settings import choose_profile, environment
 
 if TYPE_CHECKING:
     app: typer.Typer
@@ -111,7 +111,7 @@ def _root(
     ),
 ) -> None:
     if profile:
-        os.environ["CORTEX_PROFILE"] = profile
+        choose_profile(profile)
     if version:
         from importlib.metadata import version as version_of
 

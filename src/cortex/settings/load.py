@@ -36,6 +36,11 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name in names or name.startswith(_PREFIXES)}
 
 
+def choose_profile(name: str) -> None:
+    """Have this process, and those that it starts, use the home of a profile."""
+    os.environ["CORTEX_PROFILE"] = name
+
+
 def load(
     root: Path | None,
     *,
