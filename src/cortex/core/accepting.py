@@ -46,14 +46,13 @@ def accept(ledger: Ledger, principal: Principal, viewer: Viewer, action: Action,
     """
     rename = outward(principal.name)
     changes = tuple(_unplaced(renamed_changed(one, rename)) for one in action.changes)
-    upload = action.action == UPLOAD
-    known = frozenset(one.name for one in ledger.principals.all()) if upload else frozenset[str]()
 
     def work(step: Step) -> str:
         go_on_from(step.newest())
-        return json.dumps(Taking(step, viewer, known if upload else None).take(changes))
+        return json.dumps(Taking(step, viewer, known).take(changes))
 
     try:
+        known = frozenset(one.name for one in ledger.principals.all()) if action.action == UPLOAD else None
         check_key(action.key, MOST_KEY)
         done = ledger.records.perform(
             work,
