@@ -69,7 +69,7 @@ def word(record: Record[Any], get: object) -> Worded | None:
     return Worded(hash_bytes(text.encode()), cut, record.body.sensitivity != SENSITIVE)
 
 
-def write(store: Store, work: Callable[[Step], None]) -> None:
+def write(store: Store, work: Callable[[Step], object]) -> None:
     def wrapped(step: Step) -> str:
         work(step)
         return ""
@@ -157,7 +157,7 @@ def bodies(draw: st.DrawFn, known: Sequence[Record[Any]]) -> Body:
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[list[Record[Any]], list[tuple[int, str, str]], list[Viewer]]:
     """Records, what is changed of some of them afterwards, and who looks."""
-    known = [
+    known: list[Record[Any]] = [
         Record(new_id(Subcortex), Subcortex(slug, slug.title()), author="ada")
         for slug in ("first-topic", "second-topic", "third-topic")
     ]
@@ -193,7 +193,7 @@ def test_the_views_show_what_the_rule_allows_also_after_things_moved(world, tmp_
     known, changes, viewers = world
     directory = tmp_path_factory.mktemp("world")
     with closing(Store(directory, shelved=True)) as store:
-        write(store, lambda step: [step.put(one) for one in known] and None)
+        write(store, lambda step: [step.put(one) for one in known])
         with closing(opened(directory)) as confined:
             for viewer in viewers:
                 assert_shows(store, confined, viewer)
