@@ -11,19 +11,13 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import anyio
-from starlette.datastructures import Headers
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Scope, Send
-
 from cortex.core import policy, routes_people, routes_records, routes_sync, routes_work
-from cortex.core.envelopes import API, DOCUMENT, REQUEST_ID, Told, answer, failure, refusal
+from cortex.core.envelopes import API, DOCUMENT, REQUEST_ID, Told, answer, failure, plain, refusal
 from cortex.core.hall import Hall
 from cortex.core.limits import Limits
 from cortex.core.logs import Served, note
@@ -36,8 +30,8 @@ from cortex.records.ids import new_ulid
 from cortex.settings import Settings
 from cortex.store.ledger import Ledger
 from cortex.store.principals import Principal
-from cortex.surfaces.http_door import SAFE_HEADERS, Refused, check_origin
-from cortex.surfaces.http_door import read_body as receive_body
+from cortex.surfaces.http_app import Application, Gone, Incoming, Outgoing
+from cortex.surfaces.http_door import Refused
 from cortex.surfaces.threads import Threads
 from cortex.tools import Call, unforeseen
 
@@ -65,8 +59,8 @@ class _Noted:
     principal: str = ""
 
 
-class App:
-    """ASGI: a Core."""
+class App(Application):
+    """A Core."""
 
     def __init__(self, core: Core, *, local: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
         """`local` refuses requests that were sent to another name than this machine's: there is no other."""
@@ -80,80 +74,68 @@ class App:
         self._turn, self._working = threading.Lock(), 0  # threads that are at work
         self._pinged = (-HEALTH_SECONDS, False)  # when, and whether it answered
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await _live(receive, send)
-            return
-        if scope["type"] != "http":
-            return
+    async def respond(self, incoming: Incoming) -> Outgoing:
+        """The answer to a request, counted and noted."""
         started = time.perf_counter()
-        noted = _Noted(_request_id(scope))
+        noted = _Noted(_request_id(incoming))
         self._metrics.under_way += 1
         try:
-            response = await self._answer(scope, receive, noted)
-        except ClientDisconnect:
-            return
+            told = await self._answer(incoming, noted)
         finally:
             self._metrics.under_way -= 1
-        seconds, method = time.perf_counter() - started, _method(scope)
-        self._metrics.count(method, noted.route, response.status_code, seconds)
-        note(
-            Served(
-                noted.request_id, noted.principal, method, noted.route, response.status_code, round(1000 * seconds, 2)
-            )
-        )
-        if scope["method"] == "HEAD":
-            response.body = b""
-        await response(scope, receive, send)
+        seconds, method = time.perf_counter() - started, incoming.method
+        self._metrics.count(method, noted.route, told.status, seconds)
+        ms = round(1000 * seconds, 2)
+        note(Served(noted.request_id, noted.principal, method, noted.route, told.status, ms))
+        return told
 
-    async def _answer(self, scope: Scope, receive: Receive, noted: _Noted) -> Response:
+    async def _answer(self, incoming: Incoming, noted: _Noted) -> Outgoing:
         """An answer to whatever was asked."""
         try:
-            return await self._respond(scope, receive, noted)
+            return await self._find(incoming, noted)
         except Refused as refused:
             return refusal(refused, noted.request_id)
         except CortexError as error:
             return failure(error, noted.request_id, _challenge(error))
-        except ClientDisconnect:
+        except Gone:
             raise
         except Exception as error:
             return failure(unforeseen(error, noted.route), noted.request_id)
 
-    async def _respond(self, scope: Scope, receive: Receive, noted: _Noted) -> Response:
-        path, headers = scope["path"], Headers(scope=scope)
-        check_origin(headers, local=self._local)
+    async def _find(self, incoming: Incoming, noted: _Noted) -> Outgoing:
+        """What answers at a path, and that."""
+        path = incoming.path
+        incoming.check_origin(local=self._local)
         if path in (HEALTH, DOCUMENT):
             noted.route = path
-            _need_method(scope, {"GET"})
-            return await self._health(noted) if path == HEALTH else _plain(self._document, noted)
-        principal = await self._authenticate(scope, headers)
+            _need_method(incoming, {"GET"})
+            return await self._health(noted) if path == HEALTH else plain(self._document, noted.request_id)
+        principal = await self._authenticate(incoming)
         noted.principal = principal.name
         self._limits.count(principal)
         if path == METRICS:
             noted.route = path
-            _need_method(scope, {"GET"})
-            lag = await self._run(self._lag, Call())
-            return Response(self._metrics.text(lag), 200, {**SAFE_HEADERS, REQUEST_ID: noted.request_id}, CONTENT_TYPE)
+            _need_method(incoming, {"GET"})
+            text = self._metrics.text(await self._run(self._lag, Call()))
+            return Outgoing(200, text.encode(), {REQUEST_ID: noted.request_id}, CONTENT_TYPE)
         methods, variables = self._table.find(path.removeprefix(API)) if path.startswith(f"{API}/") else ({}, {})
         if not methods:
             raise Refused(404, f"there is no such path; {DOCUMENT} names those that there are")
         noted.route = API + next(iter(methods.values())).path
-        if scope["method"] == "OPTIONS":
-            return Response(
-                status_code=204, headers={**SAFE_HEADERS, "Allow": _allowed(methods), REQUEST_ID: noted.request_id}
-            )
-        _need_method(scope, methods)
-        return await self._serve(methods[_method(scope)], variables, principal, Request(scope, receive), noted)
+        if incoming.method == "OPTIONS":
+            return Outgoing(204, headers={"Allow": _allowed(methods), REQUEST_ID: noted.request_id})
+        _need_method(incoming, methods)
+        return await self._serve(methods[incoming.method], variables, principal, incoming, noted)
 
     async def _serve(
-        self, route: Route, variables: Mapping[str, str], principal: Principal, request: Request, noted: _Noted
-    ) -> Response:
+        self, route: Route, variables: Mapping[str, str], principal: Principal, incoming: Incoming, noted: _Noted
+    ) -> Outgoing:
         permit(route, principal)
-        key = read_key(route, request.headers.getlist("idempotency-key"))
-        query = read_query(route, request.scope["query_string"])
+        key = read_key(route, incoming.headers.getlist("idempotency-key"))
+        query = read_query(route, incoming.query)
         body = None
         if route.body is not None:
-            body = read_body(route.body, await _body_of(request, route))
+            body = read_body(route.body, await _body_of(incoming, route))
         call = Call()
         work = partial(self._perform, route, variables, principal, query, body, key, call)
         told, replayed = await self._run(work, call)
@@ -202,20 +184,23 @@ class App:
 
     async def _run(self, work: Callable[[], Any], call: Call) -> Any:
         """What blocking work gives. Raises: LimitError, where it takes too long."""
-        with anyio.move_on_after(REQUEST_SECONDS):
-            return await self._workers().run(work, call)
-        raise LimitError("SEARCH_TIMEOUT", "it took too long; with the same key it can be tried again")
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                return await self._workers().run(work, call)
+        except TimeoutError:
+            why = "it took too long; with the same key it can be tried again"
+            raise LimitError("SEARCH_TIMEOUT", why) from None
 
     # -- who asks ------------------------------------------------------------------------------------------------------
 
-    async def _authenticate(self, scope: Scope, headers: Headers) -> Principal:
+    async def _authenticate(self, incoming: Incoming) -> Principal:
         """Whoever asks. Raises: NetworkError AUTH_REQUIRED, AUTH_EXPIRED; LimitError, where strangers ask too often."""
-        scheme, _, token = headers.get("authorization", "").partition(" ")
+        scheme, _, token = incoming.headers.get("authorization", "").partition(" ")
         token = token.strip() if scheme.lower() == "bearer" else ""
         principal, known = await self._run(partial(self._look_up, token), Call()) if token else (None, False)
         if principal is not None:
             return principal
-        self._limits.count_stranger(scope)
+        self._limits.count_stranger(incoming.network)
         if known:
             raise NetworkError("AUTH_EXPIRED", "this token counts no more: it was revoked, or its time is over")
         raise NetworkError("AUTH_REQUIRED", "send `Authorization: Bearer` with a token of this Core")
@@ -227,16 +212,17 @@ class App:
 
     # -- how it is -----------------------------------------------------------------------------------------------------
 
-    async def _health(self, noted: _Noted) -> Response:
+    async def _health(self, noted: _Noted) -> Outgoing:
         """Whether it could answer; the database is asked once a second at most."""
         at, answered = self._pinged
         if time.monotonic() - at >= HEALTH_SECONDS:
             answered = False
-            with anyio.move_on_after(PING_SECONDS):
-                answered = await self._workers().run(self._ping, Call())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PING_SECONDS):
+                    answered = await self._workers().run(self._ping, Call())
             self._pinged = (time.monotonic(), answered)
         told = {"status": "ok" if answered else "unavailable", "version": VERSION}
-        return _plain(told, noted, 200 if answered else 503)
+        return plain(told, noted.request_id, 200 if answered else 503)
 
     def _ping(self) -> bool:
         try:
@@ -264,16 +250,14 @@ def make_app(
     return App(Core(hall, ledger, settings), local=local, clock=clock)
 
 
-async def _body_of(request: Request, route: Route) -> bytes:
+async def _body_of(incoming: Incoming, route: Route) -> bytes:
     """The body of a request; where nothing has to be said, none is one, too."""
-    headers = request.headers
-    empty = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
     needed = route.body is not None and any(one.is_required() for one in route.body.model_fields.values())
-    return b"{}" if empty and not needed else await receive_body(request, route.most)
+    return await incoming.body(route.most) if needed or incoming.has_body else b"{}"
 
 
-def _need_method(scope: Scope, methods: Mapping[str, Route] | set[str]) -> None:
-    if _method(scope) not in methods:
+def _need_method(incoming: Incoming, methods: Mapping[str, Route] | set[str]) -> None:
+    if incoming.method not in methods:
         raise Refused(405, f"this path wants {_allowed(methods)}", {"Allow": _allowed(methods)})
 
 
@@ -281,30 +265,11 @@ def _allowed(methods: Mapping[str, Route] | set[str]) -> str:
     return ", ".join((*sorted(methods), *(("HEAD",) if "GET" in methods else ()), "OPTIONS"))
 
 
-def _method(scope: Scope) -> str:
-    return "GET" if scope["method"] == "HEAD" else scope["method"]
-
-
-def _request_id(scope: Scope) -> str:
+def _request_id(incoming: Incoming) -> str:
     """What a request is called: as whoever sent it does, where that is a name."""
-    given = Headers(scope=scope).get(REQUEST_ID.lower(), "")
+    given = incoming.headers.get(REQUEST_ID.lower(), "")
     return given if _OWN_ID.fullmatch(given) else f"req_{new_ulid()}"
 
 
 def _challenge(error: CortexError) -> dict[str, str]:
     return {"WWW-Authenticate": "Bearer"} if error.code in ("AUTH_REQUIRED", "AUTH_EXPIRED") else {}
-
-
-def _plain(content: object, noted: _Noted, status: int = 200) -> Response:
-    return JSONResponse(content, status, {**SAFE_HEADERS, REQUEST_ID: noted.request_id})
-
-
-async def _live(receive: Receive, send: Send) -> None:
-    """There is nothing to do when a server begins and ends: whoever opened the hall closes it."""
-    while True:
-        message = await receive()
-        if message["type"] == "lifespan.startup":
-            await send({"type": "lifespan.startup.complete"})
-        elif message["type"] == "lifespan.shutdown":
-            await send({"type": "lifespan.shutdown.complete"})
-            return

@@ -63,15 +63,8 @@ class Desk(Records):
         visit: Visit | None = getattr(self._here, "visit", None)
         if visit is None:
             raise StoreError("STORE_READ_ONLY", "nobody is there who writes")
-
-        def seen(step: Step) -> str:
-            result = work(step)
-            if kind_of_id(result) and step.get(result) is None:
-                raise InputError("RIGHTS_MISSING", f"{actor.name} could not see what that would write")
-            return result
-
         done = self._ledger.records.perform(
-            seen,
+            _seen(work),
             actor=actor,
             key=key,
             action=action,
@@ -91,6 +84,18 @@ class Desk(Records):
     def known(self, actor: Actor, key: str, action: str, payload: str) -> Done | None:
         """What a key gave before, None where it is new. Raises: InputError IDEMPOTENCY_REPLAY."""
         return self._ledger.records.known(actor, key, action, payload)
+
+
+def _seen(work: Callable[[Step], str]) -> Callable[[Step], str]:
+    """A step that isn't taken where its own author could not see what it wrote. Raises: InputError RIGHTS_MISSING."""
+
+    def step_of(step: Step) -> str:
+        result = work(step)
+        if kind_of_id(result) and step.get(result) is None:
+            raise InputError("RIGHTS_MISSING", f"{step.actor.name} could not see what that would write")
+        return result
+
+    return step_of
 
 
 def sees_of(viewer: Viewer) -> Sees:

@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from starlette.responses import Response
-
 from cortex.errors import CortexError
-from cortex.surfaces.http_door import SAFE_HEADERS, Refused
+from cortex.surfaces.http_app import Outgoing
+from cortex.surfaces.http_door import Refused
 from cortex.surfaces.lines import well_formed
 
 API = "/api/v2"
@@ -79,7 +78,7 @@ class Told:
     meta: Mapping[str, object] = field(default_factory=dict)
 
 
-def answer(told: Told, request_id: str, *, replayed: bool = False) -> Response:
+def answer(told: Told, request_id: str, *, replayed: bool = False) -> Outgoing:
     """An answer in its envelope."""
     envelope: dict[str, object] = {"data": told.content, "meta": {**_meta(request_id), **told.meta}}
     if told.pagination is not None:
@@ -88,13 +87,13 @@ def answer(told: Told, request_id: str, *, replayed: bool = False) -> Response:
     return _json(envelope, told.status, request_id, headers)
 
 
-def failure(error: CortexError, request_id: str, headers: Mapping[str, str] | None = None) -> Response:
+def failure(error: CortexError, request_id: str, headers: Mapping[str, str] | None = None) -> Outgoing:
     """An error in its envelope."""
     code, status = code_of(error)
     return _failed(error, code, status, request_id, headers or {})
 
 
-def refusal(refused: Refused, request_id: str) -> Response:
+def refusal(refused: Refused, request_id: str) -> Outgoing:
     """What is refused before anybody looks at it, in the same envelope."""
     code, status = code_of(refused.error)
     if refused.error.code == "REQUEST_REFUSED":
@@ -111,7 +110,7 @@ def code_of(error: CortexError) -> tuple[str, int]:
     return known or ("SERVER_ERROR", 503 if error.retryable else 500)
 
 
-def _failed(error: CortexError, code: str, status: int, request_id: str, headers: Mapping[str, str]) -> Response:
+def _failed(error: CortexError, code: str, status: int, request_id: str, headers: Mapping[str, str]) -> Outgoing:
     seconds = _retry_after(error, status)
     one = {
         "code": code,
@@ -156,6 +155,11 @@ def _meta(request_id: str) -> dict[str, object]:
     }
 
 
-def _json(content: object, status: int, request_id: str, headers: Mapping[str, str]) -> Response:
+def _json(content: object, status: int, request_id: str, headers: Mapping[str, str]) -> Outgoing:
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str)
-    return Response(well_formed(text), status, {**SAFE_HEADERS, **headers, REQUEST_ID: request_id}, "application/json")
+    return Outgoing(status, well_formed(text).encode(), {**headers, REQUEST_ID: request_id})
+
+
+def plain(content: object, request_id: str, status: int = 200) -> Outgoing:
+    """An answer that has no envelope."""
+    return _json(content, status, request_id, {})

@@ -6,11 +6,9 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
-from starlette.types import Scope
-
 from cortex.errors import LimitError
 from cortex.store.principals import Principal
-from cortex.surfaces.http_door import Rates, network_of
+from cortex.surfaces.http_door import Rates
 
 
 class Limits:
@@ -31,9 +29,9 @@ class Limits:
         tier = self._tier(principal)
         _check(self._known[tier].wait(principal.id), self._rates[tier])
 
-    def count_stranger(self, scope: Scope) -> None:
+    def count_stranger(self, network: str) -> None:
         """Count a request of somebody who isn't known. Raises: LimitError RATE_LIMITED."""
-        _check(self._strangers.wait(network_of(scope)), self._rates[0])
+        _check(self._strangers.wait(network), self._rates[0])
 
     def _tier(self, principal: Principal) -> int:
         return min(max(principal.tier, 0), len(self._rates) - 1)

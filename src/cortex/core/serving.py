@@ -14,9 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-
-import uvicorn
 
 from cortex.core.app import App, make_app
 from cortex.core.hall import Hall
@@ -25,7 +22,7 @@ from cortex.errors import ConfigError, CortexError, InputError, NetworkError
 from cortex.settings import Settings
 from cortex.store.ledger import Ledger
 from cortex.surfaces.http_door import is_loopback
-from cortex.surfaces.http_server import config, listen_on
+from cortex.surfaces.http_server import Patient, config, listen_on
 
 GRACE_SECONDS = 20.0  # for what is under way at the end
 CLOSE_SECONDS = 5.0  # for threads that nobody waits for any more
@@ -60,7 +57,7 @@ def serve_core(
     ):
         write_logs(settings.core.log_format, settings.server.log_level)
         app = make_app(hall, ledger, settings, local=is_loopback(where) and not behind_proxy)
-        server = Server(config(app, lifespan=False, proxied=behind_proxy, grace=GRACE_SECONDS, tls=certificate))
+        server = Patient(config(app, lifespan=False, proxied=behind_proxy, grace=GRACE_SECONDS, tls=certificate))
         ready(address_of(listening, secure=certificate is not None))
         server.run(sockets=[listening])
         _await_threads(app)
@@ -87,14 +84,6 @@ def address_of(listening: socket.socket, *, secure: bool) -> str:
     """Where a server is reached."""
     name, port = listening.getsockname()[:2]
     return f"{'https' if secure else 'http'}://{f'[{name}]' if ':' in name else name}:{port}"
-
-
-class Server(uvicorn.Server):
-    """uvicorn that answers what is under way when a signal comes, and ends with exit code 0; at a second one at once."""
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.force_exit = self.should_exit
-        self.should_exit = True
 
 
 def _certificate(cert: Path | None, key: Path | None) -> tuple[Path, Path] | None:

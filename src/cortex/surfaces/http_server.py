@@ -94,6 +94,14 @@ class Uvicorn(uvicorn.Server):
         self.should_exit = True
 
 
+class Patient(uvicorn.Server):
+    """uvicorn that answers what is under way when a signal comes, and ends with exit code 0; at a second one at once."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
 class Guest(uvicorn.Server):
     """uvicorn that leaves signals alone."""
 
