@@ -86,17 +86,24 @@ def test_what_may_not_be_seen_any_more_is_told_by_its_id_alone(ada, place):
     bob = place.person("bob", 2)
     moved = bob.post("/threads", {"title": "moves"})
     about = bob.post("/observations", {"title": "of it", "linked_thread_id": moved["id"]})
+    task = bob.post("/tasks", {"title": "moves"})
+    done = bob.post("/observations", {"title": "of the task", "linked_task_id": task["id"]})
+    draft = bob.post(
+        "/drafts", {"type": "thread", "title": "for plans", "target_id": "plans", "target_type": "subcortex"}
+    )
     private = bob.post("/threads", {"title": "becomes sensitive"})
     closed = bob.post("/threads", {"title": "in what becomes private", "subcortex_id": "plans"})
     stays = bob.post("/threads", {"title": "stays"})
     updates, _, cursor = pull(bob)
     assert {one["id"] for one in updates} >= {moved["id"], about["id"], private["id"], closed["id"], stays["id"]}
     ada.patch(f"/threads/{moved['id']}", {"subcortex_id": "salaries"})
+    ada.patch(f"/tasks/{task['id']}", {"subcortex_id": "salaries"})
     ada.patch(f"/threads/{private['id']}", {"sensitivity": "sensitive"})
     ada.patch("/subcortexes/plans", {"visibility": "private"})
     updates, gone, after = pull(bob, cursor)
     plans = ada.get("/subcortexes/plans")["id"]
     assert set(gone) >= {moved["id"], private["id"], closed["id"], about["id"], plans}
+    assert set(gone) >= {task["id"], done["id"], draft["id"]}
     assert not {one["id"] for one in updates} & set(gone)
     ada.patch(f"/threads/{moved['id']}", {"subcortex_id": ""})
     assert moved["id"] in {one["id"] for one in pull(bob, after)[0]}
@@ -185,8 +192,10 @@ def test_it_is_told_which_ids_are_visible_and_which_nobody_knows(ada, place):
     hidden = ada.post("/threads", {"title": "a", "subcortex_id": "salaries"})["id"]
     seen, unknown = ada.post("/threads", {"title": "b"})["id"], new_id(Thread)
     bob = place.person("bob", 2)
-    told = bob.post("/sync/visible", {"ids": [hidden, seen, unknown, "💥"]}, key=None)
-    assert told == {"visible": [seen], "unknown": [unknown, "💥"]}
+    own = bob.post("/threads", {"title": "c"})["id"]
+    ada.patch(f"/threads/{own}", {"subcortex_id": "salaries"})
+    told = bob.post("/sync/visible", {"ids": [hidden, own, seen, unknown, "💥"]}, key=None)
+    assert told == {"visible": [seen], "unknown": [hidden, unknown, "💥"]}, "who wrote it needn't send it again"
     bob.refused(400, "VALIDATION_ERROR", bob.ask("POST", "/sync/visible", {"ids": ["a"] * 1_001}))
 
 

@@ -24,6 +24,7 @@ from cortex.library import Library
 from cortex.paths import ensure_store_dir
 from cortex.records.drafts import pages
 from cortex.records.rights import PERSON
+from cortex.records.targets import by_slug
 from cortex.records.wording import wording
 from cortex.seeing import Viewer
 from cortex.settings import Settings
@@ -42,6 +43,10 @@ class Mark:
 
     epoch: str = ""
     change: int = 0
+
+    def covers(self, other: Mark) -> bool:
+        """Whether whoever is here has been there."""
+        return self.epoch == other.epoch and self.change >= other.change
 
 
 class Back(Library):
@@ -112,6 +117,11 @@ class Hall(Library):
             known = self._scopes = (now, tuple(pages(lookup, Wanted(kinds=("subcortex",)))))
         return known[1]
 
+    def whole(self, ref: str) -> Record[Any] | None:
+        """A record by its id, or a subcortex by its slug, whoever may see it."""
+        lookup = self.back.store.recorded
+        return lookup.one(ref) if "_" in ref else by_slug(lookup, ref)
+
     def once_open(self) -> frozenset[str]:
         """The subcortexes that are private now and were not always: what is in them may have been seen."""
         changed = [one for one in self.subcortexes() if one.body.visibility == PRIVATE and one.version > 1]
@@ -139,8 +149,14 @@ class Hall(Library):
             self._turn.release()
 
     def follow(self, *, forget: bool = False) -> bool:
-        """Have what was written read and found here; false where that can't be now, and what is there is gone on with."""
+        """Have what was written read and found here; false where that can't be now, and what is there is gone on with.
+
+        Whoever waits for their turn is mostly followed when it comes, with all others who wait: then nothing is left to do.
+        """
+        wanted = self._last()
         with self._turn:
+            if wanted is not None and self._done.covers(wanted) and not forget:
+                return True
             try:
                 mark = self._take_over()
             except CortexError as error:
@@ -163,7 +179,14 @@ class Hall(Library):
         return now.change - (self._done.change if now.epoch == self._done.epoch else 0)
 
     def _mark(self) -> Mark:
-        return Mark(self.ledger.epoch(), self.ledger.recorded.last_change())
+        return Mark(*self.ledger.mark())
+
+    def _last(self) -> Mark | None:
+        """How far the ledger is, None where it doesn't say."""
+        try:
+            return self._mark()
+        except CortexError:
+            return None
 
     def _take_over(self) -> Mark:
         """Copy what is new in a database into the replica, each page with its place; a directory is its own replica."""

@@ -18,7 +18,7 @@ from cortex.core.envelopes import Told
 from cortex.core.routing import Asked, Route
 from cortex.core.shapes import Row
 from cortex.errors import CortexError, InputError
-from cortex.kinds import Draft, Link, Notification, Record, Wanted
+from cortex.kinds import Draft, Link, Notification, Observation, Record, Wanted
 from cortex.records.bootstrapping import RULES
 from cortex.records.noticing import OPEN
 from cortex.records.rights import AGENT
@@ -147,7 +147,7 @@ def _was_visible(asked: Asked, record: Record[Any]) -> bool:
             return False
         case Notification() if not viewer.is_own(body.recipient) and not viewer.is_own(record.author):
             return False
-    whole = asked.hall.back.store.recorded.one
+    whole = asked.hall.whole
     before = replace(viewer, hidden=viewer.hidden - asked.hall.once_open())
 
     def once(one: Record[Any]) -> bool:
@@ -170,8 +170,8 @@ def _above(body: Any) -> tuple[str, ...]:
             return (body.about,)
         case Link():
             return (body.source, body.target)
-    if not getattr(body, "subcortex", "") and getattr(body, "thread", ""):
-        return (body.thread,)
+        case Observation() if not body.subcortex and (body.thread or body.task):
+            return (body.thread or body.task,)
     return ()
 
 
@@ -185,10 +185,11 @@ def _waiting(asked: Asked) -> int:
 
 
 def which_visible(asked: Asked) -> Told:
-    """Which of these ids may be seen, and which aren't known at all."""
+    """Which of these ids may be seen, and which aren't known; what is hidden is known to who wrote it, and to nobody else."""
     ids = [one for one in dict.fromkeys(asked.body.ids) if one.isascii()]
     visible = asked.hall.store.recorded.get(ids)
-    known = asked.hall.back.store.recorded.get(ids)
+    found = asked.hall.back.store.recorded.get(ids)
+    known = {number for number, one in found.items() if number in visible or asked.viewer.is_own(one.author)}
     return Told({"visible": list(visible), "unknown": [one for one in asked.body.ids if one not in known]})
 
 

@@ -120,11 +120,10 @@ def list_versions(asked: Asked) -> Told:
     question = question_of(f"/artifacts/{record.id}/versions", asked.query)
     place = place_in(question, asked.query.cursor)
     before = int(place) if place.isdecimal() else record.version + 1
-    whole = asked.hall.back.store.recorded.one
     found = [
         one
         for number, one in sorted(asked.core.ledger.recorded.versions(record.id).items(), reverse=True)
-        if number < before and sees(asked.viewer, one, whole)
+        if number < before and sees(asked.viewer, one, asked.hall.whole)
     ]
     shown, pagination = page_of(question, asked.query, found, lambda one: one.version)
     return Told([record_row(one) for one in shown], pagination)
