@@ -7,7 +7,7 @@ token may do all, and a field that both sides changed is a conflict.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -69,9 +69,9 @@ class FakeCore:
             self.kept[number] = replace(self.kept[number], change=self.change)
             self.hidden.add(number)
 
-    def put_back(self, ids: Iterable[str], epoch: str) -> None:
-        """Be restored from a backup that had only these."""
-        self.kept = {number: self.kept[number] for number in ids}
+    def put_back(self, ids: Iterable[str], epoch: str, backup: Mapping[str, Kept] | None = None) -> None:
+        """Be restored from a backup that had only these; as they are now, or as they were then."""
+        self.kept = {number: (backup or self.kept)[number] for number in ids}
         self.keys.clear()
         self.done.clear()
         self.change = max((one.change for one in self.kept.values()), default=0)

@@ -95,15 +95,20 @@ def test_a_resync_that_dies_before_any_write_is_gone_on_with(homes, core, dying,
         connect(library, core.url, TOKEN)
         mine = [make(library, Thread(f"Mine {place}")) for place in range(3)]
         core.write(theirs := new_id(Thread), Thread("Theirs"))
-        once(library, core)
-        edit(library, mine[1], body="offline")
         core.write(lost := new_id(Thread), Thread("Lost"))
-        core.put_back([mine[0], theirs, lost], core.epoch + "x")
+        once(library, core)
+        backup = dict(core.kept)
+        edit(library, mine[0], body="since the backup")
+        once(library, core)
+        edit(library, mine[0], title="offline")
+        edit(library, mine[1], body="offline")
+        core.put_back([mine[0], theirs, lost], core.epoch + "x", backup)
         core.hidden = {lost}
         died = once_or_dead(library, core, dying, writes)
         outcome = once(library, core)
         assert outcome.waiting == 0 and outcome.error == "" and not alerts(library)
         assert set(core.kept) == {*mine, theirs, lost} and core.bodies()[mine[1]].body == "offline"
+        assert core.bodies()[mine[0]] == Thread("offline", body="since the backup")
         assert here(library) == {one: body for one, body in core.bodies().items() if one != lost}
         assert library.store.truth.get(state.RESYNC) == ""
         deaths += died

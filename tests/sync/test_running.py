@@ -371,6 +371,26 @@ def test_a_ledger_that_was_put_back_gets_what_it_lost(joined, core):
     assert here(joined) == core.bodies() and joined.store.recorded.one(gone) is None
 
 
+def test_a_ledger_that_was_put_back_gets_the_changes_that_it_lost(joined, core):
+    mine = make(joined, Thread("Mine"))
+    core.write(theirs := new_id(Thread), Thread("Theirs"))
+    core.write(shared := new_id(Thread), Thread("Shared"))
+    once(joined, core)
+    backup = dict(core.kept)
+    edit(joined, mine, body="since the backup")
+    edit(joined, shared, body="since the backup")
+    once(joined, core)
+    core.edit(theirs, body="of Bob, since the backup")
+    once(joined, core)
+    edit(joined, mine, title="Offline")
+    core.put_back(backup, "e2", backup)
+    outcome = once(joined, core)
+    assert (outcome.status, outcome.waiting) == ("ok", 0), alerts(joined)
+    assert core.bodies()[mine] == Thread("Offline", body="since the backup")
+    assert core.bodies()[shared].body == "since the backup" and core.bodies()[theirs].body == ""
+    assert here(joined) == core.bodies() and once(joined, core) == Outcome("ok")
+
+
 @pytest.mark.parametrize("place", [0, 1, 3, 5, 7])
 def test_a_resync_that_ends_anywhere_is_gone_on_with(joined, core, place, monkeypatch):
     monkeypatch.setattr(running, "PAGE", 20)

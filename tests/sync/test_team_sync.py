@@ -20,7 +20,10 @@ from cortex.records.ids import fresh_key
 from cortex.records.inbox import inbox
 from cortex.records.revising import revise
 from cortex.records.rights import agent, person
+from cortex.records.wording import wording
 from cortex.records.writing import create
+from cortex.store.backup import dump, load
+from cortex.store.ledger import open_ledger
 from cortex.sync import names, state
 from cortex.sync.connecting import connect
 from cortex.sync.remote import Offline, Remote, Result
@@ -198,6 +201,32 @@ def test_a_ledger_with_another_history_is_compared_from_the_beginning(member, te
     ada.change(threads[0], body="written meanwhile")
     assert ada.sync().status == "ok"
     assert ada.has() == at_core(team) and ada.library.store.truth.get(state.EPOCH) == team.ledger.epoch()
+
+
+def test_a_core_that_is_restored_from_a_backup_gets_the_rest_from_its_homes(member, team, memory):
+    ada, bob = member("ada"), member("bob")
+    old = ada.write(Thread("Cache or not"))
+    ada.sync()
+    bob.sync()
+    dump(team.ledger, memory / "backup")
+    ada.change(old, body="since the backup")
+    new = ada.write(Thread("New"))
+    ada.sync()
+    bob.sync()
+    comment = bob.write(Comment(new, "said since"))
+    bob.sync()
+    (memory / "restored").mkdir()
+    with open_ledger(f"sqlite:///{memory / 'restored'}") as ledger:
+        load(ledger, memory / "backup", wording=wording(team.settings))
+    with core_at(memory / "restored") as restored:
+        for one in (ada, bob, ada):
+            remote = Remote(restored.url, one.token)
+            outcome = sync(one.library, remote)
+            remote.close()
+            assert (outcome.status, outcome.waiting) == ("ok", 0), outcome
+        told = at_core(restored)
+        assert {old, new, comment} <= told.keys() and "since the backup" in repr(told[old])
+        assert ada.has() == {number: told[number] for number in ada.has()} and {old, new, comment} <= ada.has().keys()
 
 
 def test_a_core_that_is_away_is_gone_on_without(member, team):

@@ -26,6 +26,7 @@ WAITING, REFUSED = "waiting", "refused"
 CORE = "core.url"  # a fact of the store: where its Core is
 UPLOADED = "core.uploaded"
 UPLOAD = "upload"  # the action of an entry with what was there before
+RESTORE = "restore"  # of one with what a Core has lost of a record
 MOST_UPLOADED = 100  # records of one such entry
 FIRST = -(2**62)  # less than the number of any entry
 _COLUMNS = "id, key, actor, tier, action, at, changes, state, attempts, code, reason"
@@ -149,6 +150,23 @@ class Outbox:
             found = get_records(connection, sorted(ids, key=lambda number: number[-26:]))
             wanted = list(_as_before(connection, found).values())
             return _queue(connection, wanted, actor, mark, _places(connection, len(wanted)))
+
+    def restore(self, records: Mapping[str, Record[Any]], actor: Actor, mark: str) -> int:
+        """Queue what these records say here as a change of what a Core says that was put back, before all that waits; once for each mark.
+
+        Of one that an entry waits for, what it said before that entry. Tells how many those are.
+        """
+        with self._connections.write(durable=True) as connection:
+            here = _as_before(connection, get_records(connection, list(records)))
+            wanted: dict[str, Record[Any]] = {}
+            for number, one in here.items():
+                key = f"{RESTORE}-{hash_bytes(mark.encode(), number.encode()).hex()}"
+                if one.body != records[number].body and not _has_key(connection, key):
+                    wanted[key] = one
+            now = int(time.time() * 1000)
+            for place, (key, one) in zip(_places(connection, len(wanted)), wanted.items(), strict=True):
+                enqueue(connection, actor, key, RESTORE, now, {one.id: (records[one.id], one)}, place)
+            return len(wanted)
 
     def split(self, number: int) -> None:
         """Have each record of an entry sent for itself, before all that waits."""
@@ -304,6 +322,10 @@ def _put(
         (place, key, actor.name, actor.tier, action, at, json.dumps(told, ensure_ascii=False), WAITING),
     ).lastrowid
     connection.executemany("INSERT INTO outbox_records VALUES (?, ?)", [(one["id"], number) for one in told])
+
+
+def _has_key(connection: sqlite3.Connection, key: str) -> bool:
+    return connection.execute("SELECT 1 FROM outbox WHERE key = ?", (key,)).fetchone() is not None
 
 
 def _places(connection: sqlite3.Connection, count: int) -> range:

@@ -11,8 +11,8 @@ the Core is kept in one transaction with what it settles:
 * after a write of somebody else meanwhile: what waits to be sent isn't overwritten, neither by answers nor by pages; its own flush
   brings what the Core made of it.
 
-A ledger that was put back from a backup is noticed before anything is sent, since what waits may build on what it has lost. No clock
-decides anything. Road not taken: pushed notices; a question that costs a millisecond is enough, and needs no connection to hold.
+A ledger that was put back from a backup is noticed before anything is sent, since what waits may build on what it has lost: records,
+and changes of them, that were written here are sent again first. No clock decides anything. Road not taken: pushed notices; a question that costs a millisecond is enough, and needs no connection to hold.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from cortex.errors import Cancelled, CortexError, LimitError
-from cortex.kinds import Actor
+from cortex.kinds import Record
 from cortex.library import Library
 from cortex.locks import turn
-from cortex.records.rights import AGENT, PERSON
+from cortex.records.rights import AGENT, PERSON, person
 from cortex.records.wording import wording
 from cortex.store import Changed, Entry, Kept
 from cortex.store.outbox import UPLOAD
@@ -96,6 +97,7 @@ class _Run:
         self._most = BATCH
         self._flushed = self._refused = self._pulled = self._erased = 0
         self._reached = self._complete = False
+        self._queued = False  # whether something is to be sent again
         self._unsent = False  # whether something of an upload was taken that hadn't been before
         self._held = ""  # why the Core took something not yet
 
@@ -103,11 +105,17 @@ class _Run:
         """Send, then take over. Raises: CortexError."""
         if self._store.truth.get(state.RESYNC) or (self._store.outbox.waiting(1) and not self._is_current()):
             self._pull()
+        self._exchange()
+        if self._queued:  # what a ledger has lost that was put back
+            self._exchange()
+        self._complete = True
+
+    def _exchange(self) -> None:
+        self._queued = False
         self._flush()
         if self._unsent or self._store.outbox.count()[1]:
             alerts.tell_unsent(self._library)
         self._pull()
-        self._complete = True
 
     def outcome(self, error: CortexError | None) -> Outcome:
         """What came of it."""
@@ -267,7 +275,9 @@ class _Run:
             self._reached = True
             after = {state.CURSOR: page.cursor, state.EPOCH: page.epoch, state.VIEW: page.view}
             if page.records or page.invalidations or after[state.CURSOR] != since or page.view != view:
-                self._pulled += self._apply(self._told(self._news(page.records)), page.invalidations, facts=after)
+                news = self._told(self._news(page.records))
+                self._restore(news, page.epoch)
+                self._pulled += self._apply(news, page.invalidations, facts=after)
                 self._erased += len(page.invalidations)
             if not page.more:
                 return
@@ -281,6 +291,21 @@ class _Run:
         known = self._store.outbox.known([one.record.id for one in records])
         return [one for one in records if known.get(one.record.id) != (one.record.version, one.change)]
 
+    def _restore(self, records: Sequence[Kept], epoch: str) -> None:
+        """Send again what was changed here of records that a ledger, put back from a backup, has in an older version."""
+        known = self._store.outbox.known([one.record.id for one in records])
+        older = {
+            one.record.id: one.record for one in records if known.get(one.record.id, (0, 0))[0] > one.record.version
+        }
+        own = {number: one for number, one in older.items() if self._wrote(one)}
+        if own:
+            self._queued = self._store.outbox.restore(own, person(), epoch) > 0 or self._queued
+
+    def _wrote(self, record: Record[Any]) -> bool:
+        """Whether anybody here has written, or changed, a record."""
+        own = (PERSON, AGENT)
+        return record.author in own or any(one.actor in own for one in self._store.recorded.deeds(record.id))
+
     def _begin_again(self, again: Resync) -> None:
         log.info("everything is compared with the Core: %s", again.reason)
         self._apply((), facts={state.CURSOR: "", state.VIEW: "", state.RESYNC: "1"})
@@ -290,6 +315,7 @@ class _Run:
         if not self._store.truth.get(state.RESYNC):
             return
         ids = list(self._store.outbox.known())
+        lost: list[str] = []
         for start in range(0, len(ids), MOST_IDS):
             _check(self._cancel)
             part = ids[start : start + MOST_IDS]
@@ -297,11 +323,14 @@ class _Run:
             here = self._store.recorded.get(part)
             own = [number for number, one in here.items() if number in unknown and one.author in (PERSON, AGENT)]
             gone = [number for number in part if number not in visible and number not in own]
-            if own:
-                self._store.outbox.queue(own, Actor(PERSON, 4), self._store.truth.get(state.EPOCH))
             if gone:
                 self._apply((), gone)
-                self._erased += len(gone)
+            self._erased += len(gone)
+            lost += own
+        if lost:  # all at once: what was made first goes first
+            self._queued = (
+                self._store.outbox.queue(lost, person(), self._store.truth.get(state.EPOCH)) > 0 or self._queued
+            )
         self._apply((), facts={state.RESYNC: ""})
 
     def _told(self, records: Sequence[Kept]) -> list[Kept]:
