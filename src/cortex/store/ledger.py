@@ -38,6 +38,12 @@ class Ledger:
         with self.connections.read() as connection:
             return connection.execute("SELECT value FROM facts WHERE key = 'epoch'").fetchone()[0]
 
+    def mark(self) -> tuple[str, int]:
+        """The epoch, and the number of the last write; in one question, for it is asked at every request."""
+        ask = "SELECT facts.value, counters.value FROM facts, counters WHERE facts.key = 'epoch' AND counters.name = 'change'"
+        with self.connections.read() as connection:
+            return tuple(connection.execute(ask).fetchone())
+
     def renew_epoch(self) -> str:
         """Begin another history: whoever follows compares everything anew."""
         with self.connections.write(durable=True) as connection:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -27,6 +28,7 @@ from cortex.store.schema import SCOPES
 MOST_CONNECTIONS = 16
 WAIT_SECONDS = 10.0  # for a connection, and for the lock of another writer
 STATEMENT_MS = 60_000
+RESTED_SECONDS = 1.0  # after which a connection may have been cut
 
 MIGRATIONS = (
     """
@@ -93,13 +95,15 @@ class PostgresConnections:
             raise InputError("ARGUMENT_INVALID", f"that is no address of a database: {error}".strip()) from None
         with translated(), psycopg.connect(url, connect_timeout=int(WAIT_SECONDS), options=options) as connection:
             _migrate(connection)  # what a pool can't connect to, it only says that it takes too long
-        self._pool: ConnectionPool[psycopg.Connection[tuple[Any, ...]]] = ConnectionPool(
+        self._pool: ConnectionPool[_Connection] = ConnectionPool(
             url,
             min_size=1,
             max_size=MOST_CONNECTIONS,
             timeout=WAIT_SECONDS,
+            connection_class=_Connection,
             kwargs={"autocommit": True, "options": options, "application_name": "cortex"},
-            check=ConnectionPool.check_connection,
+            check=_check,
+            reset=_note,
             open=False,
         )
         try:
@@ -135,6 +139,22 @@ class PostgresConnections:
     def close(self) -> None:
         """Close all."""
         self._pool.close()
+
+
+class _Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that knows when it was used last."""
+
+    used = 0.0
+
+
+def _check(connection: _Connection) -> None:
+    """Find out whether a connection that has rested is still one; of one in use that would be a round trip for every question."""
+    if time.monotonic() - connection.used > RESTED_SECONDS:
+        ConnectionPool.check_connection(connection)
+
+
+def _note(connection: _Connection) -> None:
+    connection.used = time.monotonic()
 
 
 def _migrate(connection: psycopg.Connection[tuple[Any, ...]]) -> None:

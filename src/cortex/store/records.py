@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from cortex.errors import InputError
-from cortex.kinds import KINDS, Actor, Body, Notification, Record, Subcortex, Wanted
+from cortex.kinds import KINDS, Actor, Body, Record, Subcortex, Wanted
 from cortex.seeing import Get
 from cortex.store.connect import Connected, WritersMet
 from cortex.store.outbox import enqueue, is_connected, marks_of, set_facts, settle_entry, waiting_for
@@ -139,8 +139,8 @@ class Step:
         return get_records(self._connection, [number]).get(number)
 
     def _shows(self, record: Record[Any]) -> bool:
-        """Whether the one who writes may know of a record. Notifications are shown to all: an older one is replaced by the next."""
-        return self._sees is None or isinstance(record.body, Notification) or self._sees(record, self._rows.get)
+        """Whether the one who writes may know of a record."""
+        return self._sees is None or self._sees(record, self._rows.get)
 
     def _shown(self, ask: Callable[[int, int], list[Record[Any]]], limit: int) -> list[Record[Any]]:
         """The first that may be seen, of as many as it takes."""
@@ -231,7 +231,7 @@ class Records:
         skip_waiting: bool = False,
     ) -> int:
         """Take records over as another store has them, exactly, and remove others for good: all in one transaction, with the facts in
-        `meta`; tells how many were written.
+        `meta`; tells how many were written. What is lost with the power is lost with its facts and its entry, and comes again.
 
         `settle` is an entry of the outbox that this answers: it goes, or stays as refused with the code and reason in `refuse`. With
         `skip_waiting` records that other entries wait for are left alone. What is newer here than what is given stays, unless the facts
@@ -252,21 +252,21 @@ class Records:
             connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'applied'")
             return count
 
-        return self._transact(attempt)
+        return self._transact(attempt, durable=False)
 
     def rows(self, connection: sqlite3.Connection, wording: Wording) -> RecordRows:
         """The rows of these records, in a transaction of the caller's."""
         return RecordRows(connection, wording if self._indexed else _unfound, shelved=self._shelved)
 
-    def _transact(self, attempt: Callable[[sqlite3.Connection], R]) -> R:
-        """Do something in one durable transaction, and again where the database says that two writers met."""
+    def _transact(self, attempt: Callable[[sqlite3.Connection], R], *, durable: bool = True) -> R:
+        """Do something in one transaction, and again where the database says that two writers met."""
         for number in range(1, ATTEMPTS):
             try:
-                with self._connections.write(durable=True, erase=True) as connection:
+                with self._connections.write(durable=durable, erase=True) as connection:
                     return attempt(connection)
             except WritersMet:
                 time.sleep(random.uniform(0, WAIT_SECONDS * number))
-        with self._connections.write(durable=True, erase=True) as connection:
+        with self._connections.write(durable=durable, erase=True) as connection:
             return attempt(connection)
 
     def known(self, actor: Actor, key: str, action: str, payload: str) -> Done | None:
