@@ -32,6 +32,15 @@ def check_records(home: Path, settings: Settings) -> dict[str, Record[Any]]:
     return records
 
 
+def check_replica(database: sqlite3.Connection, settings: Settings) -> None:
+    """What must hold of records that were taken over from another store: they are found by what they say, and by what they point to."""
+    assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert database.execute("PRAGMA foreign_key_check").fetchall() == []
+    records = _records(database)
+    assert _refs(database) == _refs_of(records)
+    _check_docs(database, records, settings)
+
+
 def check_ledger(database: Any) -> dict[str, Record[Any]]:
     """What must hold of records wherever they are kept, in SQLite or in PostgreSQL; gives them by id."""
     records = _records(database)
@@ -82,11 +91,19 @@ def _check_keys(database: Any, records: dict[str, Record[Any]]) -> None:
 
 def _check_refs(database: Any, records: dict[str, Record[Any]]) -> None:
     """Who points to what is what the bodies say, and nothing points nowhere, but citations and drafts, which may."""
-    rows = set(database.execute("SELECT record, role, target FROM refs"))
-    assert rows == {(number, *ref) for number, record in records.items() for ref in refs_of(record.body)}
+    rows = _refs(database)
+    assert rows == _refs_of(records)
     for number, role, target in rows:
         free = role == "citation" or kind_of_id(number) == "draft"
         assert free or not kind_of_id(target) or target in records, (number, role, target)
+
+
+def _refs(database: Any) -> set[tuple[str, str, str]]:
+    return set(database.execute("SELECT record, role, target FROM refs"))
+
+
+def _refs_of(records: dict[str, Record[Any]]) -> set[tuple[str, str, str]]:
+    return {(number, *ref) for number, record in records.items() for ref in refs_of(record.body)}
 
 
 def _check_docs(database: sqlite3.Connection, records: dict[str, Record[Any]], settings: Settings) -> None:

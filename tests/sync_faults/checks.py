@@ -98,7 +98,7 @@ def check_deeds(core: Kept, deeds: Iterable[Deed], refusals: Mapping[str, Refusa
         is_refused = deed.key in known.records
         if is_refused:
             text = known.text(deed.key)
-            assert deed.shape.refusable, f"{deed} was refused: {text}"
+            assert deed.refusable, f"{deed} was refused: {text}"
             assert deed.mark in text or (text and deed.deed in UNQUOTED), f"nobody is told of {deed}: {text}"
             refused.add(deed.mark)
         if deed.refused_here or not (deed.shape.makes or deed.shape.sets) or _was_linked(core, deed):

@@ -74,6 +74,8 @@ def answer(library: Library, asked: dict[str, Any]) -> Mapping[str, object]:
     if asked.get("inbox"):
         waiting = inbox(library, None, limit=1000).entries
         return {"told": [(one.about, f"{one.title} {one.why}") for one in waiting if one.type == "system_alert"]}
+    if asked.get("check"):
+        return {"followed": library.follow(), "wrong": library.store.check()}
     if url := asked.get("connect"):
         try:
             connect(library, str(url), asked["token"])

@@ -87,6 +87,10 @@ class Deed:
         return SHAPES[self.deed]
 
     @property
+    def refusable(self) -> bool:
+        return self.shape.refusable or self.deed == "secret thread"  # where its writer may not see such
+
+    @property
     def key(self) -> str:
         return f"key-{self.mark}"
 

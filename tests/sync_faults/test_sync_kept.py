@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -25,8 +25,19 @@ from cortex.core.policy import viewer_of
 from cortex.seeing import Viewer, sees
 from cortex.store.ledger import open_ledger
 from cortex.sync import names
+from memories.desk import settings_of
+from records import invariants
 from records.invariants import check_ledger
-from sync_faults.checks import check_deeds, check_published, check_replica, kept_in, opened, refusals_in, subcortexes_of
+from sync_faults.checks import (
+    Kept,
+    check_deeds,
+    check_published,
+    check_replica,
+    kept_in,
+    opened,
+    refusals_in,
+    subcortexes_of,
+)
 from sync_faults.children import Nursery
 from sync_faults.daemon_world import DaemonWorld
 from sync_faults.world import MEMBERS, World
@@ -86,29 +97,40 @@ def play(
         for turn in range(rounds):
             seed = f"{number}/{turn}"
             try:
+                if turn % 4 == 3:
+                    see_what_is_sensitive(world, turn % 8 == 7)
                 world.play(random.Random(seed), DEEDS)
                 world.settle()
                 compare(world)
             except AssertionError as error:
                 raise AssertionError(f"round {seed}: {error}\n{world.logs()}") from error
-        happened = sum((member.proxy.happened for member in world.members.values()), Counter[str]())
-        kills = world.core_kills + sum(member.kills for member in world.members.values())
-        done = sum(deed.acknowledged for deed in world.deeds)
-        note("synced", f"world {number}: {rounds} rounds, {done} writes, {len(world.refused)} refused, {kills} kills, "
-             f"{sum(happened.values())} requests, accidents {sum(happened.values()) - happened['pass']}")  # fmt: skip
+        for member in world.members.values():
+            assert world.ask(member, {"check": True}) == {"followed": True, "wrong": []}
+        note("synced", told_of(world, rounds))
+
+
+def told_of(world: World, rounds: int) -> str:
+    """What happened in a world, in a line."""
+    happened = sum((member.proxy.happened for member in world.members.values()), Counter[str]())
+    kills = world.core_kills + sum(member.kills for member in world.members.values())
+    done = sum(deed.acknowledged for deed in world.deeds)
+    return (
+        f"world {world.number}: {rounds} rounds, {done} writes, {len(world.refused)} refused, {kills} kills, "
+        f"{happened.total()} requests, {happened.total() - happened['pass']} accidents"
+    )
 
 
 @contextmanager
 def begun(make: type[World], number: int, folder: Path, nursery: Nursery, url: str) -> Iterator[World]:
     """A world whose members have something already, and then join the Core."""
-    with ExitStack() as stack:
-        (folder / "core").mkdir()
-        tokens = invite(url)
-        world = make(number, folder, nursery, url, tokens)
-        stack.callback(world.close)
+    (folder / "core").mkdir()
+    world = make(number, folder, nursery, url, invite(url))
+    try:
         world.start_core()
         world.begin()
         yield world
+    finally:
+        world.close()
 
 
 def invite(url: str) -> dict[str, str]:
@@ -116,6 +138,15 @@ def invite(url: str) -> dict[str, str]:
     with open_ledger(url) as ledger:
         made = {name: people.add(ledger, name, 4, True, {"*": True}) for name in MEMBERS}
         return {name: ledger.principals.make_token(one.id, "test")[1] for name, one in made.items()}
+
+
+def see_what_is_sensitive(world: World, may: bool) -> None:
+    """Let the second member see what is sensitive, or no longer."""
+    with open_ledger(world.url) as ledger:
+        people.change(ledger, people.find(ledger, MEMBERS[1]), sensitive=may)
+
+
+# -- what must hold ----------------------------------------------------------------------------------------------------
 
 
 def compare(world: World) -> None:
@@ -128,32 +159,33 @@ def compare(world: World) -> None:
     for name, member in world.members.items():
         told = world.ask(member, {"inbox": True})["told"]
         with opened(f"sqlite:///{member.home}") as database:
+            invariants.check_replica(database, settings_of(member.home))
             replicas[name], refusals[name] = kept_in(database), refusals_in(database, told)
             waiting = database.execute("SELECT count(*) FROM outbox WHERE state = 'waiting'").fetchone()[0]
         assert waiting == 0, f"{name} has {waiting} writes that nobody has seen"
     world.learn(check_deeds(core, world.deeds, refusals))
     check_published(core)
-    for name, viewer in viewers.items():
+    for name, member in world.members.items():
         check_replica(
             name,
             core,
             replicas[name],
-            partial(sees, viewer, get=core.records.get),
-            partial(names.renamed, rename=names.inward(name)),
+            partial(sees, viewers[member.principal], get=core.records.get),
+            partial(names.renamed, rename=names.inward(member.principal)),
             frozenset(number for ids in refusals[name].records.values() for number in ids),
         )
     check_found(world)
 
 
-def viewers_of(world: World, core) -> dict[str, Viewer]:
+def viewers_of(world: World, core: Kept) -> dict[str, Viewer]:
     with open_ledger(world.url) as ledger:
-        known = {one.name: one for one in ledger.principals.all()}
-    return {name: viewer_of(known[name], subcortexes_of(core)) for name in MEMBERS}
+        return {one.name: viewer_of(one, subcortexes_of(core)) for one in ledger.principals.all()}
 
 
 def check_found(world: World) -> None:
     """Some of what was made is found by its mark, everywhere."""
-    made = [deed for deed in world.deeds if deed.made and deed.deed == "observation" and deed.mark not in world.refused]
+    made = [deed for deed in world.deeds if deed.made and deed.deed == "observation"]
     for deed in world.chance.sample(made, min(FOUND, len(made))):
+        assert deed.made in world.ask_core("/api/v2/search", {"query": deed.mark}), f"the Core doesn't find {deed}"
         for member in world.members.values():
             assert deed.made in world.ask(member, {"find": deed.mark})["ids"], f"{member.name} doesn't find {deed}"

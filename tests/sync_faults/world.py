@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
@@ -10,6 +11,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 from sync_faults import proxy as road
 from sync_faults.checks import opened
@@ -30,6 +32,7 @@ class Member:
     """One of the team: their home, the road to the Core, and the process that works for them."""
 
     name: str
+    principal: str  # what the Core calls them
     home: Path
     proxy: Proxy
     token: str
@@ -39,6 +42,11 @@ class Member:
     turn: threading.Lock = field(default_factory=threading.Lock)
 
 
+def principals_of(number: int) -> dict[str, str]:
+    """Who the members of a world are at the Core: in some they are one person with two machines."""
+    return dict.fromkeys(MEMBERS, MEMBERS[0]) if number % 5 == 4 else {name: name for name in MEMBERS}
+
+
 class World:
     """All of it."""
 
@@ -46,8 +54,11 @@ class World:
         """`url` is where the ledger is."""
         self.number, self.folder, self.nursery, self.url = number, folder, nursery, url
         self.chance = random.Random(f"world {number}")
-        self.members = {name: Member(name, folder / name, Proxy(f"{number} {name}"), tokens[name]) for name in MEMBERS}
-        if number % 2:  # in every second world somebody's clock is days ahead, or behind
+        self.members = {
+            name: Member(name, principal, folder / name, Proxy(f"{number} {name}"), tokens[principal])
+            for name, principal in principals_of(number).items()
+        }
+        if number % 3 < 2:  # somebody's clock is days ahead, or behind
             self.members["bob"].skew = self.chance.choice((3 * DAY, -2 * DAY, 0.5 * DAY))
         self.core: Child | None = None
         self.core_kills = 0
@@ -78,6 +89,15 @@ class World:
             self.core_kills += 1
             time.sleep(away)
             self.start_core()
+
+    def ask_core(self, path: str, body: dict[str, object]) -> str:
+        """What the Core answers to its first member, on no bad road."""
+        member = self.members[MEMBERS[0]]
+        headers = {"Authorization": f"Bearer {member.token}", "Content-Type": "application/json"}
+        host, port = member.proxy.target
+        request = Request(f"http://{host}:{port}{path}", json.dumps(body).encode(), headers)
+        with urlopen(request, timeout=QUIET_SECONDS) as answer:
+            return answer.read().decode()
 
     def child_of(self, member: Member) -> Child:
         """The process of a member, started where there is none."""
