@@ -21,7 +21,7 @@ TIERS = {
     "update_task": 2,
     "propose_artifact": 2,
     "link": 2,
-    "acknowledge": 2,
+    "acknowledge": 0,  # what is for oneself; who may edit does so for others
     "edit": 3,
     "approve_draft": 3,
     "reject_draft": 3,
