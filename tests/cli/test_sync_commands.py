@@ -9,6 +9,10 @@ import pytest
 from cli.core_server import core_at
 from cli.team_answers import answer, opened, refusal
 from cortex.cli.checks.sync import check_sync
+from cortex.engines import Engines
+from cortex.families import team
+from cortex.settings import environment, load
+from cortex.tools import Call, bind, find_tool, perform
 
 pytestmark = pytest.mark.usefixtures("isolated")
 
@@ -186,6 +190,27 @@ def test_doctor_says_how_it_stands_to_the_core(cortex, core, joined):
     cortex("sync")
     (found,) = check_sync()
     assert (found.level, found.fix) == ("warning", "cortex sync")
+
+
+def test_agents_are_told_what_waits_and_what_was_refused(cortex, joined):
+    def told(tool):
+        engines = Engines(keep=False)
+        family = team.open_family(load(None, environment=environment()), engines, ())
+        try:
+            opened_family, found = find_tool([family], tool)
+            return json.loads(perform(opened_family, found, bind(found, {}), Call()).text)["data"].get("warnings", [])
+        finally:
+            family.close()
+            engines.close()
+
+    joined(tier=1)
+    answer(cortex, "thread", "create", "Not for tier one")
+    (waits,) = told("cortex_get_inbox")
+    assert waits == "1 write waits for the Core: others don't see that yet"
+    cortex("sync")
+    (refused,) = told("cortex_get_inbox")
+    assert refused == "the Core refused 1 write; a person sees why: `cortex inbox`"
+    assert refused in told("cortex_get_bootstrap_pack")
 
 
 def test_the_library_of_a_home_without_a_core_queues_nothing(cortex):
