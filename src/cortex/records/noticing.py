@@ -58,11 +58,12 @@ def title_of(record: Record[Any]) -> str:
 def close_notices(
     step: Step, about: str, type: str = "", recipient: str = "", *, action: str = "close_notification"
 ) -> None:
-    """Be done with what is open about a record, all of it or that of one type or for one recipient."""
+    """Be done with what is open about a record, all of it or that of one type or for one recipient, whoever may see it."""
     refs = (("about", about), *((("recipient", recipient),) if recipient else ()))
-    for one in step.select(Wanted(kinds=("notification",), states=OPEN, refs=refs), MOST_OPEN):
-        if type in ("", one.body.type):
-            step.put(replace(one, body=replace(one.body, state="done")), action)
+    with step.unconfined():
+        for one in step.select(Wanted(kinds=("notification",), states=OPEN, refs=refs), MOST_OPEN):
+            if type in ("", one.body.type):
+                step.put(replace(one, body=replace(one.body, state="done")), action)
 
 
 def who(name: str, settings: Settings | None = None, *, me: str = PERSON) -> str:
