@@ -52,10 +52,10 @@ def test_what_was_written_is_sent_in_order_and_once(joined, core):
 
 
 def test_many_entries_go_in_batches_of_fifty(joined, core):
-    for place in range(120):
+    for place in range(70):
         make(joined, Observation(f"seen {place}"))
-    assert once(joined, core).flushed == 120
-    assert [len(batch) for batch in core.flushed] == [50, 50, 20]
+    assert once(joined, core).flushed == 70
+    assert [len(batch) for batch in core.flushed] == [50, 20]
 
 
 def test_large_entries_go_in_smaller_batches(joined, core, monkeypatch):
@@ -391,7 +391,7 @@ def test_a_ledger_that_was_put_back_gets_the_changes_that_it_lost(joined, core):
     assert here(joined) == core.bodies() and once(joined, core) == Outcome("ok")
 
 
-@pytest.mark.parametrize("place", [0, 1, 3, 5, 7])
+@pytest.mark.parametrize("place", [0, 3, 6])
 def test_a_resync_that_ends_anywhere_is_gone_on_with(joined, core, place, monkeypatch):
     monkeypatch.setattr(running, "PAGE", 20)
     monkeypatch.setattr(running, "MOST_IDS", 20)

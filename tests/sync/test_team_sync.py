@@ -246,7 +246,7 @@ def test_a_network_that_loses_and_repeats_changes_nothing(member, team, campaign
     subcortex = members[0].write(Subcortex("storage", "Storage"))
     members[0].sync()
     marks: dict[str, str] = {}
-    for turn in range(campaign(25, 500)):
+    for turn in range(campaign(12, 500)):
         monkeypatch.setattr(Shaky, "trouble", 0.25)
         one = chance.choice(members)
         for _ in range(chance.randrange(1, 4)):
