@@ -26,11 +26,30 @@ _WIDE = {
 _LOOKED_AT = "scope, sensitivity, author"
 
 
+_READING = frozenset(
+    (
+        sqlite3.SQLITE_SELECT,
+        sqlite3.SQLITE_READ,
+        sqlite3.SQLITE_FUNCTION,
+        sqlite3.SQLITE_RECURSIVE,
+        sqlite3.SQLITE_TRANSACTION,
+        sqlite3.SQLITE_PRAGMA,
+    )
+)
+
+
 class Confined(sqlite3.Connection):
     """A connection with views in place of tables; `shows` is whose they are, and `known` whether that is certain."""
 
     shows: Viewer | None = None
     known = False
+    changing = False  # who looks
+
+    def permits(self, action: int, *about: str | None) -> int:
+        """What SQLite asks of each new statement: here nothing is written but who looks. `query_only` says so, too, but to turn it off
+        and on makes it forget every statement, and to read the views anew takes longer than a search.
+        """
+        return sqlite3.SQLITE_OK if self.changing or action in _READING else sqlite3.SQLITE_DENY
 
 
 def confine(connection: sqlite3.Connection) -> None:
@@ -38,6 +57,8 @@ def confine(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA temp_store = MEMORY")
     for statement in _STATEMENTS:
         connection.execute(statement)
+    if isinstance(connection, Confined):
+        connection.set_authorizer(connection.permits)
 
 
 def show(connection: Confined, viewer: Viewer | None) -> None:
@@ -45,25 +66,21 @@ def show(connection: Confined, viewer: Viewer | None) -> None:
     if connection.known and connection.shows == viewer:
         return
     connection.known = False  # until all of it is there
-    connection.execute(
-        "PRAGMA query_only = OFF"
-    )  # it holds for temporary tables, too; the file itself is open for reading only
+    connection.changing = True
     try:
         connection.execute("BEGIN")
-        try:
-            _introduce(connection, viewer)
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+        _introduce(connection, viewer)
+        connection.execute("COMMIT")
     finally:
-        connection.execute("PRAGMA query_only = ON")
+        connection.changing = False
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
     connection.shows, connection.known = viewer, True
 
 
 def _introduce(connection: sqlite3.Connection, viewer: Viewer | None) -> None:
     for table in ("viewer", "readable", "hidden"):
-        connection.execute(f"DELETE FROM temp.{table}")
+        connection.execute(f"DELETE FROM temp.{table} WHERE true")  # what was permitted once is, as it is worded here
     if viewer is None:
         return
     connection.execute(

@@ -231,9 +231,9 @@ def _connect(path: Path | None, read_only: bool, confined: bool) -> sqlite3.Conn
     try:
         if confined:
             confine(connection)
-        if read_only:
+        elif read_only:
             connection.execute("PRAGMA query_only = ON")
-        else:
+        if not read_only:
             _use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")

@@ -9,6 +9,7 @@ import logging
 import sqlite3
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from cortex.kinds import KINDS, PREFIXES, Record, Wanted
@@ -23,6 +24,7 @@ BATCH = 500
 MOST_TRIED = 2  # sources in which a doc is looked for
 MOST_WALKED = 200  # targets whose records are walked, each kind by itself
 MAX_NARROWED = 32  # answers of `narrow` that are remembered
+MAX_CHOICES = 128  # of sources, by what somebody may see
 COLUMNS = "records.id, records.kind, records.body, records.author, records.created, records.updated, records.version"
 
 B = TypeVar("B")
@@ -145,9 +147,9 @@ class RecordLookup:
                 "SELECT value || ' ' || (SELECT group_concat(value, ' ') FROM counters) FROM meta WHERE key = 'seq'"
             ).fetchone()[0]
             known = self._narrowed  # of this state, whatever another thread puts in its place meanwhile
-            if known[0] != state or len(known[1]) >= MAX_NARROWED:
-                known = self._narrowed = (state, {})
             key = (wanted, most, self._viewer())
+            if known[0] != state or (len(known[1]) >= MAX_NARROWED and key not in known[1]):
+                known = self._narrowed = (state, {})
             if key not in known[1]:
                 known[1][key] = self._narrow(connection, wanted, most)
             return known[1][key]
@@ -215,17 +217,18 @@ class RecordLookup:
 
     def sources(self, kinds: Iterable[str]) -> list[Source]:
         """The sources that records of these kinds are found in."""
-        wanted = frozenset(kinds)
-        key = (self._viewer(), wanted)
+        wanted, viewer = frozenset(kinds), self._viewer()
+        rights = None if viewer is None else (viewer.reads, viewer.hidden, viewer.sensitive)
+        key = (rights, wanted)
         with self._connections.read() as connection:
             last = connection.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'sources'").fetchone()[0]
             known = self._shelves  # those that are there are never renamed
-            if known[0] != last or len(known[1]) >= MAX_NARROWED:
+            if known[0] != last or (len(known[1]) >= MAX_CHOICES and key not in known[1]):
                 known = self._shelves = (last, {})
             if key not in known[1]:
                 ask = "SELECT id, kind, name, root FROM sources WHERE kind = ? AND root = '' ORDER BY id"
                 rows = connection.execute(ask, (RECORDS,))
-                known[1][key] = tuple(Source(*row) for row in rows if shelf_of(row[2]).kind in wanted)
+                known[1][key] = tuple(_source(*row) for row in rows if shelf_of(row[2]).kind in wanted)
             return list(known[1][key])
 
     def has(self) -> bool:
@@ -275,6 +278,12 @@ class RecordLookup:
                 (*(value for _, value in parts), limit),
             )
             return [Deed(*row) for row in rows]
+
+
+@lru_cache(maxsize=20_000)
+def _source(number: int, kind: str, name: str, root: str) -> Source:
+    """A source, the same one for all who may see it."""
+    return Source(number, kind, name, root)
 
 
 def record_of(row: Sequence[Any]) -> Record[Any] | None:
