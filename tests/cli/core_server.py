@@ -13,7 +13,7 @@ from cortex.core.app import make_app
 from cortex.core.hall import Hall
 from cortex.settings import load
 from cortex.store.ledger import Ledger, open_ledger
-from cortex.store.principals import EVERYWHERE
+from cortex.seeing import EVERYWHERE
 from cortex.surfaces.http_server import Guest, config, listen_on
 
 

@@ -195,7 +195,7 @@ def test_it_is_told_which_ids_are_visible_and_which_nobody_knows(ada, place):
     own = bob.post("/threads", {"title": "c"})["id"]
     ada.patch(f"/threads/{own}", {"subcortex_id": "salaries"})
     told = bob.post("/sync/visible", {"ids": [hidden, own, seen, unknown, "💥"]}, key=None)
-    assert told == {"visible": [seen], "unknown": [hidden, unknown, "💥"]}, "who wrote it needn't send it again"
+    assert told == {"visible": [seen], "unknown": [unknown, "💥"]}, "a copy of what is hidden goes, of what is lost it stays"
     bob.refused(400, "VALIDATION_ERROR", bob.ask("POST", "/sync/visible", {"ids": ["a"] * 1_001}))
 
 

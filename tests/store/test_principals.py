@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from cortex.errors import CortexError
+from cortex.kinds import Actor
 from cortex.store.ledger import Ledger
 from cortex.store.principals import USED_MS, Principal, Principals
 
@@ -147,3 +148,21 @@ def test_a_token_opens_also_where_its_use_can_t_be_written_down(
     with first.connections.write():  # somebody writes for long
         found = other.principals.whose(told)
     assert found is not None and found.name == "ada" and first.principals.tokens()[0].used == 0
+
+
+def test_whatever_is_done_with_principals_is_in_the_audit_log(ledger: Ledger, known: Principals) -> None:
+    eve = Actor("eve", 4)
+    known.change(ADA, tier=1, by=eve)
+    known.grant(ADA, "subcortex_1", None, by=eve)
+    token, _ = known.make_token(ADA, by=eve)
+    assert known.revoke(token.id, by=eve) and not known.revoke(token.id, by=eve)
+    ada = known.named("ada")
+    assert ada is not None and ada.grants == {"*": True}
+    deeds = [(one.actor, one.tier, one.action, one.record) for one in reversed(ledger.recorded.deeds(ADA))]
+    assert deeds == [
+        ("console", 4, "add_principal", ADA),
+        ("eve", 4, "change_principal", ADA),
+        ("eve", 4, "change_principal", ADA),
+        ("eve", 4, f"make_token {token.id}", ADA),
+        ("eve", 4, f"revoke_token {token.id}", ADA),
+    ]

@@ -28,8 +28,8 @@ from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
 from cortex.core import people
 from cortex.errors import FileError, InputError, explained
+from cortex.seeing import EVERYWHERE
 from cortex.store.ledger import Ledger
-from cortex.store.principals import EVERYWHERE
 
 FIRST_LABEL = "first"
 FALLBACK = "admin"

@@ -13,8 +13,9 @@ from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
 from cortex.core import people
 from cortex.errors import InputError
+from cortex.seeing import EVERYWHERE
 from cortex.store.ledger import Ledger
-from cortex.store.principals import EVERYWHERE, Principal
+from cortex.store.principals import Principal
 
 TIERS = "0 reads; 1 observes and drafts; 2 writes threads, comments, tasks; 3 approves and accepts; 4 everything."
 SLUG = "A subcortex by its slug or id; *: all that aren't private."

@@ -10,26 +10,30 @@ import re
 from collections.abc import Mapping
 
 from cortex.errors import InputError
+from cortex.kinds import Actor
 from cortex.records.ids import new_ulid
 from cortex.records.rights import AGENT, PERSON
 from cortex.records.targets import scope_of
+from cortex.seeing import EVERYWHERE
 from cortex.store.ledger import Ledger
-from cortex.store.principals import EVERYWHERE, Principal
+from cortex.store.principals import CONSOLE, Principal
 
 ACTIVE, REVOKED = "active", "revoked"
 LOWEST, HIGHEST = 0, 4  # tiers
 PREFIX = "principal_"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{1,49}")
-TAKEN = (PERSON, AGENT, "me")  # which everybody is at home
+TAKEN = (PERSON, AGENT, "me", CONSOLE.name)  # the first three are everybody at home
 
 
-def add(ledger: Ledger, name: str, tier: int, sensitive: bool, grants: Mapping[str, bool]) -> Principal:
+def add(
+    ledger: Ledger, name: str, tier: int, sensitive: bool, grants: Mapping[str, bool], *, by: Actor = CONSOLE
+) -> Principal:
     """Make somebody known. Raises: InputError RECORD_INVALID for a name that can't be, or is taken, or a tier that there isn't."""
     if not NAME.fullmatch(name) or name in TAKEN:
         wanted = "2 to 50 small letters, digits, '.', '_' and '-', beginning with a letter or digit"
         raise _invalid("name", f"{name!r} can't be a principal's name: that is {wanted}, and not {', '.join(TAKEN)}")
     _check_tier(tier)
-    return ledger.principals.add(f"{PREFIX}{new_ulid()}", name, tier, sensitive, grants)
+    return ledger.principals.add(f"{PREFIX}{new_ulid()}", name, tier, sensitive, grants, by=by)
 
 
 def find(ledger: Ledger, name: str) -> Principal:
@@ -47,6 +51,8 @@ def change(
     tier: int | None = None,
     sensitive: bool | None = None,
     state: str | None = None,
+    grants: Mapping[str, bool] | None = None,
+    by: Actor = CONSOLE,
 ) -> Principal:
     """Let somebody do more or less from now on. Raises: InputError RECORD_INVALID."""
     if tier is not None:
@@ -57,13 +63,13 @@ def change(
     others = [one for one in ledger.principals.all() if one.id != principal.id]
     if lowered and _may_all(principal) and not any(_may_all(one) for one in others):
         raise _invalid("tier", f"{principal.name} is the last who may do everything (tier {HIGHEST}) and stays that")
-    ledger.principals.change(principal.id, tier=tier, sensitive=sensitive, state=state)
+    ledger.principals.change(principal.id, tier=tier, sensitive=sensitive, state=state, grants=grants, by=by)
     return find(ledger, principal.id)
 
 
 def grant(ledger: Ledger, principal: Principal, ref: str, *, writes: bool) -> Principal:
     """Let somebody read, or also write, in a subcortex or everywhere. Raises: InputError."""
-    ledger.principals.change(principal.id, grants={**principal.grants, scope_named(ledger, ref): writes})
+    ledger.principals.grant(principal.id, scope_named(ledger, ref), writes)
     return find(ledger, principal.id)
 
 
@@ -72,8 +78,7 @@ def ungrant(ledger: Ledger, principal: Principal, ref: str) -> Principal:
     scope = ref if ref in principal.grants else scope_named(ledger, ref)
     if scope not in principal.grants:
         raise InputError("RECORD_UNKNOWN", f"{principal.name} has no grant for {ref!r}")
-    rest = {one: writes for one, writes in principal.grants.items() if one != scope}
-    ledger.principals.change(principal.id, grants=rest)
+    ledger.principals.grant(principal.id, scope, None)
     return find(ledger, principal.id)
 
 

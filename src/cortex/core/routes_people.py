@@ -78,7 +78,7 @@ def add_principal(asked: Asked) -> Told:
 
     def add() -> str:
         grants = _scopes(asked, body.grants)
-        return people.add(ledger, body.name, int(body.tier), body.sensitive, grants).name
+        return people.add(ledger, body.name, int(body.tier), body.sensitive, grants, by=asked.actor).name
 
     return Told(_row(people.find(ledger, _once(asked, "add_principal", add))), status=201)
 
@@ -93,9 +93,9 @@ def change_principal(asked: Asked) -> Told:
     def change() -> str:
         grants = None if body.grants is None else _scopes(asked, body.grants)
         tier = None if body.tier is None else int(body.tier)
-        people.change(ledger, principal, tier=tier, sensitive=body.sensitive, state=body.status)
-        if grants is not None:
-            ledger.principals.change(principal.id, grants=grants)
+        people.change(
+            ledger, principal, tier=tier, sensitive=body.sensitive, state=body.status, grants=grants, by=asked.actor
+        )
         return principal.name
 
     return Told(_row(people.find(ledger, _once(asked, "change_principal", change))))
@@ -113,7 +113,7 @@ def make_token(asked: Asked) -> Told:
 
     def make() -> str:
         nonlocal secret
-        one, secret = ledger.principals.make_token(principal.id, asked.body.label, expires)
+        one, secret = ledger.principals.make_token(principal.id, asked.body.label, expires, by=asked.actor)
         return one.id
 
     number = _once(asked, "make_token", make)
@@ -126,14 +126,14 @@ def revoke_token(asked: Asked) -> Told:
     number = _token(asked, asked.path["id"]).id
 
     def revoke() -> str:
-        asked.core.ledger.principals.revoke(number)
+        asked.core.ledger.principals.revoke(number, by=asked.actor)
         return number
 
     return Told(_token_row(_token(asked, _once(asked, "revoke_token", revoke))))
 
 
 def read_audit(asked: Asked) -> Told:
-    """Who wrote what, the newest first; of records that whoever asks may see."""
+    """Who did what, the newest first: of records that whoever asks may see, and of principals."""
     question = question_of("/audit", asked.query)
     place = place_in(question, asked.query.cursor)
     before = int(place) if place.isdecimal() else 0
@@ -141,7 +141,7 @@ def read_audit(asked: Asked) -> Told:
     while len(found) <= asked.query.limit:
         lines = asked.core.ledger.recorded.deeds(asked.query.record or "", _BATCH, before)
         visible = asked.hall.store.recorded.get(one.record for one in lines)
-        found += [one for one in lines if one.record in visible]
+        found += [one for one in lines if one.record in visible or one.record.startswith(people.PREFIX)]
         if len(lines) < _BATCH:
             break
         before = lines[-1].id
@@ -174,7 +174,11 @@ def _principal(asked: Asked) -> Principal:
 
 
 def _scopes(asked: Asked, grants: Mapping[str, bool]) -> dict[str, bool]:
-    return {people.scope_named(asked.core.ledger, ref): writes for ref, writes in grants.items()}
+    """The ids of subcortexes, whoever may see them; of what isn't there nothing near is told. Raises: InputError SCOPE_NOT_FOUND."""
+    try:
+        return {people.scope_named(asked.core.ledger, ref): writes for ref, writes in grants.items()}
+    except InputError as error:
+        raise policy.scope_not_found(str(error.context.get("subcortex", ""))) from None
 
 
 def _token(asked: Asked, number: str) -> Token:

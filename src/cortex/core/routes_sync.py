@@ -185,11 +185,13 @@ def _waiting(asked: Asked) -> int:
 
 
 def which_visible(asked: Asked) -> Told:
-    """Which of these ids may be seen, and which aren't known; what is hidden is known to who wrote it, and to nobody else."""
+    """Which of these ids may be seen, and which there aren't at all: copies of those are kept, of what is hidden they aren't.
+
+    Nobody guesses an id, it has 80 random bits: that there is such a record is told to who has seen it, or was told of it.
+    """
     ids = [one for one in dict.fromkeys(asked.body.ids) if one.isascii()]
     visible = asked.hall.store.recorded.get(ids)
-    found = asked.hall.back.store.recorded.get(ids)
-    known = {number for number, one in found.items() if number in visible or asked.viewer.is_own(one.author)}
+    known = asked.hall.back.store.recorded.get(ids)
     return Told({"visible": list(visible), "unknown": [one for one in asked.body.ids if one not in known]})
 
 

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cortex.errors import InputError, StoreError
+from cortex.kinds import Actor
 from cortex.store.connect import Connected
 
-EVERYWHERE = "*"  # in place of a subcortex
 PREFIX = "ctx_"
+CONSOLE = Actor("console", 4)  # whoever runs commands on the server
 USED_MS = 60_000  # how exactly it is known when a token was last used
 NOBODY = bytes(32)  # the hash of no secret
 
@@ -57,7 +58,9 @@ class Principals:
     def __init__(self, connections: Connected) -> None:
         self._connections = connections
 
-    def add(self, number: str, name: str, tier: int, sensitive: bool, grants: Mapping[str, bool]) -> Principal:
+    def add(
+        self, number: str, name: str, tier: int, sensitive: bool, grants: Mapping[str, bool], *, by: Actor = CONSOLE
+    ) -> Principal:
         """Make somebody known. Raises: InputError RECORD_INVALID, where the name is taken."""
         now = _now()
         with self._connections.write(durable=True) as connection:
@@ -67,6 +70,7 @@ class Principals:
                 "INSERT INTO principals VALUES (?, ?, ?, ?, ?, ?)", (number, name, tier, int(sensitive), "active", now)
             )
             _put_grants(connection, number, grants)
+            _note(connection, by, "add_principal", number)
         return Principal(number, name, tier, sensitive, "active", now, dict(grants))
 
     def change(
@@ -77,6 +81,7 @@ class Principals:
         sensitive: bool | None = None,
         state: str | None = None,
         grants: Mapping[str, bool] | None = None,
+        by: Actor = CONSOLE,
     ) -> None:
         """Let somebody do more or less from now on. Raises: InputError RECORD_UNKNOWN."""
         with self._connections.write(durable=True) as connection:
@@ -88,6 +93,16 @@ class Principals:
             if grants is not None:
                 connection.execute("DELETE FROM grants WHERE principal = ?", (number,))
                 _put_grants(connection, number, grants)
+            _note(connection, by, "change_principal", number)
+
+    def grant(self, number: str, scope: str, writes: bool | None, *, by: Actor = CONSOLE) -> None:
+        """Let somebody read, or also write, in a scope; None: not even read. Raises: InputError RECORD_UNKNOWN."""
+        with self._connections.write(durable=True) as connection:
+            _need(connection, number)
+            connection.execute("DELETE FROM grants WHERE principal = ? AND subcortex = ?", (number, scope))
+            if writes is not None:
+                _put_grants(connection, number, {scope: writes})
+            _note(connection, by, "change_principal", number)
 
     def all(self) -> list[Principal]:
         """Everybody, by name."""
@@ -103,7 +118,9 @@ class Principals:
 
     # -- tokens --------------------------------------------------------------------------------------------------------
 
-    def make_token(self, principal: str, label: str = "", expires: int = 0) -> tuple[Token, str]:
+    def make_token(
+        self, principal: str, label: str = "", expires: int = 0, *, by: Actor = CONSOLE
+    ) -> tuple[Token, str]:
         """A new token, and what to send to the server: that is never told again. Raises: InputError RECORD_UNKNOWN."""
         number, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         one = Token(number, principal, label, _now(), expires, 0, 0)
@@ -113,13 +130,19 @@ class Principals:
                 "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, 0, 0)",
                 (number, principal, _hash(secret), label, one.created, expires),
             )
+            _note(connection, by, f"make_token {number}", principal)
         return one, f"{PREFIX}{number}_{secret}"
 
-    def revoke(self, number: str) -> bool:
+    def revoke(self, number: str, *, by: Actor = CONSOLE) -> bool:
         """Let a token count no more; false where there is none that does."""
         with self._connections.write(durable=True) as connection:
-            ask = "UPDATE tokens SET revoked = ? WHERE id = ? AND revoked = 0"
-            return connection.execute(ask, (_now(), number)).rowcount > 0
+            ask = "SELECT principal FROM tokens WHERE id = ? AND revoked = 0"
+            owner = connection.execute(ask, (number,)).fetchone()
+            if owner is None:
+                return False
+            connection.execute("UPDATE tokens SET revoked = ? WHERE id = ?", (_now(), number))
+            _note(connection, by, f"revoke_token {number}", owner[0])
+            return True
 
     def tokens(self) -> list[Token]:
         """All tokens, the newest first."""
@@ -183,6 +206,12 @@ def _principal(connection: Any, row: Sequence[Any]) -> Principal:
 def _put_grants(connection: Any, number: str, grants: Mapping[str, bool]) -> None:
     rows = [(number, scope, int(writes)) for scope, writes in grants.items()]
     connection.executemany("INSERT INTO grants VALUES (?, ?, ?)", rows)
+
+
+def _note(connection: Any, by: Actor, action: str, principal: str) -> None:
+    """Write it into the audit log, in the same transaction."""
+    put = "INSERT INTO audit (at, actor, tier, key, action, record, version) VALUES (?, ?, ?, '', ?, ?, 0)"
+    connection.execute(put, (_now(), by.name, by.tier, action, principal))
 
 
 def _need(connection: Any, number: str) -> None:

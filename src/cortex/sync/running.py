@@ -311,7 +311,10 @@ class _Run:
         self._apply((), facts={state.CURSOR: "", state.VIEW: "", state.RESYNC: "1"})
 
     def _compare(self) -> None:
-        """End a resync: what may no longer be seen goes, what the Core has lost and was written here is sent again."""
+        """End a resync: what may no longer be seen goes, what the Core has lost and was written here is sent again.
+
+        What it has lost and others wrote stays: theirs may be the machine that was lost, too.
+        """
         if not self._store.truth.get(state.RESYNC):
             return
         ids = list(self._store.outbox.known())
@@ -322,7 +325,7 @@ class _Run:
             visible, unknown = self._remote.visible(part)
             here = self._store.recorded.get(part)
             own = [number for number, one in here.items() if number in unknown and one.author in (PERSON, AGENT)]
-            gone = [number for number in part if number not in visible and number not in own]
+            gone = [number for number in part if number not in visible and number not in unknown]
             if gone:
                 self._apply((), gone)
             self._erased += len(gone)
