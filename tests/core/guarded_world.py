@@ -130,6 +130,12 @@ class World:
         """The first record of a kind in a place."""
         return next(one for one in self.planted.values() if (one.kind, one.place) == (kind, place))
 
+    def kept(self, number: str) -> Any:
+        """What a record says."""
+        record = self.place.ledger.recorded.one(number)
+        assert record is not None
+        return record.body
+
     def ids(self, name: str, *kinds: str) -> set[str]:
         """The ids that somebody may see."""
         return {one.id for one in self.planted.values() if one.is_for(name) and (not kinds or one.kind in kinds)}

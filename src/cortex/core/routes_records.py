@@ -16,6 +16,7 @@ from cortex.core.cursors import Paged, page_of, place_in, question_of
 from cortex.core.envelopes import Told, code_of
 from cortex.core.routing import Asked, Route
 from cortex.core.shapes import PLURALS, create_body, patch_body, record_row, record_schema, sent
+from cortex.core.sight import aimed
 from cortex.families.team.searching import moment
 from cortex.kinds import (
     Artifact,
@@ -185,11 +186,10 @@ def create_comment(asked: Asked) -> Told:
 
 
 def draft_record(asked: Asked) -> Told:
-    """Keep a draft."""
+    """Keep a draft; what its author doesn't see is as little there as what isn't."""
     fields = {"title": "", "body": "", **sent(Draft, asked.body)}
-    record, _, following = create_draft(
-        asked.hall, Draft(**fields), actor=asked.actor, key=asked.key, payload=asked.payload
-    )
+    draft = aimed(Draft(**fields), asked.hall.store.recorded)
+    record, _, following = create_draft(asked.hall, draft, actor=asked.actor, key=asked.key, payload=asked.payload)
     return Told({**record_row(record), "next_step": following}, status=201)
 
 

@@ -139,7 +139,9 @@ class Taking:
         about = self._step.get(body.about)
         if about is None or not (body.about in self._touched or self._sight.shows(about)):
             raise not_found(body.about, "about")
-        if not self._upload and (body.about not in self._touched or body.type == "system_alert"):
+        if body.type == "system_alert":
+            raise refusal("type", "what a home tells its own person stays there")
+        if not self._upload and body.about not in self._touched:
             raise refusal("about", f"a notification comes with what was done, and nothing was done with {body.about}")
         return replace(body, sensitivity=SENSITIVE) if about.body.sensitivity == SENSITIVE else body
 

@@ -114,7 +114,10 @@ def approve(
     done = perform(library, work, actor=actor, key=key or fresh_key(), action="approve_draft", payload=payload)
     kept = _kept(library, done.result)
     record = library.store.recorded.one(kept.body.published)
-    assert record is not None  # nothing deletes one
+    if record is None:  # nothing deletes one, but it may be hidden from who approved it before
+        raise InputError(
+            "RECORD_UNKNOWN", f"there is no record {kept.body.published!r}", context={"id": kept.body.published}
+        )
     return Published(kept, record, done.replayed)
 
 
