@@ -292,7 +292,8 @@ def _is_due(world: World, number: str) -> bool:
 
 @pytest.mark.parametrize("name", ["chief", "chief-one", "root"])
 def test_the_audit_log_has_what_may_be_seen(world, reader, name):
-    assert {one["record_id"] for one in reader.all("/audit")} == world.ids(name)
+    told = {one["record_id"] for one in reader.all("/audit")}
+    assert {one for one in told if not one.startswith("principal_")} == world.ids(name)
     hidden = [one.id for one in world.planted.values() if not one.is_for(name)][:3]
     for number in hidden:
         assert answered_as_nothing(reader, "GET", "/audit", None, number, record="REF")[1]["data"] == []
