@@ -146,6 +146,23 @@ def test_a_draft_that_two_approve_becomes_one_thing(team, ada, bob):
     assert thread.author == "ada/agent" and team.records()[draft.id].body.published == thread.id
 
 
+def test_what_is_said_after_a_refused_approval_is_taken(team, ada, bob):
+    """Commenting closes the notification of what was refused, which the Core never had."""
+    thread = made(ada, Thread("Timeouts"))
+    made(ada, Comment(thread, "It waits."))
+    bob.pull()
+    draft = Draft("comment", "", "So it is.", target=thread, target_kind="thread")
+    made(bob, Comment(thread, "It does."))
+    said, *_ = drafts.create_draft(bob.library, draft, actor=AGENT)
+    bob.flush()
+    ada.pull()
+    for home in (bob, ada):
+        drafts.approve(home.library, said.id, actor=person())
+    create(ada.library, Comment(thread, "And it stays so."), actor=person())
+    assert [code_of(one) for one in bob.flush()] == [APPLIED]
+    assert [code_of(one) for one in ada.flush()] == ["RECORD_CHANGED", APPLIED]
+
+
 def test_what_both_say_in_a_thread_is_in_its_summary_and_both_homes_have_it(team, ada, bob):
     thread = made(ada, Thread("Timeouts", "How long do we wait for the gateway?"))
     bob.pull()

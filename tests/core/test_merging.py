@@ -154,6 +154,9 @@ def test_a_draft_that_both_rejected_is_rejected_once_and_one_that_became_two_thi
         replace(draft, state="rejected", reviewed_by=who, reviewed_at=at) for who, at in (("ada", 1), ("bob", 2))
     )
     assert merged(draft, mine, theirs) == theirs
+    noted = [replace(one, review_notes=f"no, says {one.reviewed_by}") for one in (mine, theirs)]
+    assert isinstance(merged(draft, *noted), Conflict)  # what somebody wrote isn't dropped
+    assert merged(draft, mine, noted[1]) == noted[1]
     published = replace(draft, state="published", published="thread_1", reviewed_by="ada")
     assert isinstance(merged(draft, published, theirs), Conflict)
     assert isinstance(merged(draft, published, replace(published, published="thread_2")), Conflict)

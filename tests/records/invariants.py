@@ -69,7 +69,7 @@ def _check_versions(database: Any, records: dict[str, Record[Any]]) -> None:
     for number, version in database.execute("SELECT record, version FROM versions ORDER BY record, version"):
         kept[number].append(version)
     audit: dict[str, list[int]] = defaultdict(list)
-    for number, version in database.execute("SELECT record, version FROM audit ORDER BY id"):
+    for number, version in database.execute("SELECT record, version FROM audit WHERE version > 0 ORDER BY id"):
         audit[number].append(version)
     assert set(kept) <= set(records) and set(audit) == set(records)
     for number, record in records.items():
@@ -80,7 +80,9 @@ def _check_versions(database: Any, records: dict[str, Record[Any]]) -> None:
 def _check_keys(database: Any, records: dict[str, Record[Any]]) -> None:
     """Every deed was done under a key that is kept, and what a key gave is there."""
     keys = {(actor, key): result for actor, key, result in database.execute("SELECT actor, key, result FROM keys")}
-    deeds = database.execute("SELECT actor, key, count(DISTINCT at) FROM audit GROUP BY actor, key").fetchall()
+    deeds = database.execute(
+        "SELECT actor, key, count(DISTINCT at) FROM audit WHERE version > 0 GROUP BY actor, key"
+    ).fetchall()
     assert {(actor, key) for actor, key, _ in deeds} <= set(keys)
     assert all(moments == 1 for _, _, moments in deeds), "one step has one moment: a key was used for two"
     for result in keys.values():

@@ -17,7 +17,7 @@ from cortex.records.discussing import SINCE
 B = TypeVar("B", bound=Any)
 
 SUMMARY = ("summary", "summary_sources", "summary_by")  # of a thread
-_REVIEW = ("reviewed_by", "reviewed_at", "review_notes")
+_REVIEW = ("reviewed_by", "reviewed_at")  # what somebody wrote with it is theirs
 _FURTHER = {"new": 0, "seen": 1, "done": 2}  # states of a notification
 
 

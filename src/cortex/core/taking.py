@@ -75,6 +75,7 @@ class Taking:
         for one in changes:
             if not is_id(one.id, one.kind) or _moment_of(one.id) > self._step.now + AHEAD_MS:
                 raise refusal("id", f"{one.id[:80]!r} is no id that a {one.kind[:20]} may have")
+        changes = [one for one in changes if not self._is_nowhere(one)]
         self._look(changes)
         for one in changes:
             current = self._step.get(one.id)
@@ -84,6 +85,10 @@ class Taking:
                 self._change(one, current)
         self._settle()
         return list(dict.fromkeys((*(one.id for one in changes), *self._spoken)))
+
+    def _is_nowhere(self, one: Changed) -> bool:
+        """Whether a notification is closed that was never here: what it told of was refused, and closing it matters to nobody."""
+        return one.before is not None and isinstance(one.after, Notification) and self._step.get(one.id) is None
 
     def _look(self, changes: Sequence[Changed]) -> None:
         """What the action is about, as far as it matters for each of its changes."""
