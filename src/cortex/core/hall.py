@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from cortex.store import Store
 from cortex.store.ledger import SQLITE, Ledger
 
 PAGE = 500  # records that are taken over in one transaction
-EPOCH, CURSOR = "core.epoch", "core.cursor"
+EPOCH, CURSOR, WITNESS = "core.epoch", "core.cursor", "core.witness"
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ class Mark:
 
     epoch: str = ""
     change: int = 0
+    witness: str = field(default="", compare=False)  # that the history was this one
 
     def covers(self, other: Mark) -> bool:
         """Whether whoever is here has been there."""
@@ -75,8 +76,8 @@ class Hall(Library):
         self._desk = Desk(ledger, self.take_over, self._shows)
         self._turn = threading.RLock()  # one follows at a time
         self._done = Mark()  # that is followed, and found
-        self._taken = 0  # pages that were taken over
-        self._scopes: tuple[tuple[int, int], tuple[Record[Subcortex], ...]] | None = None
+        self._emptied = 0  # how often another history began
+        self._scopes: tuple[tuple[tuple[int, int], int], tuple[Record[Subcortex], ...]] | None = None
         self._once_open: tuple[tuple[tuple[str, int], ...], frozenset[str]] = ((), frozenset())
         self.back = Back(own, embedders=embedders)
         try:
@@ -112,7 +113,7 @@ class Hall(Library):
     def subcortexes(self) -> tuple[Record[Subcortex], ...]:
         """All of them, private ones too: what somebody may see depends on them."""
         lookup = self.back.store.recorded
-        known, now = self._scopes, (lookup.last_change(), self._taken)
+        known, now = self._scopes, (lookup.last_of("subcortex"), self._emptied)
         if known is None or known[0] != now:
             known = self._scopes = (now, tuple(pages(lookup, Wanted(kinds=("subcortex",)))))
         return known[1]
@@ -153,9 +154,10 @@ class Hall(Library):
 
         Whoever waits for their turn is mostly followed when it comes, with all others who wait: then nothing is left to do.
         """
-        wanted = self._last()
+        before, wanted = self._done, self._last()
         with self._turn:
-            if wanted is not None and self._done.covers(wanted) and not forget:
+            put_back = wanted is not None and before.change > wanted.change
+            if wanted is not None and self._done.covers(wanted) and not put_back and not forget:
                 return True
             try:
                 mark = self._take_over()
@@ -175,8 +177,8 @@ class Hall(Library):
 
     def lag(self) -> int:
         """How many changes of the ledger aren't followed yet."""
-        now = self._mark()
-        return now.change - (self._done.change if now.epoch == self._done.epoch else 0)
+        now, done = self._mark(), self._done
+        return 0 if done.covers(now) else now.change - (done.change if now.epoch == done.epoch else 0)
 
     def _mark(self) -> Mark:
         return Mark(*self.ledger.mark())
@@ -190,21 +192,35 @@ class Hall(Library):
 
     def _take_over(self) -> Mark:
         """Copy what is new in a database into the replica, each page with its place; a directory is its own replica."""
-        mark = self._mark()
+        mark, store = self._mark(), self.back.store
+        known = self._done
+        if self.ledger.kind != SQLITE:
+            known = Mark(store.truth.get(EPOCH), int(store.truth.get(CURSOR, "0")), store.truth.get(WITNESS))
+        if self._was_put_back(known, mark):
+            log.warning(
+                "the database was put back by other means than `cortex core restore`: everything is compared anew"
+            )
+            self.ledger.renew_epoch(mark.epoch)
+            mark = self._mark()
         if self.ledger.kind == SQLITE:
             return mark
-        store = self.back.store
-        if store.truth.get(EPOCH) != mark.epoch:
+        if known.epoch != mark.epoch:
             self._empty(store)
             store.truth.set({EPOCH: mark.epoch, CURSOR: "0"})
-        cursor = int(store.truth.get(CURSOR, "0"))
+            known = Mark(mark.epoch)
+        cursor = known.change
         while cursor < mark.change:
             page = self.ledger.recorded.changes(cursor, PAGE)
             cursor = page[-1].change if page else mark.change
-            facts = {EPOCH: mark.epoch, CURSOR: str(cursor)}
+            facts = {EPOCH: mark.epoch, CURSOR: str(cursor), WITNESS: mark.witness}
             store.records.apply(page, (), wording=wording(self.settings), meta=facts)
-            self._taken += 1
         return Mark(mark.epoch, cursor)
+
+    def _was_put_back(self, known: Mark, now: Mark) -> bool:
+        """Whether the ledger has lost what was taken over of it. Who has followed since the start would have seen it go backwards."""
+        if known.epoch != now.epoch:
+            return False
+        return now.change < known.change or (not self._done.epoch and not self.ledger.remembers(known.witness))
 
     def _empty(self, store: Store) -> None:
         """Forget another history."""
@@ -212,7 +228,7 @@ class Hall(Library):
         while known := store.recorded.changes(0, PAGE):
             gone = [one.record.id for one in known]
             store.records.apply((), gone, wording=wording(self.settings), meta={CURSOR: "0"})
-            self._taken += 1
+            self._emptied += 1
 
     def close(self) -> None:
         """Close both; the ledger is whoever's who opened it."""

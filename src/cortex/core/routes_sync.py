@@ -1,6 +1,6 @@
 """What homes sync with: a beginning, changes since a cursor, writes to be taken, and which ids are still visible.
 
-A cursor is a history and a number of a change. What was visible in some version and isn't any more is told by its id alone; what never
+A cursor is a history, a number of a change, and a witness that the history was this one. What was visible in some version and isn't any more is told by its id alone; what never
 was isn't told at all. Whether a write is taken is `accepting`'s.
 """
 
@@ -24,6 +24,7 @@ from cortex.records.noticing import OPEN
 from cortex.records.rights import AGENT
 from cortex.seeing import REVIEWER, sees
 from cortex.store import Kept
+from cortex.store.ledger import Ledger
 from cortex.sync import wire
 from cortex.tools import Arguments
 
@@ -33,7 +34,7 @@ MOST_ACTIONS = 50
 MOST_IDS = 1_000
 MAX_FLUSH_BYTES = 8 * 1024 * 1024
 RETRY = "retry"
-_CURSOR = re.compile(r"([0-9a-f]{1,64}):(\d{1,18})")
+_CURSOR = re.compile(r"([0-9a-f]{1,64}):(\d{1,18})(?::([0-9a-f.]{0,40}))?")
 
 
 class Since(Arguments):
@@ -95,8 +96,9 @@ def _told(asked: Asked, records: Iterable[Record[Any]]) -> list[Row]:
 
 def read_deltas(asked: Asked) -> Told:
     """What was changed since a cursor, as far as it may be seen, and which ids may not any more."""
-    query, epoch, view = asked.query, asked.core.ledger.epoch(), policy.stamp_of(asked.viewer)
-    since = _since(query.since, epoch)
+    query, view = asked.query, policy.stamp_of(asked.viewer)
+    epoch, last, witness = asked.core.ledger.mark()
+    since = _since(asked.core.ledger, query.since, (epoch, last, witness))
     if query.since and query.view and query.view != view:
         raise _resync("view", "what may be seen is something else now")
     updates: list[Kept] = []
@@ -115,7 +117,7 @@ def read_deltas(asked: Asked) -> Told:
             "updates": [wire.record_to(one) for one in updates],
             "invalidations": gone,
             "notifications_count": _waiting(asked),
-            "next_cursor": f"{epoch}:{since}",
+            "next_cursor": f"{epoch}:{since}:{witness}",
             "has_more": more,
             "epoch": epoch,
             "view": view,
@@ -123,14 +125,16 @@ def read_deltas(asked: Asked) -> Told:
     )
 
 
-def _since(cursor: str, epoch: str) -> int:
-    """The change that a cursor stands for. Raises: InputError CURSOR_INVALID, RESYNC_NEEDED."""
+def _since(ledger: Ledger, cursor: str, mark: tuple[str, int, str]) -> int:
+    """The change that a cursor stands for. Raises: InputError CURSOR_INVALID, RESYNC_NEEDED, where the ledger never told that."""
     if not cursor:
         return 0
     found = _CURSOR.fullmatch(cursor)
     if found is None:
         raise InputError("CURSOR_INVALID", "since is a cursor that a pull gave", context={"field": "since"})
-    if found[1] != epoch:
+    epoch, last, witness = mark
+    told = found[3] or ""
+    if found[1] != epoch or int(found[2]) > last or (told != witness and not ledger.remembers(told)):
         raise _resync("epoch", "the Core has another history now")
     return int(found[2])
 
@@ -199,30 +203,34 @@ def which_visible(asked: Asked) -> Told:
 
 
 def flush(asked: Asked) -> Told:
-    """Take what was written at home, in order; after one that has to be tried again nothing is taken, so that nothing overtakes."""
+    """Take what was written at home, in order; after one that has to be tried again nothing is taken, so that nothing overtakes.
+
+    It is told when it is on the disk, which is waited for once, and nobody sees it before.
+    """
     results: list[Row] = []
-    stopped = False
-    for number, told in enumerate(asked.body.actions):
-        if stopped:
-            results.append(wire.result_to(_key_of(told, number), RETRY, ()))
-            continue
-        result = _accept(asked, told, number)
-        stopped = result["status"] == RETRY
-        results.append(result)
-    asked.hall.follow()
+    while len(results) < len(asked.body.actions):
+        with asked.core.ledger.together():
+            _take(asked, results)
+        asked.hall.follow()
     return Told({"results": results})
 
 
-def _accept(asked: Asked, told: Mapping[str, Any], number: int) -> Row:
-    try:
-        action = wire.action_from(told, f"actions[{number}]")
-    except CortexError as error:
-        return wire.result_to(_key_of(told, number), "refused", (), error)
-    viewer = policy.viewer_of(asked.principal, asked.hall.subcortexes())
-    done = accepting.accept(asked.core.ledger, asked.principal, viewer, action, asked.hall.settings)
-    if any(one.kind == "subcortex" for one in action.changes):
-        asked.hall.follow()  # what somebody may see in the next action depends on them
-    return wire.result_to(action.key, done.status, done.records, done.error)
+def _take(asked: Asked, results: list[Row]) -> None:
+    """Take the next actions, up to one that changes what somebody may see: the next depend on that."""
+    for number, told in enumerate(asked.body.actions[len(results) :], len(results)):
+        if results and results[-1]["status"] == RETRY:
+            results.append(wire.result_to(_key_of(told, number), RETRY, ()))
+            continue
+        try:
+            action = wire.action_from(told, f"actions[{number}]")
+        except CortexError as error:
+            results.append(wire.result_to(_key_of(told, number), "refused", (), error))
+            continue
+        viewer = policy.viewer_of(asked.principal, asked.hall.subcortexes())
+        done = accepting.accept(asked.core.ledger, asked.principal, viewer, action, asked.hall.settings)
+        results.append(wire.result_to(action.key, done.status, done.records, done.error))
+        if any(one.kind == "subcortex" for one in action.changes):
+            return
 
 
 def _key_of(told: Mapping[str, Any], number: int) -> str:

@@ -40,6 +40,8 @@ class Connected(Protocol):
 
     def read(self) -> AbstractContextManager[Any]: ...
 
+    def together(self) -> AbstractContextManager[None]: ...
+
 
 class Connections:
     """All connections of this process to one store; `confined`, they show what the viewer of each thread may see."""
@@ -75,6 +77,10 @@ class Connections:
         `durable` is for what can't be made again: it is on the disk, not only in the system's memory, when this returns. `erase` is
         for what a person may want gone: else text that is removed or replaced stays in pages and parts of pages that nothing uses.
         """
+        if getattr(self._local, "together", False):
+            with translated(self.path), _part(self._writer):
+                yield self._writer
+            return
         with self._lock, translated(self.path):
             self._check_open()
             if self._read_only:
@@ -88,6 +94,19 @@ class Connections:
             finally:
                 if self._writer.in_transaction:  # a full disk ends the transaction by itself
                     self._writer.execute("ROLLBACK")
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """All that this thread writes inside the block as one durable transaction: others see it when the block ends, this thread at once.
+
+        A write that fails takes back what it did itself, and the others go on.
+        """
+        with self.write(durable=True, erase=True) as connection:
+            self._local.together, self._local.connection = True, connection
+            try:
+                yield
+            finally:
+                self._local.together, self._local.connection = False, None
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
@@ -193,6 +212,22 @@ class Connections:
                 self._writer.close()
             finally:
                 self._lock.release()
+
+
+@contextmanager
+def _part(connection: sqlite3.Connection) -> Iterator[None]:
+    """A part of a transaction, that can be taken back by itself."""
+    if not connection.in_transaction:
+        raise StoreError("STORE_IO", "what was written before with this could not be kept")
+    connection.execute("SAVEPOINT part")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK TO part")
+            connection.execute("RELEASE part")
+        raise
+    connection.execute("RELEASE part")
 
 
 def is_still(path: Path, opened: os.stat_result) -> bool:

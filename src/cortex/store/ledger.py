@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,7 @@ from cortex.store.connect import Connected
 from cortex.store.principals import Principals
 from cortex.store.recordlookup import RecordLookup
 from cortex.store.records import Records
+from cortex.text import hash_bytes
 
 MISSING = "records in PostgreSQL need two more packages"
 INSTALL = "pip install 'cortex-context[core]'"
@@ -38,16 +40,30 @@ class Ledger:
         with self.connections.read() as connection:
             return connection.execute("SELECT value FROM facts WHERE key = 'epoch'").fetchone()[0]
 
-    def mark(self) -> tuple[str, int]:
-        """The epoch, and the number of the last write; in one question, for it is asked at every request."""
-        ask = "SELECT facts.value, counters.value FROM facts, counters WHERE facts.key = 'epoch' AND counters.name = 'change'"
+    def mark(self) -> tuple[str, int, str]:
+        """The epoch, the number of the last write, and its witness; in one question, for it is asked at every request."""
         with self.connections.read() as connection:
-            return tuple(connection.execute(ask).fetchone())
+            epoch, change, *line = connection.execute(_MARK).fetchone()
+            return epoch, change, _witness(line)
 
-    def renew_epoch(self) -> str:
-        """Begin another history: whoever follows compares everything anew."""
+    def remembers(self, witness: str) -> bool:
+        """Whether this is still the history that a witness was told of: a database may be put back behind everybody's back."""
+        number = witness.partition(".")[0]
+        if not (number.isascii() and number.isdecimal()) or len(number) > _DIGITS:
+            return not witness
+        with self.connections.read() as connection:
+            line = connection.execute(f"SELECT {_LINE} FROM audit WHERE id = ?", (int(number),)).fetchone()
+            return line is not None and _witness(line) == witness
+
+    def together(self) -> AbstractContextManager[None]:
+        """Have all that this thread writes inside the block on the disk, and seen by others, at once when it ends: it waits for the disk once."""
+        return self.connections.together()
+
+    def renew_epoch(self, known: str = "") -> str:
+        """Begin another history: whoever follows compares everything anew. Where the epoch isn't the `known` one, that was done."""
         with self.connections.write(durable=True) as connection:
-            return new_epoch(connection)
+            now = connection.execute("SELECT value FROM facts WHERE key = 'epoch'").fetchone()[0]
+            return now if known and now != known else new_epoch(connection)
 
     def ping(self) -> None:
         """Raises: StoreError, where the database doesn't answer."""
@@ -96,6 +112,22 @@ def _ledger(
     connections: Connected, records: Records, recorded: RecordLookup, close: Callable[[], None], url: str, kind: str
 ) -> Ledger:
     return Ledger(records, recorded, Principals(connections), close, url, kind, connections)
+
+
+# The last line of the audit log stands for all before it: after a rollback it is missing, or says something else.
+_LINE = "id, at, actor, key, record, version"
+_MARK = (
+    f"SELECT facts.value, counters.value, last.* FROM facts JOIN counters ON counters.name = 'change' "
+    f"LEFT JOIN (SELECT {_LINE} FROM audit ORDER BY id DESC LIMIT 1) AS last ON 1 = 1 WHERE facts.key = 'epoch'"
+)
+_DIGITS = 18
+
+
+def _witness(line: Sequence[Any]) -> str:
+    """What is remembered of a line of the audit log, "" where there is none."""
+    if line[0] is None:
+        return ""
+    return f"{line[0]}.{hash_bytes(b'witness', repr(tuple(line)).encode()).hex()[:16]}"
 
 
 def new_epoch(connection: Any) -> str:

@@ -116,9 +116,23 @@ class PostgresConnections:
     @contextmanager
     def write(self, *, durable: bool = False, erase: bool = False) -> Iterator[Any]:
         """One transaction, committed when the block ends; writers come one after the other."""
+        if (outer := getattr(self._local, "writing", None)) is not None:
+            with translated(), outer.transaction():
+                yield _Spoken(outer)
+            return
         with translated(), self._pool.connection() as connection, connection.transaction():
             connection.execute("SELECT value FROM counters WHERE name = 'change' FOR UPDATE")
             yield _Spoken(connection)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """All that this thread writes inside the block as one transaction: others see it when the block ends, this thread at once."""
+        with self.write() as spoken:
+            self._local.writing, self._local.spoken = spoken.connection, spoken
+            try:
+                yield
+            finally:
+                self._local.writing = self._local.spoken = None
 
     @contextmanager
     def read(self) -> Iterator[Any]:
@@ -179,13 +193,13 @@ class _Spoken:
     """A connection that takes the statements of the records."""
 
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-        self._connection = connection
+        self.connection = connection
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> psycopg.Cursor[tuple[Any, ...]]:
-        return self._connection.execute(translated_sql(statement), tuple(values))  # type: ignore[arg-type]
+        return self.connection.execute(translated_sql(statement), tuple(values))  # type: ignore[arg-type]
 
     def executemany(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
-        with self._connection.cursor() as cursor:
+        with self.connection.cursor() as cursor:
             cursor.executemany(translated_sql(statement), rows)  # type: ignore[arg-type]
 
 

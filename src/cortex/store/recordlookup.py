@@ -267,6 +267,12 @@ class RecordLookup:
         with self._connections.read() as connection:
             return connection.execute("SELECT value FROM counters WHERE name = 'change'").fetchone()[0]
 
+    def last_of(self, kind: str) -> tuple[int, int]:
+        """How many records of a kind there are, and the number of the last write of one: another answer is another state of them."""
+        ask = "SELECT count(*), coalesce(max(change), 0) FROM records WHERE kind = ?"
+        with self._connections.read() as connection:
+            return tuple(connection.execute(ask, (kind,)).fetchone())
+
     def deeds(self, record: str = "", limit: int = 100, before: int = 0) -> list[Deed]:
         """The last lines of the audit log, of all or of one record, or those below an id; the newest first."""
         parts = [("record = ?", record)] if record else []

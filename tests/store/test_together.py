@@ -1,0 +1,61 @@
+"""Several writes as one transaction, on both databases: whoever writes sees each at once, everybody else all of them at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from cortex.errors import InputError
+from cortex.kinds import Actor, Observation, Wanted
+from cortex.records.ids import new_id
+from cortex.store import Step
+from cortex.store.ledger import Ledger
+
+KEYS = count()
+
+
+def write(ledger: Ledger, title: str, *, fail: bool = False) -> str:
+    def work(step: Step) -> str:
+        made = step.make(new_id(Observation), Observation(title))
+        if fail:
+            raise InputError("RECORD_INVALID", "it isn't taken")
+        return made.id
+
+    key = f"k{next(KEYS)}"
+    return ledger.records.perform(
+        work, actor=Actor("ada", 4), key=key, action="write", payload=key, wording=lambda record, get: None
+    ).result
+
+
+def titles(ledger: Ledger) -> list[str]:
+    return sorted(one.body.title for one in ledger.recorded.select(Wanted(kinds=("observation",))))
+
+
+def test_what_is_written_together_is_seen_by_others_when_all_of_it_is_there(
+    ledger_url: str, open_one: Callable[[str], Ledger]
+):
+    ledger, other = open_one(ledger_url), open_one(ledger_url)
+    with ledger.together():
+        write(ledger, "first")
+        assert (titles(ledger), titles(other)) == (["first"], [])
+        write(ledger, "second")
+        assert (ledger.mark()[1], other.mark()[1]) == (2, 0)
+    assert titles(other) == ["first", "second"] and other.mark() == ledger.mark()
+
+
+def test_one_that_fails_takes_back_itself_alone(ledger: Ledger):
+    with ledger.together():
+        write(ledger, "first")
+        with pytest.raises(InputError):
+            write(ledger, "refused", fail=True)
+        write(ledger, "second")
+    assert titles(ledger) == ["first", "second"] and ledger.mark()[1] == 2
+
+
+def test_where_the_block_fails_nothing_of_it_is_kept(ledger: Ledger):
+    with pytest.raises(InputError), ledger.together():
+        write(ledger, "first")
+        raise InputError("RECORD_INVALID", "it isn't taken")
+    assert titles(ledger) == [] and write(ledger, "later") and titles(ledger) == ["later"]
