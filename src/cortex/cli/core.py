@@ -177,6 +177,20 @@ def restore(
     return 0
 
 
+@app.command()
+def renew(db: DbOption = "", data: DataOption = None, as_json: JsonFlag = False) -> int:
+    """Say that the database was put back by other means than restore: every replica compares everything with it."""
+    url = database(db, data)
+    with ledger(db, data) as opened:
+        opened.renew_epoch()
+        body = {"database": shown(url), **_counts(opened)}
+    if as_json:
+        print_json(body)
+    else:
+        say(f"✓ {shown(url)} begins another history at change {body['change']:,}: all replicas compare everything")
+    return 0
+
+
 @contextmanager
 def _aside(file: Path) -> Iterator[Path]:
     """Where to write a file that nobody else can read and that is there once it is whole. Raises: FileError."""
