@@ -66,6 +66,14 @@ def test_principals_are_added_changed_and_granted(core):
     assert core.refused("principal", "change", "ada")["code"] == "ARGUMENT_INVALID"
 
 
+def test_a_database_that_was_put_back_by_other_means_begins_another_history(core):
+    with open_ledger(database("")) as opened:
+        epoch = opened.epoch()
+    assert core("renew")["principals"] == 1
+    with open_ledger(database("")) as opened:
+        assert opened.epoch() != epoch
+
+
 @pytest.mark.parametrize("name", ["Ada", "a", "me", "person", "agent", "ada/agent", "ada b", ".ada", "a" * 51])
 def test_a_name_that_means_somebody_else_or_nobody_is_refused(core, name):
     assert core.refused("principal", "add", name)["code"] == "RECORD_INVALID"

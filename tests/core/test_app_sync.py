@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from typing import Any
 
+from core.conftest import Client
 from cortex.kinds import Thread
 from cortex.records.ids import new_id
+from cortex.store import STORE_NAME
 
 
 def change(title: str, number: str = "", **body: Any) -> dict[str, Any]:
@@ -125,6 +128,29 @@ def test_another_history_and_other_rights_want_everything_anew(ada, place):
     assert bob.get("/sync/deltas")["epoch"] == place.ledger.epoch() != page["epoch"]
 
 
+def test_a_database_that_was_put_back_by_other_means_is_noticed_even_where_more_was_written_since(
+    ada, place, open_place, folder
+):
+    ada.post("/threads", {"title": "kept"})
+    kept = pull(ada)[2]
+    (folder / "back").mkdir()
+    with sqlite3.connect(folder / "ledger" / STORE_NAME) as now, sqlite3.connect(folder / "back" / STORE_NAME) as back:
+        now.backup(back)
+    now.close()
+    back.close()
+    ada.post("/threads", {"title": "lost"})
+    lost = pull(ada)[2]
+    old = open_place(f"sqlite:///{folder / 'back'}", folder / "back")
+    again = Client(old.http, ada.token)
+    for title in ("new", "newer", "newest"):
+        error = again.refused(410, "RESYNC_NEEDED", again.ask("GET", "/sync/deltas", params={"since": lost}))
+        assert error["details"] == [{"reason": "epoch"}]
+        again.post("/threads", {"title": title})
+    assert [one["body"]["title"] for one in pull(again, kept)[0]] == ["new", "newer", "newest"]
+    invented = f"{old.ledger.epoch()}:9{'':0>9}"
+    again.refused(410, "RESYNC_NEEDED", again.ask("GET", "/sync/deltas", params={"since": invented}))
+
+
 def test_writes_are_taken_in_order_once_for_each_key(ada):
     one, two = change("one"), change("two")
     results = ada.post("/sync/flush", {"actions": [action("a", one), action("b", two)]}, key=None)["results"]
@@ -195,7 +221,9 @@ def test_it_is_told_which_ids_are_visible_and_which_nobody_knows(ada, place):
     own = bob.post("/threads", {"title": "c"})["id"]
     ada.patch(f"/threads/{own}", {"subcortex_id": "salaries"})
     told = bob.post("/sync/visible", {"ids": [hidden, own, seen, unknown, "💥"]}, key=None)
-    assert told == {"visible": [seen], "unknown": [unknown, "💥"]}, "a copy of what is hidden goes, of what is lost it stays"
+    assert told == {"visible": [seen], "unknown": [unknown, "💥"]}, (
+        "a copy of what is hidden goes, of what is lost it stays"
+    )
     bob.refused(400, "VALIDATION_ERROR", bob.ask("POST", "/sync/visible", {"ids": ["a"] * 1_001}))
 
 

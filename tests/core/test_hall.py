@@ -8,11 +8,12 @@ from cortex.core.hall import EPOCH, Hall
 from cortex.errors import FileError, StoreError
 from cortex.guarded import Embedders
 from cortex.kinds import CodeLink, Thread, Wanted
+from cortex.records.ids import new_id
 from cortex.records.rights import person
 from cortex.records.writing import create
 from cortex.seeing import Viewer
 from cortex.store import Store
-from cortex.store.ledger import open_ledger
+from cortex.store.ledger import Ledger, open_ledger
 
 ALL = Viewer("ada", 4, True, frozenset({"*"}), frozenset({"*"}))
 
@@ -83,6 +84,64 @@ def test_what_another_process_writes_is_followed_and_another_history_built_anew(
     assert titles(other.hall) == ["after", "before"]
     assert other.hall.back.store.truth.get(EPOCH) == away.ledger.epoch()
     assert ada.post("/search", {"query": "after"})["results"]
+
+
+def go_back(database: str, change: int) -> None:
+    """Put a database back to where it was after some change, as its own tools do: without telling anybody."""
+    import psycopg
+
+    with psycopg.connect(database) as connection:
+        connection.execute("ALTER TABLE audit DISABLE TRIGGER audit_kept")
+        gone = "SELECT id FROM records WHERE change > %s"
+        connection.execute(f"DELETE FROM audit WHERE record IN ({gone})", (change,))
+        connection.execute("DELETE FROM records WHERE change > %s", (change,))
+        connection.execute("UPDATE counters SET value = %s WHERE name = 'change'", (change,))
+        connection.execute("ALTER TABLE audit ENABLE TRIGGER audit_kept")
+
+
+def test_a_database_that_was_put_back_is_noticed_and_begins_another_history_once(away, open_place, database, folder):
+    other = open_place(database, folder / "other")
+    ada = away.person("ada", 4)
+    for title in ("one", "two", "three"):
+        ada.post("/threads", {"title": title})
+    assert titles(other.hall) == ["three", "two", "one"]
+    epoch = away.ledger.epoch()
+    go_back(database, 1)
+    ada.post("/threads", {"title": "new"})
+    assert titles(away.hall) == ["new", "one"] and away.hall.lag() == 0
+    renewed = away.ledger.epoch()
+    assert renewed != epoch and away.ledger.renew_epoch(epoch) == renewed
+    assert titles(other.hall) == ["new", "one"] and other.ledger.epoch() == renewed
+
+
+def test_a_database_that_was_put_back_while_nobody_followed_is_noticed_at_the_start(away, settings, database, folder):
+    ada = away.person("ada", 4)
+    first = Hall(settings, away.ledger, folder / "other", embedders=Embedders(None))
+    for title in ("one", "two"):
+        ada.post("/threads", {"title": title})
+    assert titles(first) == ["two", "one"]
+    first.close()
+    epoch = away.ledger.epoch()
+    go_back(database, 1)
+    write_past(away.ledger, "new", "newer")  # past where both replicas were
+    again = Hall(settings, away.ledger, folder / "other", embedders=Embedders(None))
+    try:
+        assert titles(again) == ["newer", "new", "one"] and away.ledger.epoch() != epoch
+    finally:
+        again.close()
+
+
+def write_past(ledger: Ledger, *titles: str) -> None:
+    """Write threads, and have no hall hear of it."""
+    for title in titles:
+        ledger.records.perform(
+            lambda step, title=title: step.make(new_id(Thread), Thread(title)).id,
+            actor=person(),
+            key=title,
+            action="create_thread",
+            payload="",
+            wording=lambda record, get: None,
+        )
 
 
 def test_a_replica_is_not_made_of_what_is_something_else(away, settings, folder):
