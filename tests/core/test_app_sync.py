@@ -151,6 +151,20 @@ def test_a_database_that_was_put_back_by_other_means_is_noticed_even_where_more_
     again.refused(410, "RESYNC_NEEDED", again.ask("GET", "/sync/deltas", params={"since": invented}))
 
 
+def test_what_can_not_even_be_read_is_refused_with_the_records_as_they_are_and_may_be_seen(ada, place):
+    bob = place.person("bob", 2, {})
+    thread = ada.post("/threads", {"title": "as it is"})["id"]
+    odd = action("odd", {"id": thread, "kind": "thread", "after": {"titel": 1}}, {"id": "\x00"}, {"id": 7}, "x")
+    for client, there in ((ada, ["as it is"]), (bob, [])):
+        [told] = client.post("/sync/flush", {"actions": [odd]}, key=None)["results"]
+        assert (told["status"], told["error"]["code"]) == ("refused", "RECORD_INVALID")
+        assert [one["body"]["title"] for one in told["records"]] == there
+    [bare] = ada.post("/sync/flush", {"actions": [{**odd, "payload": {"changes": [{"id": thread}]}}]}, key=None)[
+        "results"
+    ]
+    assert (bare["status"], bare["records"][0]["id"]) == ("refused", thread)
+
+
 def test_writes_are_taken_in_order_once_for_each_key(ada):
     one, two = change("one"), change("two")
     results = ada.post("/sync/flush", {"actions": [action("a", one), action("b", two)]}, key=None)["results"]

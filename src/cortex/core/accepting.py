@@ -7,6 +7,7 @@ told with its reason and keeps nothing, the key neither: the home has what was t
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cortex.core.sight import Sight
@@ -62,9 +63,9 @@ def accept(ledger: Ledger, principal: Principal, viewer: Viewer, action: Action,
             payload=canonical(changes),
             wording=wording(settings),
         )
-        records = _seen(ledger, viewer, json.loads(done.result))
+        records = shown(ledger, viewer, json.loads(done.result))
     except InputError as error:
-        return Accepted(REFUSED, _seen(ledger, viewer, [one.id for one in changes]), error)
+        return Accepted(REFUSED, shown(ledger, viewer, [one.id for one in changes]), error)
     except CortexError as error:
         return Accepted(RETRY, (), error)
     return Accepted(REPLAYED if done.replayed else APPLIED, records)
@@ -83,6 +84,7 @@ def actor_of(principal: Principal, action: Action) -> Actor:
     return Actor(principal.name, tier)
 
 
-def _seen(ledger: Ledger, viewer: Viewer, ids: list[str]) -> tuple[Kept, ...]:
+def shown(ledger: Ledger, viewer: Viewer, ids: Sequence[str]) -> tuple[Kept, ...]:
+    """The records of these ids that a viewer may see, as they are now."""
     sight = Sight(ledger.recorded, viewer)
     return tuple(one for one in ledger.recorded.kept(ids) if sight.shows(one.record))

@@ -17,6 +17,7 @@ from cortex.core import accepting, policy
 from cortex.core.envelopes import Told
 from cortex.core.routing import Asked, Route
 from cortex.core.shapes import Row
+from cortex.core.sight import is_asked
 from cortex.errors import CortexError, InputError
 from cortex.kinds import Draft, Link, Notification, Observation, Record, Wanted
 from cortex.records.bootstrapping import RULES
@@ -33,7 +34,6 @@ MOST_LOOKED_AT = 10_000  # changes for one answer, where few of them may be seen
 MOST_ACTIONS = 50
 MOST_IDS = 1_000
 MAX_FLUSH_BYTES = 8 * 1024 * 1024
-RETRY = "retry"
 _CURSOR = re.compile(r"([0-9a-f]{1,64}):(\d{1,18})(?::([0-9a-f.]{0,40}))?")
 
 
@@ -218,19 +218,28 @@ def flush(asked: Asked) -> Told:
 def _take(asked: Asked, results: list[Row]) -> None:
     """Take the next actions, up to one that changes what somebody may see: the next depend on that."""
     for number, told in enumerate(asked.body.actions[len(results) :], len(results)):
-        if results and results[-1]["status"] == RETRY:
-            results.append(wire.result_to(_key_of(told, number), RETRY, ()))
+        if results and results[-1]["status"] == accepting.RETRY:
+            results.append(wire.result_to(_key_of(told, number), accepting.RETRY, ()))
             continue
+        viewer = policy.viewer_of(asked.principal, asked.hall.subcortexes())
         try:
             action = wire.action_from(told, f"actions[{number}]")
         except CortexError as error:
-            results.append(wire.result_to(_key_of(told, number), "refused", (), error))
+            there = accepting.shown(asked.core.ledger, viewer, _ids_in(told))
+            results.append(wire.result_to(_key_of(told, number), accepting.REFUSED, there, error))
             continue
-        viewer = policy.viewer_of(asked.principal, asked.hall.subcortexes())
         done = accepting.accept(asked.core.ledger, asked.principal, viewer, action, asked.hall.settings)
         results.append(wire.result_to(action.key, done.status, done.records, done.error))
         if any(one.kind == "subcortex" for one in action.changes):
             return
+
+
+def _ids_in(told: Mapping[str, Any]) -> list[str]:
+    """The ids that an action names that can't be read otherwise: whoever sent it takes over what these records say here."""
+    payload = told.get("payload")
+    changes = payload.get("changes") if isinstance(payload, dict) else None
+    named = [one.get("id") for one in changes if isinstance(one, dict)] if isinstance(changes, list) else []
+    return [one for one in named if isinstance(one, str) and is_asked(one)][:MOST_IDS]
 
 
 def _key_of(told: Mapping[str, Any], number: int) -> str:
@@ -284,7 +293,7 @@ _DELTAS = _schema(
 )
 _RESULT = _schema(
     idempotency_key=_TEXT,
-    status={"type": "string", "enum": ["applied", "replayed", "refused", RETRY]},
+    status={"type": "string", "enum": [accepting.APPLIED, accepting.REPLAYED, accepting.REFUSED, accepting.RETRY]},
     id={"type": ["string", "null"]},
     error={"type": ["object", "null"]},
     records=_RECORDS,
