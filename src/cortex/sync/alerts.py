@@ -112,7 +112,7 @@ def _make(step: Step, about: str, title: str, reason: str, sensitivity: str) -> 
 
 def _close(step: Step, about: str, wrote: str) -> str:
     for one in step.select(_open(about)):
-        if one.body.type == ALERT and wrote in one.body.reason:
+        if one.body.type == ALERT and f"{wrote}. It " in one.body.reason:  # whole: another may begin alike
             step.put(replace(one, body=replace(one.body, state="done")))
     return ""
 
@@ -135,10 +135,24 @@ def _typed(one: Changed) -> str:
     told = changed_to(one)
     after, before = told["after"], told["before"] or {}
     assert isinstance(after, dict) and isinstance(before, dict)
-    changed = {name: value for name, value in after.items() if before.get(name) != value}
+    changed = {name: _news(before.get(name), value) for name, value in after.items() if before.get(name) != value}
     changed |= {name: "" for name in before if name not in after}
     return "; ".join(f"{name}: {one_line(_said(value), TYPED_CHARACTERS)}" for name, value in changed.items())
 
 
+def _news(before: Any, after: Any) -> Any:
+    """What is new of several values; all of them, where some were only taken away."""
+    if not isinstance(before, list) or not isinstance(after, list):
+        return after
+    return [one for one in after if one not in before] or after
+
+
 def _said(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    match value:
+        case str():
+            return value
+        case list():
+            return ", ".join(_said(one) for one in value)
+        case dict():
+            return " ".join(_said(one) for one in value.values() if one)
+    return json.dumps(value, ensure_ascii=False)
