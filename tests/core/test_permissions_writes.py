@@ -443,7 +443,6 @@ PRETENDED = [
     ("all-write", "upload", change("thread", {"title": "a", "sensitivity": "sensitive"}), "RIGHTS_MISSING"),
     ("all-write", "edit", change("notification", {"type": "mention", "recipient": "root", "about": "{thread}", "title": "a", "reason": "b"}), "RECORD_INVALID"),
     ("root", "edit", change("notification", {"type": "system_alert", "recipient": "chief", "about": "{thread}", "title": "a", "reason": "b"}), "RECORD_INVALID"),
-    ("root", "upload", change("notification", {"type": "system_alert", "recipient": "chief", "about": "{thread}", "title": "a", "reason": "b"}), "RECORD_INVALID"),
     ("all-write", "edit", change("thread", {"title": "a"}, version=9), "RECORD_INVALID"),
     ("all-write", "edit", change("thread", {"title": "a"}, change=9), "RECORD_INVALID"),
     ("all-write", "edit", change("thread", {"title": "a", "author": "root"}), "RECORD_INVALID"),
@@ -469,6 +468,14 @@ def test_nobody_pretends_to_be_or_to_have_decided(world, row):
 def test_what_a_server_says_itself_is_not_taken_from_anybody(world, field, value):
     root = world.clients["root"]
     root.refused(400, "VALIDATION_ERROR", root.ask("POST", "/threads", {"title": "a", field: value}))
+
+
+@pytest.mark.parametrize("type", ["system_alert", "mention", "review_needed"])
+def test_what_others_should_hear_is_not_uploaded(world, type):
+    body = {"type": type, "recipient": "chief", "about": world.of("thread", "harbor").id, "title": "a", "reason": "b"}
+    sent = change("notification", body)
+    assert flush(world.clients["root"], action(sent, name="upload"))["records"] == []
+    assert world.place.ledger.recorded.one(sent["id"]) is None
 
 
 def test_a_home_without_a_clock_is_not_from_the_future(world):

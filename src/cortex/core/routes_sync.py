@@ -34,7 +34,7 @@ MOST_LOOKED_AT = 10_000  # changes for one answer, where few of them may be seen
 MOST_ACTIONS = 50
 MOST_IDS = 1_000
 MAX_FLUSH_BYTES = 8 * 1024 * 1024
-_CURSOR = re.compile(r"([0-9a-f]{1,64}):(\d{1,18})(?::([0-9a-f.]{0,40}))?")
+_CURSOR = re.compile(r"([0-9a-f]{1,64}):([0-9]{1,18})(?::([0-9a-f.]{0,40}))?")
 
 
 class Since(Arguments):

@@ -1,0 +1,399 @@
+"""Whatever comes in at a Core's door, as bytes: it is answered with an error that names a code, and nothing is written."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from cortex.core.app import ROUTES
+from cortex.records.ids import new_ulid
+
+SURROGATE = "\ud800"
+HOST = (b"host", b"127.0.0.1")
+BODIES = ("/threads", "/observations", "/search", "/sync/flush", "/sync/visible", "/principals", "/packs/context")
+
+
+class Raw:
+    """Requests as a server hands them over, byte by byte."""
+
+    def __init__(self, place: Any, token: str) -> None:
+        self.place, self.token = place, token
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        *,
+        query: bytes = b"",
+        headers: list[tuple[bytes, bytes]] | None = None,
+        kind: bytes | None = b"application/json",
+        key: str = "",
+    ) -> tuple[int, dict[str, str], str]:
+        told = [HOST, (b"authorization", f"Bearer {self.token}".encode()), (b"content-length", str(len(body)).encode())]
+        told += [(b"content-type", kind)] if kind is not None and body else []
+        if method in ("POST", "PATCH"):
+            told.append((b"idempotency-key", (key or f"k{new_ulid()}").encode("latin-1")))
+        own = headers or []
+        told = [one for one in told if one[0] not in {name for name, _ in own}] + own
+        scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http", "method": method, "path": path,
+            "raw_path": path.encode("utf-8", "surrogatepass"), "root_path": "", "query_string": query, "headers": told,
+            "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 80),
+        }  # fmt: skip
+        return asyncio.run(self._send(scope, body))
+
+    async def _send(self, scope: dict[str, Any], body: bytes) -> tuple[int, dict[str, str], str]:
+        parts = [{"type": "http.request", "body": body, "more_body": False}]
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return parts.pop(0) if parts else {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await self.place.app(scope, receive, send)
+        start = sent[0]
+        told = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
+        text = b"".join(one.get("body", b"") for one in sent[1:]).decode("utf-8")
+        return start["status"], told, text
+
+
+@pytest.fixture
+def raw(place, ada) -> Raw:
+    return Raw(place, ada.token)
+
+
+def refused(answer: tuple[int, dict[str, str], str], *statuses: int) -> dict[str, Any]:
+    """The error of an answer, which is one of a client's."""
+    status, headers, text = answer
+    assert status in (statuses or (400, 404, 405, 413, 415)), text[:500]
+    error = json.loads(text)["error"]
+    assert error["code"] and headers["x-request-id"] == error["request_id"]
+    return error
+
+
+def nothing_is_there(place: Any) -> bool:
+    return place.ledger.recorded.last_change() == 0
+
+
+NUMBERS = [
+    "1e400",
+    "-1e400",
+    "NaN",
+    "Infinity",
+    "9" * 400,
+    "9" * 5_000,
+    "-1",
+    "0",
+    "1.5",
+    "1e2",
+    "0x10",
+    "true",
+    "null",
+    '"1"',
+    "[]",
+]
+
+
+def test_numbers_that_are_none_or_too_many_digits(place, raw):
+    for number in NUMBERS:
+        for path, field in (("/principals", "tier"), ("/search", "limit"), ("/search", "budget")):
+            more = '"name": "zz", ' if path == "/principals" else '"query": "zz", '
+            status, _, text = raw.ask("POST", f"/api/v2{path}", f'{{{more}"{field}": {number}}}'.encode())
+            assert status < 500, (path, number, text)
+        refused(raw.ask("PATCH", "/api/v2/threads/thread_x", f'{{"title": "a", "version": {number}}}'.encode()))
+        for name in ("limit", "cursor"):
+            status, _, text = raw.ask("GET", "/api/v2/threads", query=f"{name}={number}".encode())
+            assert status in (200, 400), text
+    assert nothing_is_there(place)
+
+
+TEXTS = [
+    SURROGATE,
+    f"a{SURROGATE}b",
+    "\x00",
+    "a\x00b",
+    "\u202e\u2066",
+    "\x1b[31m",
+    "\r\nX-Evil: 1",
+    "a" * 100_000,
+    "💥" * 301,
+    "\uffff",
+]
+
+
+def test_texts_that_are_none(place, raw):
+    for text in TEXTS:
+        told = json.dumps(text).encode()
+        refused(raw.ask("POST", "/api/v2/threads", b'{"title": "a", "colour": %s}' % told))
+        refused(raw.ask("POST", "/api/v2/threads", b'{"title": "a", %s: 1}' % told))
+        refused(raw.ask("POST", "/api/v2/principals", b'{"name": %s, "tier": 1}' % told))
+        refused(raw.ask("POST", "/api/v2/threads", b'{"title": "a", "subcortex_id": %s}' % told))
+        refused(raw.ask("POST", "/api/v2/links", b'{"source_id": %s, "relation": "supports", "target_id": "a"}' % told))
+        for body in (b'{"query": %s}', b'{"query": "a", "filters": {"tags": [%s]}}', b'{"query": "a", "cursor": %s}'):
+            status, _, answer = raw.ask("POST", "/api/v2/search", body % told)
+            assert status in (200, 400), answer
+        for subject in ("thread_id", "ref", "subcortex_slug"):
+            refused(raw.ask("POST", "/api/v2/packs/context", b'{"subject": {"%s": %s}}' % (subject.encode(), told)))
+        status, _, answer = raw.ask("POST", "/api/v2/sync/visible", b'{"ids": [%s]}' % told)
+        assert status in (200, 400), answer
+        action = {
+            "idempotency_key": text,
+            "action": text,
+            "payload": {"actor": text, "tier": 1, "at": 1, "changes": []},
+        }
+        status, _, answer = raw.ask("POST", "/api/v2/sync/flush", json.dumps({"actions": [action]}).encode())
+        assert status in (200, 400) and "applied" not in answer
+    assert nothing_is_there(place)
+
+
+def test_titles_that_are_no_text_are_refused_and_the_rest_is_told_as_it_was(ada, raw):
+    for text in ("\x00", "a\x00b"):
+        refused(raw.ask("POST", "/api/v2/threads", b'{"title": %s}' % json.dumps(text).encode()))
+    for body in (b'{"title": "a\\ud800b"}', b'{"title": "a", "body_md": "\\udfff"}'):  # half of a character is none
+        status, _, text = raw.ask("POST", "/api/v2/threads", body)
+        assert status in (201, 400) and text.encode("utf-8")
+    thread = ada.post("/threads", {"title": "💥 é 漢", "body_md": "a\tb\n👩‍👩‍👧"})
+    assert ada.get(f"/threads/{thread['id']}") == thread
+
+
+SHAPES = [
+    b"", b" ", b"null", b"[]", b"5", b'"a"', b"{", b"}", b"{}x", b"{}{}", b'{"title": }', b"{'title': 'a'}", b'{"title": "a",}', b"\xff\xfe{}",
+    b"\xef\xbb\xbf5", b"\x00", b"\x80\x81", '{"title": "a"}'.encode("utf-16"), b'{"title": "\xff"}', b"[" * 100_000, b'{"a":' * 100_000,
+    b'{"title": ' + b"[" * 50_000 + b"]" * 50_000 + b"}", b'{"title": "a", "tags": ' + b'{"a": ' * 2_000 + b"1" + b"}" * 2_000 + b"}",
+]  # fmt: skip
+
+
+def test_bodies_that_are_no_object(place, raw):
+    for body in SHAPES:
+        for path in BODIES:
+            refused(raw.ask("POST", f"/api/v2{path}", body), 400, 415)
+    assert nothing_is_there(place)
+
+
+def test_what_is_said_twice_is_not_taken_for_either(place, raw):
+    status, _, text = raw.ask("POST", "/api/v2/threads", b'{"title": "first", "title": "second"}')
+    assert status == 400 or json.loads(text)["data"]["title"] == "second"
+    refused(raw.ask("GET", "/api/v2/threads", query=b"limit=1&limit=2"), 400)
+    two = [(b"idempotency-key", b"a"), (b"idempotency-key", b"b")]
+    refused(raw.ask("POST", "/api/v2/threads", b'{"title": "a"}', headers=two), 400)
+
+
+def test_bodies_of_another_kind(place, raw):
+    for kind in (b"text/plain", b"text/html", b"application/x-www-form-urlencoded", b"multipart/form-data; boundary=a", b"application/jsonx",
+                 b"*/*", b"", b"\xff", b"application/json, text/plain", None):  # fmt: skip
+        refused(raw.ask("POST", "/api/v2/threads", b'{"title": "a"}', kind=kind), 415)
+    for length in (b"-1", b"x", b"9" * 40, b"1_0", b"99999999999"):
+        status, _, text = raw.ask("POST", "/api/v2/threads", b'{"title": 5}', headers=[(b"content-length", length)])
+        assert status in (400, 413), text
+    refused(raw.ask("POST", "/api/v2/threads", b'{"title": "' + b"a" * 5_000_000 + b'"}'), 413)
+    assert nothing_is_there(place)
+
+
+PATHS = [
+    "", "/", "//", "/api", "/api/", "/api/v2", "/api/v2/", "/api/v2//threads", "//api/v2/threads", "/API/V2/THREADS", "/api/v2/Threads", "/api/v2/threads/",
+    "/api/v2/threads//", "/api/v2/threads/../principals", "/api/v2/./threads", "/api/v2/threads;a=b", "/api/v2/threads\x00", "/api/v2/threads\n",
+    "/api/v2/threads%2fx", "/api/v1/threads", "/api/v2/threads/a/b/c", "/api/v2/threads/{id}", "/api/v2/\u2028threads", "/api/v2/th\u0280eads",
+    "/api/v2/" + "a/" * 50_000, "/api/v2/threads/" + "a" * 1_000_000, "/api/v2/threads/" + "%00" * 1_000, f"/api/v2/threads/{SURROGATE}",
+    "/api/v2/threads/..", "/api/v2/threads/%2e%2e%2fprincipals", "/api/v2/threads/' OR 1=1 --", "/api/v2/threads/thread_%", "/api/v2/threads/*",
+    "/api/v2/subcortexes/\x00", "/api/v2/principals/\ud800", "/health/", "/metrics/x", "http://evil.example/api/v2/threads", "api/v2/threads",
+]  # fmt: skip
+
+
+def test_paths_that_lead_nowhere(place, raw):
+    for path in PATHS:
+        refused(raw.ask("GET", path), 404)
+        status, _, text = raw.ask("POST", path, b"{}")
+        assert status in (400, 404, 405), (path[:80], text[:200])
+    assert nothing_is_there(place)
+
+
+def test_a_path_that_leads_elsewhere_needs_what_that_needs(place):
+    someone = Raw(place, place.person("bob", 3).token)
+    for path in (
+        "/api/v2/threads/../principals",
+        "/api/v2/threads/%2e%2e/principals",
+        "/api/v2/principals/",
+        "/api/v2/./principals",
+    ):
+        assert someone.ask("GET", path)[0] in (403, 404)
+
+
+VERBS = ["PUT", "DELETE", "TRACE", "CONNECT", "PROPFIND", "get", "post", "", "G\x00T", "X" * 10_000, "HEAD", "OPTIONS"]
+
+
+def test_verbs_that_nobody_knows(place, raw):
+    for route in ROUTES[:4]:
+        path = f"/api/v2{route.path}".replace("{id}", "a")
+        for verb in VERBS:
+            status, headers, text = raw.ask(verb, path)
+            allowed = {"HEAD": (200, 404), "OPTIONS": (204,)}.get(verb, (405,))
+            assert status in allowed, (verb[:20], path, text)
+            assert verb not in ("HEAD", "OPTIONS") or text == ""
+            assert status != 405 or "GET" in headers["allow"]
+    for path in ("/health", "/metrics", "/api/v2/openapi.json"):
+        refused(raw.ask("POST", path, b"{}"), 405)
+    assert nothing_is_there(place)
+
+
+HEADERS = [
+    [(b"x-request-id", b"a\r\nX-Evil: 1")],
+    [(b"x-request-id", b"a" * 10_000)],
+    [(b"x-request-id", b"\xff\x00")],
+    [(b"x-request-id", b"a"), (b"x-request-id", b"b")],
+    [
+        (b"x-forwarded-for", b"1.2.3.4"),
+        (b"x-original-url", b"/api/v2/principals"),
+        (b"x-http-method-override", b"DELETE"),
+    ],
+    [(b"accept", b"\x00" * 100), (b"cookie", b"a" * 50_000)],
+    [(b"x-a%d" % number, b"b") for number in range(10_000)],
+    [(b"range", b"bytes=0-1"), (b"if-none-match", b"*"), (b"expect", b"100-continue")],
+]
+
+
+def test_headers_that_want_more(place, raw):
+    for headers in HEADERS:
+        status, told, text = raw.ask("GET", "/api/v2/threads", headers=headers)
+        assert status == 200 and json.loads(text)["data"] == []
+        assert not any(
+            "evil" in f"{name}{value}".lower() or "\n" in value or "\r" in value for name, value in told.items()
+        )
+        assert "etag" not in told and told["x-request-id"].isprintable() and len(told["x-request-id"]) < 100
+
+
+@pytest.mark.parametrize("header", [
+    [(b"host", b"evil.example")], [(b"host", b"127.0.0.1.evil.example")], [(b"host", b"")], [(b"host", b"127.0.0.1\r\nx: y")], [(b"host", b"\xff")],
+    [(b"origin", b"https://evil.example")], [(b"origin", b"null")], [(b"origin", b"\x00")],
+])  # fmt: skip
+def test_another_host_or_origin_is_refused(raw, header):
+    refused(raw.ask("GET", "/api/v2/threads", headers=header), 403, 421, 400)
+
+
+@pytest.mark.parametrize("value", [
+    b"Bearer \xff\xfe", b"Bearer ctx_\x00_a", b"Bearer " + b"ctx_" + b"a" * 100_000, b"Bearer ctx_a_b_c", b"\x00", b"Bearer\tctx_a_b", b"bearer ' OR 1=1",
+    b"Bearer ctx_%_%", b"Bearer ctx__", b"Digest a", b"Bearer " + "ctx_\u0661_a".encode(),
+])  # fmt: skip
+def test_tokens_that_are_none(raw, value):
+    refused(raw.ask("GET", "/api/v2/threads", headers=[(b"authorization", value)]), 401)
+
+
+def test_two_tokens_are_not_better_than_one(place, ada):
+    bob = place.person("bob", 0)
+    told = [(b"authorization", f"Bearer {bob.token}".encode()), (b"authorization", f"Bearer {ada.token}".encode())]
+    assert Raw(place, "").ask("GET", "/api/v2/principals", headers=told)[0] in (401, 403)
+    told.reverse()
+    assert Raw(place, "").ask("GET", "/api/v2/me", headers=told)[0] in (200, 401)
+
+
+KEYS = [b"", b" ", b"\x00", b"a\nb", b"\xff", b"a" * 201, b"a b", "é".encode(), b"\x7f"]
+
+
+def test_keys_that_are_none(place, raw):
+    for key in KEYS:
+        refused(raw.ask("POST", "/api/v2/threads", b'{"title": "a"}', headers=[(b"idempotency-key", key)]), 400)
+    assert nothing_is_there(place)
+
+
+# -- cursors -----------------------------------------------------------------------------------------------------------
+
+
+def test_cursors_that_somebody_changed(ada, raw):
+    for number in range(5):
+        ada.post("/threads", {"title": f"retry {number}"})
+    good = ada.ask("GET", "/threads", params={"limit": 2}).json()["pagination"]["cursor"]
+    plain = base64.urlsafe_b64decode(good).decode()
+    place, _, digest = plain.partition(":")
+    strange = [
+        good[:-1],
+        good[1:],
+        good + "A",
+        good.lower(),
+        good * 2,
+        "=",
+        "====",
+        "A" * 500,
+        "\x00",
+        "../..",
+        "%00",
+        "-1",
+        "0",
+    ]
+    strange += [
+        good[:number] + ("A" if good[number] != "A" else "B") + good[number + 1 :] for number in range(40, len(good), 3)
+    ]
+    made = [
+        f"{place}:",
+        f":{digest}",
+        f"{place}",
+        f"{place};:{digest}",
+        f"a' OR 1:{digest}",
+        f"\x00:{digest}",
+        f"{'a' * 101}:{digest}",
+    ]
+    strange += [base64.urlsafe_b64encode(one.encode()).decode() for one in made]
+    for cursor in strange:
+        refused(raw.ask("GET", "/api/v2/threads", query=f"cursor={quote(cursor)}".encode()), 400)
+    for other in ("zzzz", "thread_", "9", place[:-1]):  # a place that isn't there is one between others
+        told = base64.urlsafe_b64encode(f"{other}:{digest}".encode()).decode()
+        assert raw.ask("GET", "/api/v2/threads", query=f"cursor={quote(told)}".encode())[0] in (200, 400)
+    found = ada.ask("POST", "/search", {"query": "retry", "limit": 2}, key=None).json()["pagination"]["cursor"]
+    for cursor in (found[:-1], found + "A", found[::-1], "x", "-5", "9" * 400, SURROGATE):
+        status, _, text = raw.ask(
+            "POST", "/api/v2/search", json.dumps({"query": "retry", "limit": 2, "cursor": cursor}).encode()
+        )
+        assert status in (200, 400), text
+
+
+def test_places_of_a_pull_that_nobody_gave(place, ada, raw):
+    epoch = place.ledger.epoch()
+    ada.post("/threads", {"title": "a"})
+    for since in (f"{epoch}:-1", f"{epoch}:", f"{epoch}:1.5", f"{epoch}:{'9' * 19}", f"{epoch}:\u0661", f"{epoch}", ":1", f"{epoch}:1:1", "x" * 101, "%00",
+                  f"{epoch}:1\n", f" {epoch}:1"):  # fmt: skip
+        refused(ask_since(raw, since), 400, 410)
+    good = ada.get("/sync/deltas")["next_cursor"]
+    for since, status in ((f"{epoch}:{'9' * 18}", 410), (f"{'0' * 32}:1", 410), (good, 200), (good[:-1] + "x", 400)):
+        assert ask_since(raw, since)[0] == status
+
+
+def ask_since(raw: Raw, since: str) -> tuple[int, dict[str, str], str]:
+    return raw.ask("GET", "/api/v2/sync/deltas", query=f"since={quote(since)}".encode())
+
+
+QUERIES = [b"limit=%00", b"tag=%ED%A0%80", b"tag=%FF", b"tag=%", b"tag=%zz", b"\xff=\xff", b"&&&&", b"=", b"a", b"tag", b"tag=a&tag=b", b"limit=1;limit=2",
+           b"status=open%00", b"author=%27%20OR%201=1", b"since=9999999999d", b"until=-1d", b"since=%2B1", b"subcortex=%00", b"cursor=%00"]  # fmt: skip
+
+
+def test_queries_that_are_odd(raw):
+    for query in QUERIES:
+        status, _, text = raw.ask("GET", "/api/v2/threads", query=query)
+        assert status in (200, 400, 404), (query, text)
+
+
+# -- too many ----------------------------------------------------------------------------------------------------------
+
+
+def test_too_many_of_anything(place, ada, raw):
+    many = [f"thread_{new_ulid()}" for _ in range(10_000)]
+    refused(raw.ask("POST", "/api/v2/sync/visible", json.dumps({"ids": many}).encode()), 400)
+    refused(raw.ask("POST", "/api/v2/notifications/ack", json.dumps({"ids": many}).encode()), 400)
+    refused(
+        raw.ask("POST", "/api/v2/observations/batch", json.dumps({"observations": [{"title": "a"}] * 10_000}).encode()),
+        400,
+    )
+    refused(raw.ask("POST", "/api/v2/sync/flush", json.dumps({"actions": [{}] * 10_000}).encode()), 400)
+    refused(raw.ask("POST", "/api/v2/threads", json.dumps({"title": "a", "tags": ["a"] * 10_000}).encode()), 400)
+    refused(raw.ask("POST", "/api/v2/threads", json.dumps(dict.fromkeys(many, 1)).encode()), 400)
+    grants = {"name": "zz", "tier": 1, "grants": dict.fromkeys(many, True)}
+    refused(raw.ask("POST", "/api/v2/principals", json.dumps(grants).encode()), 400)
+    refused(raw.ask("GET", "/api/v2/threads", query=b"&".join(b"tag=a" for _ in range(10_000))), 400)
+    told = json.loads(raw.ask("POST", "/api/v2/sync/visible", json.dumps({"ids": many[:1_000]}).encode())[2])
+    assert len(told["data"]["unknown"]) == 1_000
+    assert nothing_is_there(place)
