@@ -312,4 +312,4 @@ class World:
         self.told = {name: self.ask(member, {"sync": True}) for name, member in self.members.items()}
         with opened(self.url) as database:
             (last,) = database.execute("SELECT value FROM counters WHERE name = 'change'").fetchone()
-        return all(one["waiting"] == 0 and one["cursor"].endswith(f":{last}") for one in self.told.values())
+        return all(one["waiting"] == 0 and one["cursor"].split(":")[1:2] == [str(last)] for one in self.told.values())
