@@ -16,7 +16,7 @@ from cortex.cli.library import open_library
 from cortex.cli.options import JsonFlag, ProfileOption
 from cortex.cli.show import print_json, say
 from cortex.cli.sync import EXITS, as_rows, run_sync, tell
-from cortex.errors import InputError, explained
+from cortex.errors import FileError, InputError, explained
 from cortex.settings import environment
 from cortex.sync import connecting
 from cortex.sync.connecting import MAX_TOKEN, TOKEN_VARIABLE
@@ -84,6 +84,8 @@ def _token(told: str) -> str:
         try:
             with open(Path(told), encoding="utf-8", errors="replace") as file:
                 return file.readline(MAX_TOKEN + 1)
+        except FileNotFoundError:
+            raise FileError("FILE_NOT_FOUND", f"there is no file {told} to read the token from") from None
         except OSError as error:
             raise explained(error, f"reading {told}") from error
     if token := environment().get(TOKEN_VARIABLE):

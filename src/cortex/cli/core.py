@@ -55,7 +55,7 @@ def init(
         if known:
             raise InputError(
                 "ARGUMENT_INVALID",
-                f"there is a Core at {shown(url)} already, which knows {len(known)} principals",
+                f"there is a Core at {shown(url)} already; it knows {', '.join(one.name for one in known[:5])}",
                 suggestions=("`cortex core token create NAME` makes a token of somebody whom it knows.",),
             )
         first = people.add(opened, name or _own_name(), people.HIGHEST, True, {EVERYWHERE: True})

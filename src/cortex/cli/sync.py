@@ -17,7 +17,7 @@ from cortex.cli.show import print_error, print_json, say
 from cortex.errors import CortexError, InputError
 from cortex.library import Library
 from cortex.store import Entry
-from cortex.sync import connecting, running, state
+from cortex.sync import alerts, connecting, running, state
 from cortex.sync.running import FAILED, OFFLINE, OK, PARTIAL, Outcome
 
 EXITS = {OK: 0, PARTIAL: 1, FAILED: 2, OFFLINE: 3}
@@ -48,6 +48,7 @@ def sync(
         with open_library(profile) as library:
             join_configured(library)
             for entry in library.store.outbox.refused() if give_up else ():
+                alerts.take_back(library, entry)  # it says that it can be sent again
                 library.store.outbox.drop(entry.id)
             done = run_sync(library, retry=retry)
     except CortexError as error:  # 1 would say that a part of it is done
@@ -107,19 +108,22 @@ def as_rows(done: Done) -> dict[str, object]:
 def tell(done: Done) -> None:
     """For people."""
     one = done.outcome
-    gone = f", {one.erased:,} that you may no longer see left" if one.erased else ""
-    counts = f": {one.flushed:,} sent, {one.pulled:,} records came{gone}" if one.status in (OK, PARTIAL) else ""
+    gone = f", {one.erased:,} left that you may no longer see" if one.erased else ""
+    counts = f": {one.flushed:,} sent, {_many(one.pulled, 'record')} came{gone}" if one.status in (OK, PARTIAL) else ""
     say(f"{_MARKS[one.status]} {done.server}{counts}")
     if one.error:
         say(f"  {one.error}", error=True)
     if one.waiting:
-        say(f"  {one.waiting:,} writes wait here, and are sent with the next sync", error=True)
+        until = "until that is mended" if one.status == FAILED else "for the next sync"
+        say(f"  waiting here {until}: {_many(one.waiting, 'write')}", error=True)
     for entry in done.refused[:MOST_TOLD]:
         say(f"  refused: {_title(entry)} ({entry.code}): {entry.reason}", error=True)
     if done.refused:
         more = len(done.refused) - MOST_TOLD
         rest = f"{more:,} more; " if more > 0 else ""
         say(f"  {rest}`cortex inbox` has what you wrote; send it again with --retry, or --give-up", error=True)
+    if any(entry.code == "RECORD_CHANGED" for entry in done.refused):  # sent again, it would be refused again
+        say("  what was changed meanwhile: change it once more as it reads now, then --give-up", error=True)
 
 
 _MARKS = {
@@ -128,6 +132,10 @@ _MARKS = {
     FAILED: "Not synced with",
     OFFLINE: "Offline, not synced with",
 }
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _title(entry: Entry) -> str:

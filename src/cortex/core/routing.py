@@ -142,7 +142,7 @@ def read_key(route: Route, given: Sequence[str]) -> str:
     try:
         check_key(given[0].strip() if given else "")
     except InputError as error:
-        message = error.message.replace("`idempotency_key`", "header `Idempotency-Key`")
+        message = error.message.replace("an `idempotency_key`", "a header `Idempotency-Key`")
         raise InputError(
             error.code,
             message,
