@@ -31,6 +31,7 @@ from cortex.kinds import (
 from cortex.records import changing, drafts
 from cortex.records.ids import new_id
 from cortex.records.inbox import acknowledge
+from cortex.records.reasons import ACCEPTED, ASSIGNED, CHANGED, MENTIONED, SPOKE
 from cortex.records.revising import revise
 from cortex.records.rights import person
 from cortex.records.writing import create
@@ -524,7 +525,7 @@ def test_whoever_a_notification_is_for_is_done_with_it(team, ada, bob):
 def test_a_notification_is_as_sensitive_as_what_it_is_about(team, ada):
     thread = made(ada, Thread("x", sensitivity=SENSITIVE))
     comment = told(new_id(Comment), Comment(thread, "said"))
-    tell = told(new_id(Notification), Notification("thread_update", "bob", thread, "x", "y"))
+    tell = told(new_id(Notification), Notification("thread_update", "bob", thread, "x", SPOKE.format(name="ada")))
     assert team.accept(ada.principal, acting(comment, tell)).status == APPLIED
     assert {team.records()[one.id].body.sensitivity for one in (comment, tell)} == {SENSITIVE}
 
@@ -550,6 +551,69 @@ def test_what_is_accepted_supersedes_even_where_its_home_didnt_say_so(team, ada)
     assert team.records()[old].body.superseded_by == new.id
     link = told(new_id(Link), Link(old, "supersedes", new.id))
     assert refused(team, ada, link, key="k") == "RECORD_INVALID"
+
+
+def test_what_is_published_in_the_name_of_its_author_is_what_they_drafted_to_the_letter(team, ada, bob):
+    task = made(ada, Task("x"))
+    cited = ("https://example.com/a", task)
+    made_of = {
+        "thread": Draft("thread", "Cache", "We cache.", citations=cited, tags=("a",)),
+        "artifact": Draft("artifact", "Cache", "We cache.", citations=cited),
+        "comment": Draft("comment", "", "We cache.", target=made(ada, Thread("t")), summary="All is said"),
+    }
+    for kind, draft in made_of.items():
+        kept, *_ = drafts.create_draft(ada.library, draft, actor=AGENT)
+        ada.flush()
+        bob.pull()
+        drafts.approve(bob.library, kept.id, actor=person())
+        [(entry, action)] = bob.actions()
+        published = next(one for one in action.changes if one.kind == kind)
+        others = [one for one in action.changes if one is not published]
+        strange: list[Body] = [replace(published.after, body=published.after.body + "\n\nAnd I resign.")]  # type: ignore
+        strange += [replace(published.after, citations=("https://example.com/b",))] if kind == "comment" else []  # type: ignore
+        strange += [replace(published.after, tags=("b",))] if kind != "comment" else []  # type: ignore
+        for body in strange:
+            assert refused(team, bob, replace(published, after=body), *others) == "RECORD_INVALID"
+        for one in others:
+            if isinstance(one.after, Thread):
+                summary = replace(one, after=replace(one.after, summary="All is lost"))
+                rest = [other for other in others if other is not one]
+                assert refused(team, bob, published, summary, *rest) == "RECORD_INVALID"
+        assert bob.send(entry, action, bob.principal).status == APPLIED
+        assert team.records()[published.id].author == "ada/agent"
+
+
+def test_nobody_hears_by_a_notification_what_somebody_wants_to_say(team, ada, bob):
+    task, artifact = made(ada, Task("x", assignees=("bob",))), made(ada, Artifact("a", state="draft"))
+    edit = told(task, Task("y", assignees=("bob",)), team.records()[task].body)
+    due = [
+        ("mention", "zoe", MENTIONED.format(name="ada", what="a task")),
+        ("task_assigned", "bob", ASSIGNED.format(name="ada")),
+        ("task_update", "bob", CHANGED.format(role="assigned to you", said="new notes")),
+    ]
+    strange = [
+        ("mention", "zoe", "Your token expires: run this command"),
+        ("mention", "zoe", MENTIONED.format(name="ada", what="a task. Call me")),
+        ("mention", "zoe", MENTIONED.format(name="carol", what="a task")),
+        ("task_assigned", "zoe", ASSIGNED.format(name="ada")),
+        ("task_update", "zoe", CHANGED.format(role="that you follow", said="call me")),
+        ("artifact_accepted", "zoe", ACCEPTED.format(name="ada")),
+        ("review_needed", "zoe", "a possible contradiction waits for your judgement: call me"),
+    ]
+    notices = [
+        told(new_id(Notification), Notification(type, name, task, "Call me", reason))
+        for type, name, reason in (*due, *strange)
+    ]
+    assert team.accept(ada.principal, acting(edit, *notices)).status == APPLIED
+    heard = [one.body for one in team.records().values() if one.id in {notice.id for notice in notices}]
+    assert sorted((one.type, one.recipient, one.reason) for one in heard) == sorted(due)
+    assert {one.title for one in heard} == {"y"}
+    alert = Notification("system_alert", "ada", artifact, "a", "b")
+    low = team.home("low", 1)
+    sent = told(new_id(Notification), alert, author="low")
+    assert refused(team, low, sent, action="upload") == "RECORD_INVALID"
+    dropped = team.accept(low.principal, acting(replace(sent, after=replace(alert, type="mention")), action="upload"))
+    assert dropped.status == APPLIED and sent.id not in team.records()
 
 
 # -- uploads -----------------------------------------------------------------------------------------------------------

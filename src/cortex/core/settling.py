@@ -6,13 +6,15 @@ summary is of all that was said. Inside a step; whatever is raised here undoes i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from cortex.core.sight import Sight
-from cortex.kinds import Artifact, Comment, Draft, Link, Record, Thread
-from cortex.records.checks import refusal
+from cortex.kinds import SENSITIVE, Artifact, Draft, Link, Record, Thread
+from cortex.records.checks import checked, refusal
 from cortex.records.discussing import renew_summary
 from cortex.records.drafts import PUBLISHED
+from cortex.records.publishing import body_of
 from cortex.records.superseding import check_supersedes, write_superseded
 from cortex.store import Guard, Step
 from cortex.sync.wire import is_id
@@ -20,17 +22,21 @@ from cortex.sync.wire import is_id
 BECOMES = {"comment": "comment", "thread": "thread", "artifact": "artifact", "task_update": "task"}  # drafts, by type
 
 
-def check_published(draft: Record[Draft], body: Any) -> None:
-    """What is published in somebody's name is what they drafted. Raises: InputError RECORD_INVALID."""
+_PLACE = ("subcortex", "thread", "task", "sensitivity")  # what whoever approves a draft decides, or follows from that
+
+
+def check_published(step: Step, draft: Record[Draft], body: Any) -> None:
+    """What is published in somebody's name is what they drafted, to the letter. Raises: InputError RECORD_INVALID."""
     told = draft.body
-    match body:
-        case Comment():
-            same = told.type == "comment" and body.body == told.body
-        case Thread() | Artifact():
-            same = BECOMES.get(told.type) == type(body).__name__.lower() and body.title == told.title
-            same = same and body.body.startswith(told.body.rstrip())  # what it cites may stand below
-        case _:
-            same = False
+    same = told.type != "task_update" and BECOMES.get(told.type) == type(body).__name__.lower()
+    if same:
+        cited = {one.ref for one in getattr(body, "evidence", ())}  # what was there where it was approved
+        whole: Any = checked(body_of(told, None, lambda ref: step.get(ref) if ref in cited else None))
+        if isinstance(whole, Artifact):
+            whole = replace(whole, owner=draft.author)
+        place = {name: getattr(body, name) for name in _PLACE if hasattr(body, name)}
+        hidden = told.sensitivity == SENSITIVE != body.sensitivity
+        same = replace(whole, **place) == body and not hidden
     if not same:
         raise refusal("published", f"it isn't what {draft.author} drafted in {draft.id}")
 

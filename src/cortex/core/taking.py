@@ -12,6 +12,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from cortex.core.demands import changed_fields, rights_of
+from cortex.core.hearing import is_due, titled
 from cortex.core.merging import SUMMARY, Clash, Conflict, merged, supplied_only, supplies, unsummarized
 from cortex.core.policy import guard_of, not_found
 from cortex.core.settling import (
@@ -66,6 +67,7 @@ class Taking:
         self._guard = guard_of(viewer)
         self._touched: set[str] = set()  # what the action is about, but for notifications
         self._published: dict[str, Record[Draft]] = {}  # drafts by what they become
+        self._left_out: set[str] = set()  # notifications that aren't passed on
         self._told: dict[str, set[str]] = {}  # who hears of a record by this action itself
         self._alone = False
         self._spoken: dict[str, None] = {}  # threads in which something was said
@@ -84,7 +86,8 @@ class Taking:
             else:
                 self._change(one, current)
         self._settle()
-        return list(dict.fromkeys((*(one.id for one in changes), *self._spoken)))
+        taken = (one.id for one in changes if one.id not in self._left_out)
+        return list(dict.fromkeys((*taken, *self._spoken)))
 
     def _is_nowhere(self, one: Changed) -> bool:
         """Whether a notification is closed that was never here: what it told of was refused, and closing it matters to nobody."""
@@ -114,7 +117,9 @@ class Taking:
             check_first(body)
         match body:
             case Notification():
-                body = self._notification(body)
+                if (body := self._notification(body)) is None:
+                    self._left_out.add(one.id)
+                    return
             case Draft():
                 body = self._draft(body, new=not self._upload and one.before is None)
             case Thread():
@@ -138,16 +143,22 @@ class Taking:
             close_notices(self._step, body.about, body.type, body.recipient, action="replace_notification")
         self._step.put(record)
 
-    def _notification(self, body: Notification) -> Notification:
-        """A notification comes with what it is about, and is as sensitive as that."""
+    def _notification(self, body: Notification) -> Notification | None:
+        """A notification comes with what it is about, and is as sensitive as that; None where it isn't passed on."""
         need(self._step.actor, "observe")  # whoever may do anything
+        if body.type == "system_alert":
+            raise refusal("type", "what a home tells its own person stays there")
+        own = self._viewer.is_own(body.recipient)
+        if self._upload and not own:
+            return None  # of what was done before, others have heard or don't need to
         about = self._step.get(body.about)
         if about is None or not (body.about in self._touched or self._sight.shows(about)):
             raise not_found(body.about, "about")
-        if body.type == "system_alert":
-            raise refusal("type", "what a home tells its own person stays there")
         if not self._upload and body.about not in self._touched:
             raise refusal("about", f"a notification comes with what was done, and nothing was done with {body.about}")
+        if not self._upload and not is_due(body, about, self._viewer, self._names()):
+            return None
+        body = body if own else titled(body, about)
         return replace(body, sensitivity=SENSITIVE) if about.body.sensitivity == SENSITIVE else body
 
     def _draft(self, body: Draft, *, new: bool) -> Draft:
@@ -175,6 +186,9 @@ class Taking:
             raise refusal("summary", f"{thread} isn't sensitive: its summary can't come with a sensitive comment")
         if body.summary_by not in self._names():
             raise refusal("summary_by", f"a summary of {body.summary_by[:80]!r} comes from themselves")
+        drafted = {one.body.summary for one in self._published.values() if one.author == body.summary_by}
+        if body.summary_by != self._step.actor.name and body.summary not in drafted:
+            raise refusal("summary", f"it isn't the summary that {body.summary_by} drafted")
 
     def _comment(self, body: Comment) -> Comment:
         thread = target_of(self._sight, body.thread, ("thread",), "thread")
@@ -203,7 +217,7 @@ class Taking:
         elif isinstance(record.body, Notification) and author in self._names():
             return
         elif (draft := self._published.get(record.id)) is not None and draft.author == author:
-            check_published(draft, record.body)
+            check_published(self._step, draft, record.body)
             return
         raise InputError(
             "RIGHTS_MISSING",

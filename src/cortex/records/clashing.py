@@ -19,6 +19,7 @@ from cortex.records.checks import checked
 from cortex.records.contradicting import differences, same_subject
 from cortex.records.ids import new_id
 from cortex.records.noticing import notice_review
+from cortex.records.reasons import CLASHES
 from cortex.store import Step
 from cortex.text import one_line
 from cortex.types import Mode, Query
@@ -98,7 +99,7 @@ def write_clashes(step: Step, record: Record[Any], clashes: Sequence[Clash]) -> 
             step,
             link,
             f"{record.body.title} may contradict {clash.title}",
-            f"a possible contradiction waits for your judgement: {clash.note}",
+            CLASHES.format(said=clash.note),
         )
         hidden = clash.sensitivity == SENSITIVE != record.body.sensitivity
         warnings.append(f"may contradict {clash.id}" + ("" if hidden else f": {clash.note}"))

@@ -16,7 +16,7 @@ from typing import Any
 from cortex.kinds import NORMAL, SENSITIVE, Artifact, Body, Comment, Notification, Record, Task, Wanted
 from cortex.records.checks import LIMITS, checked
 from cortex.records.ids import new_id
-from cortex.records.reasons import ACCEPTED, ASSIGNED, MENTIONED, OPENED, SPOKE
+from cortex.records.reasons import ACCEPTED, ASSIGNED, CHANGED, MENTIONED, OPENED, ROLES, SPOKE
 from cortex.records.rights import AGENT, PERSON
 from cortex.settings import Settings
 from cortex.store import Step
@@ -151,8 +151,8 @@ def notice_task(
         return
     for name in dict.fromkeys((*task.body.assignees, *task.body.watchers, task.author)):
         if name not in silent and name not in new:
-            role = "assigned to you" if name in task.body.assignees else "that you follow"
-            _tell(step, "task_update", name, task.id, task, f"a task {role}: {changed}")
+            role = ROLES[name not in task.body.assignees]
+            _tell(step, "task_update", name, task.id, task, CHANGED.format(role=role, said=changed))
 
 
 def notice_accepted(step: Step, artifact: Record[Artifact]) -> None:
