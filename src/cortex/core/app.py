@@ -153,7 +153,7 @@ class App(Application):
     ) -> tuple[Told, bool]:
         """Do what a route does, as far as whoever asks may; in a thread."""
         hall = self._core.hall
-        hall.refresh()
+        (hall.refresh if route.searches else hall.keep_up)()
         viewer = policy.viewer_of(principal, hall.subcortexes())
         asked_for = payload_of(route.method, route.path.format(**variables), body)
         with self._at_work(), hall.as_(viewer) as visit:

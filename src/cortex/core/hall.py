@@ -149,6 +149,16 @@ class Hall(Library):
         finally:
             self._turn.release()
 
+    def keep_up(self) -> None:
+        """Have what anybody wrote readable, and found once it is much: for whoever writes much and doesn't search. Whoever does waits for it."""
+        if self.lag() >= PAGE:
+            self.follow()
+            return
+        try:
+            self.take_over()
+        except CortexError as error:
+            log.warning("the replica doesn't follow the ledger: %s", error.message)
+
     def follow(self, *, forget: bool = False) -> bool:
         """Have what was written read and found here; false where that can't be now, and what is there is gone on with.
 

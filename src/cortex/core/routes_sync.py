@@ -211,7 +211,7 @@ def flush(asked: Asked) -> Told:
     while len(results) < len(asked.body.actions):
         with asked.core.ledger.together():
             _take(asked, results)
-        asked.hall.follow()
+        asked.hall.keep_up()
     return Told({"results": results})
 
 
@@ -304,7 +304,7 @@ ROUTES: Sequence[Route] = (
     Route("POST", "/sync/bootstrap", "syncBootstrapByPost", "Begin to sync", begin, "sync", _BEGINNING, body=Arguments),
     Route("GET", "/sync/deltas", "syncDeltas", "Pull what was changed", read_deltas, "sync", _DELTAS, query=Since),
     Route("POST", "/sync/flush", "syncFlush", "Send what was written at home", flush, "sync",
-          _schema(results={"type": "array", "items": _RESULT}), body=Flush, most=MAX_FLUSH_BYTES),
+          _schema(results={"type": "array", "items": _RESULT}), body=Flush, most=MAX_FLUSH_BYTES, searches=False),
     Route("POST", "/sync/visible", "syncVisible", "Ask which ids may be seen", which_visible, "sync",
           _schema(visible=_TEXTS, unknown=_TEXTS), body=Ids),
 )  # fmt: skip

@@ -89,6 +89,7 @@ class Route:
     status: int = 200
     tier: int = 0
     most: int = MAX_BODY_BYTES
+    searches: bool = True  # it may ask for what was written just now by what it says
 
     @property
     def pattern(self) -> re.Pattern[str]:
