@@ -85,7 +85,7 @@ def refusals_in(database: Any, told: Sequence[Sequence[str]]) -> Refusals:
         "SELECT key, record FROM outbox JOIN outbox_records ON outbox_records.entry = outbox.id WHERE state = 'refused'"
     )
     for key, record in database.execute(ask):
-        found[key].add(record)
+        found[key.partition("@")[0]].add(record)  # behind it stands which machine sent it
     return Refusals({key: frozenset(ids) for key, ids in found.items()}, [(about, text) for about, text in told])
 
 
