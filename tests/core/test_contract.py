@@ -40,7 +40,7 @@ CHECKS = [
     response_headers_conformance,
     response_schema_conformance,
 ]
-EXAMPLES, SOAKED = 6, 150  # of an operation, a way of making them, and somebody who asks
+EXAMPLES, SOAKED = 3, 150  # of an operation, a way of making them, and somebody who asks
 DOCUMENT = schemathesis.openapi.from_dict(json.loads(json.dumps(describe(ROUTES, SCHEMAS))))
 ALL: Any = DOCUMENT.get_all_operations()
 OPERATIONS: dict[str, Any] = {one.ok().label: one.ok() for one in ALL}

@@ -159,8 +159,7 @@ def flush(client: Any, one: dict[str, Any]) -> dict[str, Any]:
     return client.post("/sync/flush", {"actions": [one]}, key=None)["results"][0]
 
 
-@pytest.mark.parametrize("actor", ["person", "agent"])
-@pytest.mark.parametrize("tier", range(5))
+@pytest.mark.parametrize(("tier", "actor"), [*((tier, "person") for tier in range(5)), (1, "agent"), (4, "agent")])
 def test_a_home_may_send_what_the_table_says_and_an_agent_no_more_than_tier_2(place, ada, tier, actor):
     someone = place.person(f"tier-{tier}", tier, sensitive=True)
     rank = min(tier, 2) if actor == "agent" else tier
