@@ -48,6 +48,7 @@ import updates
 from figures import Section, Setup
 from peers_semble import Semble
 
+import core
 import daemon
 import foreign
 import install
@@ -70,6 +71,7 @@ MEASURES: dict[str, Callable[[Setup], Section]] = {
     "mixed": mixed.measure,
     "functions": functions.measure,
     "team": team.measure,
+    "core": core.measure,
     "foreign": foreign.measure,
     "hooks": hooks.measure,
 }
