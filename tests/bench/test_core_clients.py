@@ -26,16 +26,19 @@ class Answering:
 
     def __init__(self, late: float = 0.0, status: int = 200) -> None:
         self.heads: list[str] = []
-        self.connections = 0
+        self.connections = self.open = 0
         self._late, self._status = late, status
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self.open += 1
         while True:
             try:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
             except asyncio.IncompleteReadError:
                 writer.close()
+                await writer.wait_closed()
+                self.open -= 1
                 return
             self.heads.append(head)
             size = next((int(line.split(":")[1]) for line in head.splitlines() if line.startswith("Content-Length")), 0)
@@ -50,7 +53,11 @@ def run(server: Answering, ask: Callable[[str], Any]) -> Any:
     async def go() -> Any:
         listening = await asyncio.start_server(server, "127.0.0.1", 0)
         async with listening:
-            return await ask(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
+            try:
+                return await ask(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
+            finally:
+                while server.open:
+                    await asyncio.sleep(0)
 
     return asyncio.run(go())
 
