@@ -109,7 +109,7 @@ def test_a_step_is_queued_with_what_was_there_before_it_and_what_is_there_after(
     created = {number: record.created for number, record in home.recorded.get([made, known]).items()}
     assert entry == Entry(
         first.id + 1,
-        "key-1",
+        f"key-1@{home.truth.get('identity')}",
         "agent",
         1,
         "both",
@@ -129,6 +129,7 @@ def test_a_step_is_queued_with_what_was_there_before_it_and_what_is_there_after(
         0,
         "",
         "",
+        0,
     )
     assert home.outbox.is_waiting(made) and not home.outbox.is_waiting(new_id(Task))
 

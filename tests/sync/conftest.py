@@ -13,9 +13,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # what other tests make is shared
 
+from cli.core_server import CoreServer, core_at
 from cortex.library import Library
 from memories.desk import open_library, settings_of
 from sync.fake_core import FakeCore
+from sync.members import Member
 
 
 @pytest.fixture
@@ -43,3 +45,22 @@ def core() -> Iterator[FakeCore]:
     core = FakeCore()
     yield core
     core.close()
+
+
+@pytest.fixture
+def team(memory: Path) -> Iterator[CoreServer]:
+    with core_at(memory / "core") as core:
+        yield core
+
+
+@pytest.fixture
+def member(team: CoreServer, homes: Callable[..., Library]) -> Iterator[Callable[..., Member]]:
+    made: list[Member] = []
+
+    def join(name: str, tier: int = 4) -> Member:
+        made.append(Member(team, name, homes(name), tier))
+        return made[-1]
+
+    yield join
+    for one in made:
+        one.remote.close()

@@ -37,7 +37,7 @@ class FakeCore:
         self.refuses: set[str] = set()  # ids that nobody may write
         self.later: set[str] = set()  # ids that are for later
         self.faults: deque[str | Reply] = deque()  # of the next requests; "" for none
-        self.keys: dict[str, tuple[str, list[str]]] = {}
+        self.keys: dict[str, tuple[str, list[str], int]] = {}  # what was asked, about what, and the change after it
         self.done: list[str] = []  # keys, in the order in which they were first taken
         self.flushed: list[list[str]] = []  # keys of each flush that arrived
         self.change = 0
@@ -72,9 +72,13 @@ class FakeCore:
     def put_back(self, ids: Iterable[str], epoch: str, backup: Mapping[str, Kept] | None = None) -> None:
         """Be restored from a backup that had only these; as they are now, or as they were then."""
         self.kept = {number: (backup or self.kept)[number] for number in ids}
-        self.keys.clear()
         self.done.clear()
         self.change = max((one.change for one in self.kept.values()), default=0)
+        self.keys = {
+            key: known
+            for key, known in self.keys.items()
+            if known[2] <= self.change and all(number in self.kept for number in known[1])
+        }
         self.epoch = epoch
 
     def bodies(self) -> dict[str, Body]:
@@ -99,7 +103,7 @@ class FakeCore:
             case "/deltas":
                 reply = self._deltas(query.get("since", ""), query.get("view", ""), int(query["limit"]))
             case "/flush":
-                reply = self._flush([action_from(one) for one in asked.body["actions"]])
+                reply = self._flush(asked.body["actions"])
             case "/visible":
                 ids = asked.body["ids"]
                 seen = [one for one in ids if one in self.kept and one not in self.hidden]
@@ -132,11 +136,17 @@ class FakeCore:
             }
         )
 
-    def _flush(self, actions: list[Action]) -> Reply:
-        self.flushed.append([one.key for one in actions])
+    def _flush(self, actions: list[dict[str, Any]]) -> Reply:
+        self.flushed.append([one["idempotency_key"] for one in actions])
         results: list[dict[str, object]] = []
         later = False
-        for action in actions:
+        for told in actions:
+            try:
+                action = action_from(told)
+            except InputError as error:
+                ids = [one["id"] for one in told["payload"]["changes"]]
+                results.append(result_to(told["idempotency_key"], "refused", self._seen(ids), error))
+                continue
             later = later or any(one.id in self.later for one in action.changes)
             results.append(result_to(action.key, "retry", ()) if later else self._take(action))
         return _told({"results": results})
@@ -153,7 +163,7 @@ class FakeCore:
             return result_to(action.key, "refused", self._seen(ids), error)
         for one, body in zip(action.changes, bodies, strict=True):
             self.write(one.id, body, self.kept[one.id].record.author if one.id in self.kept else one.author)
-        self.keys[action.key] = (asked, ids)
+        self.keys[action.key] = (asked, ids, self.change)
         self.done.append(action.key)
         return result_to(action.key, "applied", self._seen(ids))
 

@@ -61,7 +61,7 @@ def test_one_bad_record_of_an_upload_holds_up_no_other(library, core):
     assert list(core.kept) == [one for one in ids if one != ids[3]] and core.bodies()[ids[4]].title == "changed after"
     assert library.store.recorded.one(ids[3]) is not None
     (why,) = alerts(library)
-    assert "one record" in why and "RIGHTS_MISSING" in why
+    assert "a write from before" in why and "RIGHTS_MISSING" in why
     core.refuses.clear()
     library.store.outbox.retry()
     assert once(library, core).flushed == 1 and alerts(library) == []
@@ -72,7 +72,7 @@ def test_a_library_that_is_refused_as_a_whole_is_one_alert(library, core):
     connect(library, core.url, TOKEN)
     assert once(library, core).refused == 30
     (why,) = alerts(library)
-    assert "30 records" in why and once(library, core).status == "ok" and len(alerts(library)) == 1
+    assert "30 writes from before" in why and once(library, core).status == "ok" and len(alerts(library)) == 1
     acknowledge(library, [inbox(library).entries[0].id], actor=person())
     assert once(library, core).status == "ok" and alerts(library) == []
 

@@ -274,7 +274,7 @@ def test_a_sync_that_ends_between_pages_goes_on_where_it_was(joined, core, monke
     monkeypatch.setattr(running, "PAGE", 50)
     for place in range(110):
         core.write(new_id(Thread), Thread(f"Topic {place}"))
-    core.faults.extend(["", LOST])
+    core.faults.extend(["", "", LOST])
     first = once(joined, core)
     assert (first.status, first.pulled) == ("partial", 50)
     second = once(joined, core)

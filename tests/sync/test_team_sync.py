@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -14,108 +12,18 @@ from cli.core_server import CoreServer, core_at
 from cortex.core import people
 from cortex.errors import CortexError
 from cortex.kinds import SENSITIVE, Comment, Observation, Subcortex, Task, Thread
-from cortex.library import Library
 from cortex.records.changing import update_task
 from cortex.records.ids import fresh_key
 from cortex.records.inbox import inbox
-from cortex.records.revising import revise
-from cortex.records.rights import agent, person
+from cortex.records.rights import person
 from cortex.records.wording import wording
-from cortex.records.writing import create
 from cortex.store.backup import dump, load
 from cortex.store.ledger import open_ledger
-from cortex.sync import names, state
+from cortex.sync import state
 from cortex.sync.connecting import connect
-from cortex.sync.remote import Offline, Remote, Result
+from cortex.sync.remote import Remote
 from cortex.sync.running import Outcome, sync
-
-
-class Shaky(Remote):
-    """A Core over a network that loses requests and answers, delivers twice, and delivers late what it delivered before."""
-
-    chance = random.Random(1)
-    trouble = 0.0
-
-    def __init__(self, url: str, token: str) -> None:
-        super().__init__(url, token)
-        self._late: list[Sequence[Mapping[str, object]]] = []
-
-    def flush(self, actions: Sequence[Mapping[str, object]]) -> list[Result]:
-        self._shake()
-        results = super().flush(actions)
-        if self.chance.random() < self.trouble:
-            super().flush(actions)  # a copy of it arrives, too
-        self._late.append(actions)
-        if self.chance.random() < self.trouble:
-            super().flush(self.chance.choice(self._late))  # or one of something older
-        self._shake()
-        return results
-
-    def deltas(self, since: str, view: str, limit: int) -> Any:
-        self._shake()
-        page = super().deltas(since, view, limit)
-        self._shake()
-        return page
-
-    def _shake(self) -> None:
-        if self.chance.random() < self.trouble:
-            raise Offline("the network is away")
-
-
-class Member:
-    """Somebody with a home that is connected."""
-
-    def __init__(self, core: CoreServer, name: str, library: Library, tier: int = 4) -> None:
-        self.core, self.name, self.library = core, name, library
-        self.token = core.let_in(name, tier)
-        self.remote = Shaky(core.url, self.token)
-        connect(library, core.url, self.token)
-
-    def sync(self) -> Outcome:
-        return sync(self.library, self.remote)
-
-    def write(self, body: Any, by: str = "person") -> str:
-        actor = person() if by == "person" else agent(self.library.settings)
-        return create(self.library, body, actor=actor).id
-
-    def change(self, number: str, **changes: object) -> None:
-        revise(self.library, number, lambda body: replace(body, **changes), actor=person(), action="edit")
-
-    def get(self, number: str) -> Any:
-        return self.library.store.recorded.one(number)
-
-    def has(self) -> dict[str, object]:
-        """What is here of the Core, as it is told there."""
-        outward = names.outward(self.name)
-        found = self.library.store.recorded.get(list(self.library.store.outbox.known()))
-        return {number: _said(names.renamed(one, outward)) for number, one in found.items()}
-
-
-def _said(record: Any) -> object:
-    return record.author, record.version, record.created, record.updated, record.body
-
-
-def at_core(core: CoreServer) -> dict[str, object]:
-    return {one.record.id: _said(one.record) for one in core.ledger.recorded.changes(0, 10_000)}
-
-
-@pytest.fixture
-def team(memory: Path) -> Iterator[CoreServer]:
-    with core_at(memory / "core") as core:
-        yield core
-
-
-@pytest.fixture
-def member(team: CoreServer, homes: Callable[..., Library]) -> Iterator[Callable[..., Member]]:
-    made: list[Member] = []
-
-    def join(name: str, tier: int = 4) -> Member:
-        made.append(Member(team, name, homes(name), tier))
-        return made[-1]
-
-    yield join
-    for one in made:
-        one.remote.close()
+from sync.members import Member, Shaky, at_core
 
 
 def test_what_one_writes_the_other_reads_under_the_right_names(member, team):
@@ -220,6 +128,7 @@ def test_a_core_that_is_restored_from_a_backup_gets_the_rest_from_its_homes(memb
         load(ledger, memory / "backup", wording=wording(team.settings))
     with core_at(memory / "restored") as restored:
         for one in (ada, bob, ada):
+            one.library.store.truth.set({state.URL: restored.url})  # as a name that leads elsewhere now
             remote = Remote(restored.url, one.token)
             outcome = sync(one.library, remote)
             remote.close()

@@ -84,7 +84,7 @@ def test_a_record_and_a_change_come_through(kinds, number):
 
 def test_an_action_comes_through():
     changed = Changed(new_id(Thread), "thread", "ada", 5, None, Thread("x"))
-    entry = Entry(1, "key", "agent", 2, "create_thread", 77, (changed,), "waiting", 0, "", "")
+    entry = Entry(1, "key", "agent", 2, "create_thread", 77, (changed,), "waiting", 0, "", "", 0)
     action = action_from(through_json(action_to(entry, "key@home/agent", entry.changes)))
     assert (action.key, action.action, action.actor, action.tier, action.at) == (
         "key@home/agent", "create_thread", "agent", 2, 77,

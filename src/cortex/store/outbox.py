@@ -1,8 +1,9 @@
 """What a store that is connected to a Core still has to send there, and which of its records the Core has.
 
 An entry is what one step wrote: each record as it was before and as it is then. It is written in that step's own transaction (`enqueue`)
-and removed in the one that keeps the Core's answer (`Records.apply`), so that nothing is lost or sent as something else, wherever a
-process dies. How to send is not known here.
+and settled in the one that keeps the Core's answer (`Records.apply`), so that nothing is lost or sent as something else, wherever a
+process dies. What the Core took stays for a while as sent: one that was put back from a backup gets it again, under the same keys, and
+takes what it has lost. How to send is not known here. Road not taken: finding out by versions what was lost; others write meanwhile.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cortex.errors import StoreError
+from cortex.errors import ConfigError, StoreError
 from cortex.kinds import Actor, Body, Record
 from cortex.store.connect import Connected
 from cortex.store.recordjson import from_json, to_json
@@ -22,14 +23,17 @@ from cortex.store.recordlookup import BATCH, get_records
 from cortex.store.recordwanted import marks
 from cortex.text import hash_bytes
 
-WAITING, REFUSED = "waiting", "refused"
+WAITING, REFUSED, SENT = "waiting", "refused", "sent"
 CORE = "core.url"  # a fact of the store: where its Core is
+DEVICE = "core.device"  # which home that is among those of one person; part of each key
 UPLOADED = "core.uploaded"
 UPLOAD = "upload"  # the action of an entry with what was there before
-RESTORE = "restore"  # of one with what a Core has lost of a record
 MOST_UPLOADED = 100  # records of one such entry
+KEPT_MS = 30 * 86_400_000  # that what was sent stays
+MOST_KEPT, MOST_KEPT_BYTES = 10_000, 50_000_000  # entries that were sent; the oldest go
+TRIM_EVERY = 64  # entries
 FIRST = -(2**62)  # less than the number of any entry
-_COLUMNS = "id, key, actor, tier, action, at, changes, state, attempts, code, reason"
+_COLUMNS = "id, key, actor, tier, action, at, changes, state, attempts, code, reason, taken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +53,17 @@ class Entry:
     """What one step wrote, on its way to the Core."""
 
     id: int
-    key: str
+    key: str  # with the home that it is of
     actor: str
     tier: int
     action: str
     at: int  # milliseconds since 1970
     changes: tuple[Changed, ...]
-    state: str  # waiting or refused
+    state: str  # waiting, refused or sent
     attempts: int
     code: str  # why it was refused
     reason: str  # that, or what went wrong when it was last tried
+    taken: int  # when the Core last took it, 0 for never: what waits or was refused all the same is sent again
 
 
 class Outbox:
@@ -149,24 +154,34 @@ class Outbox:
             connection.executemany("DELETE FROM replica WHERE record = ?", [(number,) for number in ids])
             found = get_records(connection, sorted(ids, key=lambda number: number[-26:]))
             wanted = list(_as_before(connection, found).values())
-            return _queue(connection, wanted, actor, mark, _places(connection, len(wanted)))
+            return _queue(connection, wanted, actor, mark, _places(connection, len(wanted)), taken=_now())
 
-    def restore(self, records: Mapping[str, Record[Any]], actor: Actor, mark: str) -> int:
-        """Queue what these records say here as a change of what a Core says that was put back, before all that waits; once for each mark.
+    def begin_again(self, facts: Mapping[str, str], expected: Mapping[str, str], *, resend: bool) -> int:
+        """Have everything compared with the Core; with `resend` all that it took waits again, in its order. Tells how many entries.
 
-        Of one that an entry waits for, what it said before that entry. Tells how many those are.
+        Raises: ConfigError CORE_MISSING, where the store isn't as expected.
         """
+        again = f"UPDATE outbox SET state = '{WAITING}', attempts = 0, code = '', reason = '' WHERE state = '{SENT}'"
         with self._connections.write(durable=True) as connection:
-            here = _as_before(connection, get_records(connection, list(records)))
-            wanted: dict[str, Record[Any]] = {}
-            for number, one in here.items():
-                key = f"{RESTORE}-{hash_bytes(mark.encode(), number.encode()).hex()}"
-                if one.body != records[number].body and not _has_key(connection, key):
-                    wanted[key] = one
-            now = int(time.time() * 1000)
-            for place, (key, one) in zip(_places(connection, len(wanted)), wanted.items(), strict=True):
-                enqueue(connection, actor, key, RESTORE, now, {one.id: (records[one.id], one)}, place)
-            return len(wanted)
+            check_facts(connection, expected)
+            set_facts(connection, facts)
+            connection.execute("UPDATE replica SET change = 0")
+            return connection.execute(again).rowcount if resend else 0
+
+    def rename(self, record: str, before: str, slug: str) -> None:
+        """Have a subcortex that was never taken sent by another slug; a draft for it names its id."""
+        ask = f"SELECT id, changes FROM outbox WHERE state IN ('{WAITING}', '{REFUSED}')"
+        with self._connections.write(durable=True) as connection:
+            for number, told in connection.execute(ask).fetchall():
+                changes = json.loads(told)
+                for one in changes:
+                    for body in filter(None, (one["before"], one["after"])):
+                        if one["id"] == record:
+                            body["slug"] = slug
+                        elif one["kind"] == "draft" and body.get("target") == before:
+                            body["target"] = record
+                if (new := json.dumps(changes, ensure_ascii=False)) != told:
+                    connection.execute("UPDATE outbox SET changes = ? WHERE id = ?", (new, number))
 
     def split(self, number: int) -> None:
         """Have each record of an entry sent for itself, before all that waits."""
@@ -175,10 +190,10 @@ class Outbox:
             if row is None:
                 return
             connection.execute("DELETE FROM outbox WHERE id = ?", (number,))
-            _, key, actor, tier, action, at, told, *_ = row
+            _, key, actor, tier, action, at, told, *_, taken = row
             changes = json.loads(told)
             for part, (place, one) in enumerate(zip(_places(connection, len(changes)), changes, strict=True)):
-                _put(connection, Actor(actor, tier), f"{key}.{part}", action, at, [one], place)
+                _put(connection, Actor(actor, tier), f"{key}.{part}", action, at, [one], place, taken)
 
     def forget(self) -> None:
         """Leave the Core: what waits, what is known of it, and where it is."""
@@ -214,6 +229,7 @@ def enqueue(
     at: int,
     written: Mapping[str, tuple[Record[Any] | None, Record[Any]]],
     place: int | None = None,
+    taken: int = 0,
 ) -> bool:
     """Have what a step wrote sent to the Core: each record as it was before the step and as it is after it.
 
@@ -235,17 +251,34 @@ def enqueue(
     ]
     if not told:
         return False
-    _put(connection, actor, key, action, at, told, place)
+    _put(connection, actor, f"{key}@{_device(connection)}", action, at, told, place, taken)
     return True
 
 
 def settle_entry(connection: sqlite3.Connection, number: int, refuse: tuple[str, str] | None) -> None:
     """Be done with an entry: it was taken, or it stays with why it wasn't."""
-    if refuse is None:
-        connection.execute("DELETE FROM outbox WHERE id = ?", (number,))
+    if refuse is not None:
+        put = "UPDATE outbox SET state = ?, code = ?, reason = ?, attempts = attempts + 1 WHERE id = ?"
+        connection.execute(put, (REFUSED, *refuse, number))
         return
-    put = "UPDATE outbox SET state = ?, code = ?, reason = ?, attempts = attempts + 1 WHERE id = ?"
-    connection.execute(put, (REFUSED, *refuse, number))
+    put = "UPDATE outbox SET state = ?, code = '', reason = '', taken = ? WHERE id = ?"
+    connection.execute(put, (SENT, _now(), number))
+    if number % TRIM_EVERY == 0:
+        _trim(connection)
+
+
+def forget_sent(connection: sqlite3.Connection, ids: Sequence[str], but: int | None) -> None:
+    """Keep nothing of what was sent, but for the entry `but`, that holds one of these records: they are erased."""
+    gone = "DELETE FROM outbox WHERE state = 'sent' AND id <> ? AND id IN (SELECT entry FROM outbox_records WHERE record = ?)"
+    connection.executemany(gone, [(but or 0, number) for number in ids])
+
+
+def check_facts(connection: sqlite3.Connection, expected: Mapping[str, str]) -> None:
+    """Raises: ConfigError CORE_MISSING, where the store is connected otherwise than is expected, or not any more."""
+    for key, value in expected.items():
+        row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        if (row[0] if row else "") != value:
+            raise ConfigError("CORE_MISSING", "this home is no longer connected to that Core; nothing was changed")
 
 
 def set_facts(connection: sqlite3.Connection, facts: Mapping[str, str]) -> None:
@@ -286,23 +319,42 @@ def _local_only(connection: sqlite3.Connection, ids: Sequence[str]) -> set[str]:
     }
 
 
+def _trim(connection: sqlite3.Connection) -> None:
+    """Keep of what was sent only what is young, and not too much of it."""
+    newest = "OVER (ORDER BY taken DESC, id DESC)"
+    connection.execute(
+        "DELETE FROM outbox WHERE id IN (SELECT id FROM (SELECT id, taken, count(*) "
+        f"{newest} AS place, sum(length(changes)) {newest} AS size FROM outbox WHERE state = ?) "
+        "WHERE taken < ? OR place > ? OR size > ?)",
+        (SENT, _now() - KEPT_MS, MOST_KEPT, MOST_KEPT_BYTES),
+    )
+
+
+def _device(connection: sqlite3.Connection) -> str:
+    """Which home this is: as it was connected, or else the store itself."""
+    ask = "SELECT value FROM meta WHERE key IN (?, 'identity') AND value <> '' ORDER BY key LIMIT 1"
+    row = connection.execute(ask, (DEVICE,)).fetchone()
+    return row[0] if row else ""
+
+
 def _queue(
     connection: sqlite3.Connection,
     records: Sequence[Record[Any]],
     actor: Actor,
     mark: str,
     places: Sequence[int] = (),
+    taken: int = 0,
 ) -> int:
     """Entries with these records as if each had just been made, at these places or behind all others.
 
     A key says which they are, so that twice is once.
     """
-    now, count = int(time.time() * 1000), 0
+    now, count = _now(), 0
     for part, start in enumerate(range(0, len(records), MOST_UPLOADED)):
         some = records[start : start + MOST_UPLOADED]
         key = f"{UPLOAD}-{hash_bytes(mark.encode(), *(one.id.encode() for one in some)).hex()}"
         made: dict[str, tuple[Record[Any] | None, Record[Any]]] = {one.id: (None, one) for one in some}
-        if enqueue(connection, actor, key, UPLOAD, now, made, places[part] if places else None):
+        if enqueue(connection, actor, key, UPLOAD, now, made, places[part] if places else None, taken):
             count += len(some)
     return count
 
@@ -315,17 +367,18 @@ def _put(
     at: int,
     told: Sequence[Mapping[str, Any]],
     place: int | None,
+    taken: int,
 ) -> None:
     number = connection.execute(
-        "INSERT INTO outbox (id, key, actor, tier, action, at, changes, state, attempts, code, reason) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, '', '')",
-        (place, key, actor.name, actor.tier, action, at, json.dumps(told, ensure_ascii=False), WAITING),
+        "INSERT INTO outbox (id, key, actor, tier, action, at, changes, state, attempts, code, reason, taken) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, '', '', ?)",
+        (place, key, actor.name, actor.tier, action, at, json.dumps(told, ensure_ascii=False), WAITING, taken),
     ).lastrowid
     connection.executemany("INSERT INTO outbox_records VALUES (?, ?)", [(one["id"], number) for one in told])
 
 
-def _has_key(connection: sqlite3.Connection, key: str) -> bool:
-    return connection.execute("SELECT 1 FROM outbox WHERE key = ?", (key,)).fetchone() is not None
+def _now() -> int:
+    return int(time.time() * 1000)
 
 
 def _places(connection: sqlite3.Connection, count: int) -> range:

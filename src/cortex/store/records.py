@@ -19,7 +19,16 @@ from cortex.errors import InputError
 from cortex.kinds import KINDS, Actor, Body, Record, Subcortex, Wanted
 from cortex.seeing import Get
 from cortex.store.connect import Connected, WritersMet
-from cortex.store.outbox import enqueue, is_connected, marks_of, set_facts, settle_entry, waiting_for
+from cortex.store.outbox import (
+    check_facts,
+    enqueue,
+    forget_sent,
+    is_connected,
+    marks_of,
+    set_facts,
+    settle_entry,
+    waiting_for,
+)
 from cortex.store.recordlookup import Kept, get_records, select_records, starting_with
 from cortex.store.recordrows import RecordRows, Wording
 from cortex.text import hash_bytes
@@ -231,16 +240,19 @@ class Records:
         settle: int | None = None,
         refuse: tuple[str, str] | None = None,
         skip_waiting: bool = False,
+        expected: Mapping[str, str] | None = None,
     ) -> int:
         """Take records over as another store has them, exactly, and remove others for good: all in one transaction, with the facts in
         `meta`; tells how many were written. What is lost with the power is lost with its facts and its entry, and comes again.
 
-        `settle` is an entry of the outbox that this answers: it goes, or stays as refused with the code and reason in `refuse`. With
+        `settle` is an entry of the outbox that this answers: it was sent, or stays as refused with the code and reason in `refuse`. With
         `skip_waiting` records that other entries wait for are left alone. What is newer here than what is given stays, unless the facts
-        tell of another epoch, or of a resync: then numbers begin anew. Twice is once.
+        tell of another epoch, or of a resync: then numbers begin anew. Twice is once. Raises: ConfigError CORE_MISSING, where facts
+        of the store aren't as `expected`: nothing is changed.
         """
 
         def attempt(connection: sqlite3.Connection) -> int:
+            check_facts(connection, expected or {})
             if settle is not None:
                 settle_entry(connection, settle, refuse)
             if _begins_anew(connection, meta):
@@ -250,6 +262,8 @@ class Records:
             count = _copy(connection, rows, records, skip_waiting)
             for table in ("replica", "local_only"):
                 connection.executemany(f"DELETE FROM {table} WHERE record = ?", [(number,) for number in erased])
+            if self._indexed:
+                forget_sent(connection, erased, settle)
             rows.erase(erased)
             connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'applied'")
             return count

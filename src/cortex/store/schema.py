@@ -217,6 +217,9 @@ CREATE TABLE replica (record TEXT PRIMARY KEY, version INTEGER NOT NULL, change 
 CREATE TABLE local_only (record TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
+# What the server took stays in the outbox for a while, with when that was: a server that was put back from a backup gets it again.
+_JOURNAL = "ALTER TABLE outbox ADD COLUMN taken INTEGER NOT NULL DEFAULT 0;"
+
 
 def _execute(statements: str) -> Callable[[sqlite3.Connection], None]:
     def migrate_one(connection: sqlite3.Connection) -> None:
@@ -230,9 +233,8 @@ def _execute(statements: str) -> Callable[[sqlite3.Connection], None]:
     return migrate_one
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = tuple(
-    _execute(statements) for statements in (_FIRST, _PAID_VECTORS, _FOLDERS, _MEMORIES, _RECORDS, _CHANGES, _PRINCIPALS)
-)
+_STATEMENTS = (_FIRST, _PAID_VECTORS, _FOLDERS, _MEMORIES, _RECORDS, _CHANGES, _PRINCIPALS, _JOURNAL)
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = tuple(_execute(statements) for statements in _STATEMENTS)
 
 
 def migrate(connection: sqlite3.Connection) -> None:

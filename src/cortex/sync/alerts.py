@@ -2,7 +2,7 @@
 
 Alerts are notifications that stay on this machine. An alert is written before its entry is marked as refused, and taken back before a
 later try of it is settled: wherever a process ends, there is never a refusal that nobody is told of. Of what was there before the home
-had a Core there is one alert for all, since a whole library may be refused.
+had a Core, and of what was sent again, there is one alert for all, since a whole library may be refused.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from cortex.kinds import NORMAL, SENSITIVE, Actor, Notification, Record, Wanted
+from cortex.kinds import NORMAL, SENSITIVE, Actor, Notification, Record, Subcortex, Wanted
 from cortex.leaks import redact
 from cortex.library import Library
 from cortex.records.checks import LIMITS, checked
@@ -21,25 +21,22 @@ from cortex.records.noticing import OPEN, title_of
 from cortex.records.rights import PERSON
 from cortex.records.wording import wording
 from cortex.store import Changed, Entry, Step
-from cortex.store.outbox import UPLOAD
-from cortex.sync.wire import changed_to
+from cortex.sync import refusals
+from cortex.sync.wire import body_to
 from cortex.text import hash_bytes, one_line
 
 ALERT = "system_alert"
 AUTHOR = Actor("cortex", 4)
 TYPED_CHARACTERS = 60  # of each field that is told
 WROTE_CHARACTERS, WHY_CHARACTERS = 180, 160  # of all fields, and of why it was refused
-RETRY = "`cortex sync --retry` sends"
-BEFORE = "what was here before this home had a Core"  # in the alert about all of it
+WHOLE = "`cortex sync --refused` shows all you wrote, `cortex sync --retry` sends it again"
+BEFORE = "from before it was joined or put back"  # in the alert about all of it
 
 
 def tell_refused(library: Library, entry: Entry, code: str, message: str) -> None:
     """Have a refused write seen; an alert of an earlier try of the same one goes."""
-    main = _main(entry)
-    if main.before is None:
-        end = f"It stays on this machine; {RETRY} it once more"
-    else:
-        end = f"It reads here as at the Core now; {RETRY} your change once more"
+    main = refusals.main_of(entry)
+    end = f"{refusals.STAYS if main.before is None else refusals.REPLACED}; {WHOLE}"
     wrote = _wrote(main)
     reason = f"the Core did not take this ({code}): {one_line(message, WHY_CHARACTERS)}. {wrote}. {end}"
     title = title_of(Record(main.id, main.after))
@@ -53,15 +50,27 @@ def tell_refused(library: Library, entry: Entry, code: str, message: str) -> Non
 
 def take_back(library: Library, entry: Entry) -> None:
     """Have the alert of an earlier try go: the Core has taken it."""
-    main = _main(entry)
+    main = refusals.main_of(entry)
     wrote = _wrote(main)
     if any(one.body.type == ALERT for one in library.store.recorded.select(_open(main.id), 100)):
         _perform(library, lambda step: _close(step, main.id, wrote), fresh_key())
 
 
+def tell_renamed(library: Library, record: Record[Subcortex], slug: str, work: Callable[[Step], str]) -> None:
+    """Do what gives a subcortex another slug, and tell of it in the same step."""
+    name = record.body.slug
+    reason = f"the Core has another subcortex {name}: yours is called {slug} now, with all that is in it; {name} means the other"
+
+    def both(step: Step) -> str:
+        work(step)
+        return _make(step, record.id, title_of(record), reason, record.body.sensitivity)
+
+    _perform(library, both, fresh_key())
+
+
 def tell_unsent(library: Library) -> None:
-    """Have seen what of all that was there before the Core didn't take, in one alert; none where that is nothing."""
-    entries = [one for one in library.store.outbox.refused() if one.action == UPLOAD]
+    """Have seen what of all that was there before, or sent again, the Core didn't take, in one alert; none where that is nothing."""
+    entries = [one for one in library.store.outbox.refused() if refusals.is_told_together(one)]
     told = library.store.recorded.select(Wanted(kinds=("notification",), states=OPEN, authors=(AUTHOR.name,)), 1_000)
     earlier = [one for one in told if BEFORE in one.body.reason]
     if not entries and not earlier:
@@ -73,15 +82,17 @@ def tell_unsent(library: Library) -> None:
                 step.put(replace(now, body=replace(now.body, state="done")))
         if not entries:
             return ""
-        first, main = entries[0], _main(entries[0])
-        count = f"{len(entries)} records of {BEFORE}" if len(entries) > 1 else f"one record of {BEFORE}"
+        first, main = entries[0], refusals.main_of(entries[0])
+        count = f"{len(entries)} writes {BEFORE}" if len(entries) > 1 else f"a write {BEFORE}"
         why = f"{first.code}, {one_line(first.reason, WHY_CHARACTERS)}"
-        reason = f"the Core did not take {count}; this one: {why}. They stay on this machine; {RETRY} them once more"
+        stays = "What the Core has of it reads here as there, the rest stays"
+        reason = f"the Core did not take {count}; this one: {why}. {stays}; {WHOLE}"
         private = any(one.after.sensitivity == SENSITIVE for one in first.changes)
         return _make(step, main.id, title_of(Record(main.id, main.after)), reason, SENSITIVE if private else NORMAL)
 
-    # The same ones are told once, also where the person is done with that already.
-    key = hash_bytes(b"unsent", *(f"{one.key} {one.attempts}".encode() for one in entries)).hex()[:32]
+    # The same ones are told once, also where the person is done with that already; what is tried by itself isn't told each time.
+    tries = (f"{one.key} {0 if one.taken else one.attempts}" for one in entries)
+    key = hash_bytes(b"unsent", *(one.encode() for one in tries)).hex()[:32]
     _perform(library, work, f"unsent-{key}" if entries else fresh_key())
 
 
@@ -121,22 +132,14 @@ def _open(about: str) -> Wanted:
     return Wanted(kinds=("notification",), states=OPEN, refs=(("about", about), ("recipient", PERSON)))
 
 
-def _main(entry: Entry) -> Changed:
-    """What a write is about: the first record that isn't a notification."""
-    return next((one for one in entry.changes if one.kind != "notification"), entry.changes[0])
-
-
 def _wrote(one: Changed) -> str:
     return f"You wrote: {one_line(redact(_typed(one))[0], WROTE_CHARACTERS)}"
 
 
 def _typed(one: Changed) -> str:
     """What somebody changed, field by field."""
-    told = changed_to(one)
-    after, before = told["after"], told["before"] or {}
-    assert isinstance(after, dict) and isinstance(before, dict)
-    changed = {name: _news(before.get(name), value) for name, value in after.items() if before.get(name) != value}
-    changed |= {name: "" for name in before if name not in after}
+    before = {} if one.before is None else body_to(one.before)
+    changed = {name: _news(before.get(name), value) for name, value in refusals.typed(one).items()}
     return "; ".join(f"{name}: {one_line(_said(value), TYPED_CHARACTERS)}" for name, value in changed.items())
 
 
@@ -149,6 +152,8 @@ def _news(before: Any, after: Any) -> Any:
 
 def _said(value: Any) -> str:
     match value:
+        case None:
+            return ""
         case str():
             return value
         case list():

@@ -19,7 +19,7 @@ from cortex.outgoing import shown
 from cortex.records.ids import new_ulid
 from cortex.records.rights import person
 from cortex.settings import environment, stays_here
-from cortex.sync import state
+from cortex.sync import refusals, state
 from cortex.sync.remote import Greeting, Remote
 from cortex.sync.running import LOCK, TURN_SECONDS
 from cortex.types import Cancel
@@ -78,6 +78,8 @@ def disconnect(library: Library, *, force: bool = False) -> str:
                 context={"waiting": waiting, "refused": refused},
                 suggestions=("Run `cortex sync` first, or leave with --force.",),
             )
+        if refused:
+            refusals.save(library)
         library.store.outbox.forget()
         with suppress(FileNotFoundError):
             (library.settings.home / TOKEN_FILE).unlink()
@@ -128,6 +130,7 @@ def _join(library: Library, url: str, token: str, plain: bool, greeting: Greetin
         library.store.truth.set(facts)
         return Joined(url, greeting.name, greeting.tier, 0, again=True)
     facts |= {state.EPOCH: greeting.epoch, state.VIEW: greeting.view, state.CURSOR: "", state.RESYNC: ""}
+    facts |= state.device_of(library)
     queued = library.store.outbox.upload(person(), f"{greeting.epoch}/{new_ulid()}", facts)
     return Joined(url, greeting.name, greeting.tier, queued, again=False)
 

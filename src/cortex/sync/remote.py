@@ -102,6 +102,7 @@ class Result:
     status: str
     code: str
     message: str
+    field: str  # that the refusal is about, "" where none is named
     records: tuple[Kept, ...]  # as the Core has them now
 
 
@@ -222,9 +223,7 @@ class Remote:
             about = {"url": shown(self.url), "status": status}
             return Offline(self._sentence(f"can't answer now: status {status}"), answer.retry_after, context=about)
         if status == 410 and code == "RESYNC_NEEDED":
-            details = error.get("details")
-            first = details[0] if isinstance(details, list) and details and isinstance(details[0], dict) else {}
-            return Resync(str(first.get("reason", "")))
+            return Resync(str(_first(error.get("details")).get("reason", "")))
         if status in (401, 403):  # what it says may hold a part of the token
             return Denied("CORE_DENIED", self._sentence(f"doesn't accept the token: status {status}"))
         if 300 <= status < 400:
@@ -243,6 +242,7 @@ class Remote:
             _text(told, "status"),
             short(str(error.get("code") or "")),
             str(error.get("message") or "")[:MAX_MESSAGE],
+            short(str(_first(error.get("details")).get("field") or "")),
             tuple(self._record(one) for one in told.get("records") or ()),
         )
 
@@ -275,6 +275,10 @@ def _parsed(body: bytes) -> object:
         return json.loads(body)
     except (ValueError, RecursionError):
         return None
+
+
+def _first(details: object) -> Mapping[str, Any]:
+    return details[0] if isinstance(details, list) and details and isinstance(details[0], dict) else {}
 
 
 def _text(told: Mapping[str, Any], name: str) -> str:

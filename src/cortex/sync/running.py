@@ -10,9 +10,12 @@ the Core is kept in one transaction with what it settles:
 * in a resync: the mark of it stays until everything was compared. Comparing twice is comparing once.
 * after a write of somebody else meanwhile: what waits to be sent isn't overwritten, neither by answers nor by pages; its own flush
   brings what the Core made of it.
+* after somebody left that Core, or joined another one: nothing is written that belongs to another connection than this sync began with.
 
-A ledger that was put back from a backup is noticed before anything is sent, since what waits may build on what it has lost: records,
-and changes of them, that were written here are sent again first. No clock decides anything. Road not taken: pushed notices; a question that costs a millisecond is enough, and needs no connection to hold.
+A ledger that was put back from a backup is noticed before anything is sent, since what waits may build on what it has lost: all that it
+once took is sent again first, under the same keys, and it takes what it has lost. What builds on something that others still have to send
+again is refused at first, and tried with each sync for some days. Whose token it is, is asked before anything is compared. No clock
+decides anything else. Road not taken: pushed notices; a question that costs a millisecond is enough, and needs no connection to hold.
 """
 
 from __future__ import annotations
@@ -22,18 +25,16 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from cortex.errors import Cancelled, CortexError, LimitError
-from cortex.kinds import Record
+from cortex.errors import Cancelled, ConfigError, CortexError, LimitError
 from cortex.library import Library
 from cortex.locks import turn
 from cortex.records.rights import AGENT, PERSON, person
 from cortex.records.wording import wording
 from cortex.store import Changed, Entry, Kept
-from cortex.store.outbox import UPLOAD
-from cortex.sync import alerts, names, places, state
-from cortex.sync.remote import MOST_IDS, REFUSED, RETRY, Offline, Oversized, Refused, Remote, Result, Resync
+from cortex.store.outbox import UPLOAD, UPLOADED
+from cortex.sync import alerts, names, places, refusals, slugs, state
+from cortex.sync.remote import MOST_IDS, REFUSED, RETRY, Denied, Offline, Oversized, Refused, Remote, Result, Resync
 from cortex.sync.wire import Told, action_to
 from cortex.types import Cancel
 
@@ -44,6 +45,7 @@ BATCH_BYTES = 4 << 20
 PAGE = 500  # records of one pull
 RESYNCS = 3  # in one sync: who is asked to begin anew again and again gives up for now
 UNTAKEN = frozenset((400, 413, 422))  # what a Core answers to an entry that it can't even read
+RESENT_MS = 7 * 86_400_000  # that what was sent again is tried, while others may have to send what it builds on
 
 OK, PARTIAL, FAILED, OFFLINE = "ok", "partial", "failed", "offline"
 
@@ -91,9 +93,9 @@ class _Run:
         self._library, self._remote, self._cancel = library, remote, cancel
         self._store = library.store
         self._wording = wording(library.settings)
-        principal = self._store.truth.get(state.NAME)
+        self._expected = {fact: self._store.truth.get(fact) for fact in (state.URL, state.NAME, UPLOADED)}
+        principal = self._expected[state.NAME]
         self._outward, self._inward = names.outward(principal), names.inward(principal)
-        self._device = self._store.truth.get("identity")
         self._most = BATCH
         self._flushed = self._refused = self._pulled = self._erased = 0
         self._reached = self._complete = False
@@ -103,7 +105,14 @@ class _Run:
 
     def go(self) -> None:
         """Send, then take over. Raises: CortexError."""
-        if self._store.truth.get(state.RESYNC) or (self._store.outbox.waiting(1) and not self._is_current()):
+        if self._expected[state.URL] != self._remote.url:
+            raise ConfigError("CORE_MISSING", "this home is not connected to that Core; nothing was sent or fetched")
+        state.keep_device(self._library)
+        self._try_again()
+        if self._store.truth.get(state.RESYNC):
+            self._check_principal()
+            self._pull()
+        elif not self._is_current():
             self._pull()
         self._exchange()
         if self._queued:  # what a ledger has lost that was put back
@@ -148,16 +157,41 @@ class _Run:
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
+    def _try_again(self) -> None:
+        """Have what was sent again, and refused, be tried once more: who has what it builds on may have synced since."""
+        began = int(self._store.truth.get(state.RESENT) or 0)
+        if began and _now() - began < RESENT_MS:
+            self._store.outbox.retry([one.id for one in self._store.outbox.refused() if one.taken])
+
     def _is_current(self) -> bool:
-        """Whether the Core goes on from where this home stands; else everything is compared first."""
+        """Whether the Core goes on from where this home stands; else everything is compared before something is sent."""
         facts = self._store.truth
+        cursor = facts.get(state.CURSOR)
         try:
-            self._remote.deltas(facts.get(state.CURSOR), facts.get(state.VIEW), limit=1)
+            if not cursor:
+                self._check_history(self._check_principal())
+            elif self._store.outbox.waiting(1):
+                self._remote.deltas(cursor, facts.get(state.VIEW), limit=1)
+                self._reached = True
         except Resync as again:
             self._begin_again(again)
             return False
-        self._reached = True
         return True
+
+    def _check_principal(self) -> str:
+        """Gives which ledger it is. Raises: Denied, where the token is of somebody else than this home."""
+        greeting, name = self._remote.bootstrap(), self._expected[state.NAME]
+        self._reached = True
+        if greeting.name != name:
+            raise Denied(
+                "CORE_DENIED", f"the token is of {greeting.name}, and this home of {name}; nothing was changed"
+            )
+        return greeting.epoch
+
+    def _check_history(self, epoch: str) -> None:
+        """Raises: Resync, where a home that has no cursor yet was connected to another ledger."""
+        if self._store.truth.get(state.EPOCH) not in ("", epoch):
+            raise Resync("epoch")
 
     def _flush(self) -> None:
         """Send what waits, in order, until nothing does or the Core wants some of it later."""
@@ -173,14 +207,18 @@ class _Run:
                 raise
             self._reached = True
             for (entry, _), result in zip(batch, results, strict=False):
-                self._settle(entry, result)
-                if self._held:
-                    return
+                if not self._settle(entry, result):
+                    break
+            if self._held:
+                return
             if not results:
                 self._hold(batch[0][0], "the Core says nothing of what was sent")
 
     def _batch(self) -> list[tuple[Entry, Told]]:
-        """The next entries, as they are told. What was there before goes alone: refused as a whole, it is sent in parts."""
+        """The next entries, as they are told. What was there before goes alone: refused as a whole, it is sent in parts.
+
+        Nothing follows a new subcortex before it is taken: it may have to get another slug, and then the old one means another.
+        """
         batch: list[tuple[Entry, Told]] = []
         size = 0
         for entry in self._next():
@@ -189,6 +227,8 @@ class _Run:
             if batch and (size > BATCH_BYTES or entry.action == UPLOAD):
                 break
             batch.append((entry, told))
+            if any(one.kind == "subcortex" and one.before is None for one in entry.changes):
+                break
         return batch
 
     def _next(self) -> list[Entry]:
@@ -200,7 +240,7 @@ class _Run:
 
     def _key(self, entry: Entry) -> str:
         """The key of an entry at the Core, where several homes of one person meet."""
-        return f"{entry.key}@{self._device}/{entry.actor}"
+        return f"{entry.key}/{entry.actor}"
 
     def _changed(self, one: Changed) -> Changed:
         """A change with the names of the Core, and without places of this machine."""
@@ -215,20 +255,38 @@ class _Run:
         if len(batch) > 1:
             self._most = len(batch) // 2
             return
-        self._refuse(batch[0], error.said or error.code, error.message, ())
+        self._refuse(batch[0], error.said or error.code, error.message, self._told(self._now_at_core(batch[0])))
         self._most = BATCH
 
-    def _settle(self, entry: Entry, result: Result) -> None:
+    def _now_at_core(self, entry: Entry) -> Sequence[Kept]:
+        """What the Core has of the records of an entry that it can't read: a refusal tells that, and of ids it reads at least those."""
+        told: Told = {
+            "idempotency_key": self._key(entry),
+            "action": entry.action,
+            "payload": {"changes": [{"id": one.id} for one in entry.changes]},
+        }
+        try:
+            results = self._remote.flush([told])
+        except Refused:  # it can't read that either
+            return ()
+        return results[0].records if results and results[0].status == REFUSED else ()
+
+    def _settle(self, entry: Entry, result: Result) -> bool:
+        """Keep what became of an entry; false where the answer ends with it."""
         if result.status == RETRY:
             self._hold(entry, result.message or "the Core wants it later")
-        elif result.status == REFUSED:
-            self._refuse(entry, result.code or "REFUSED", result.message, self._told(result.records))
-        else:
+            return False
+        if result.status != REFUSED:
             self._take(entry, self._told(result.records))
+        elif result.field == "slug" and slugs.give_another(self._library, entry):
+            return False
+        else:
+            self._refuse(entry, result.code or "REFUSED", result.message, self._told(result.records))
+        return True
 
     def _take(self, entry: Entry, records: Sequence[Kept]) -> None:
         """Be done with an entry that the Core took; what of it isn't shown here, as a notification for others, doesn't stay."""
-        if entry.attempts and entry.action == UPLOAD:
+        if entry.attempts and refusals.is_told_together(entry):
             self._unsent = True
         elif entry.attempts:
             alerts.take_back(self._library, entry)
@@ -243,13 +301,20 @@ class _Run:
         self._held = why
 
     def _refuse(self, entry: Entry, code: str, message: str, records: Sequence[Kept]) -> None:
-        """Keep what the Core didn't take where the person sees it, and take over what it has instead."""
+        """Keep what the Core didn't take where the person sees it, and take over what it has instead.
+
+        What was made together with a change that isn't taken would tell of something that never happened; it stays in the entry.
+        """
         if entry.action == UPLOAD and len(entry.changes) > 1:
             self._store.outbox.split(entry.id)
             return
-        if entry.action != UPLOAD:
+        if not refusals.is_told_together(entry):
             alerts.tell_refused(self._library, entry, code, message)
-        self._apply(records, settle=entry.id, refuse=(code, message))
+        there = {one.record.id for one in records}
+        untrue = [] if refusals.makes(entry) else [one for one in entry.changes if one.before is None]
+        erased = [one.id for one in untrue if one.id not in there]
+        self._apply(records, erased, settle=entry.id, refuse=(code, message))
+        self._erased += sum(one.kind != "notification" and one.id in erased for one in untrue)
         self._refused += 1
 
     # -- taking over ---------------------------------------------------------------------------------------------------
@@ -276,7 +341,6 @@ class _Run:
             after = {state.CURSOR: page.cursor, state.EPOCH: page.epoch, state.VIEW: page.view}
             if page.records or page.invalidations or after[state.CURSOR] != since or page.view != view:
                 news = self._told(self._news(page.records))
-                self._restore(news, page.epoch)
                 self._pulled += self._apply(news, page.invalidations, facts=after)
                 self._erased += len(page.invalidations)
             if not page.more:
@@ -291,24 +355,15 @@ class _Run:
         known = self._store.outbox.known([one.record.id for one in records])
         return [one for one in records if known.get(one.record.id) != (one.record.version, one.change)]
 
-    def _restore(self, records: Sequence[Kept], epoch: str) -> None:
-        """Send again what was changed here of records that a ledger, put back from a backup, has in an older version."""
-        known = self._store.outbox.known([one.record.id for one in records])
-        older = {
-            one.record.id: one.record for one in records if known.get(one.record.id, (0, 0))[0] > one.record.version
-        }
-        own = {number: one for number, one in older.items() if self._wrote(one)}
-        if own:
-            self._queued = self._store.outbox.restore(own, person(), epoch) > 0 or self._queued
-
-    def _wrote(self, record: Record[Any]) -> bool:
-        """Whether anybody here has written, or changed, a record."""
-        own = (PERSON, AGENT)
-        return record.author in own or any(one.actor in own for one in self._store.recorded.deeds(record.id))
-
     def _begin_again(self, again: Resync) -> None:
+        """Have everything compared from the beginning; a ledger with another history gets all that it once took again."""
+        self._check_principal()
         log.info("everything is compared with the Core: %s", again.reason)
-        self._apply((), facts={state.CURSOR: "", state.VIEW: "", state.RESYNC: "1"})
+        facts = {state.CURSOR: "", state.VIEW: "", state.EPOCH: "", state.RESYNC: "1"}
+        resend = again.reason != "view"
+        if resend:
+            facts[state.RESENT] = str(_now())
+        self._queued = self._store.outbox.begin_again(facts, self._expected, resend=resend) > 0 or self._queued
 
     def _compare(self) -> None:
         """End a resync: what may no longer be seen goes, what the Core has lost and was written here is sent again.
@@ -352,7 +407,14 @@ class _Run:
         refuse: tuple[str, str] | None = None,
     ) -> int:
         return self._store.records.apply(
-            records, erased, wording=self._wording, meta=facts or {}, settle=settle, refuse=refuse, skip_waiting=True
+            records,
+            erased,
+            wording=self._wording,
+            meta=facts or {},
+            settle=settle,
+            refuse=refuse,
+            skip_waiting=True,
+            expected=self._expected,
         )
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from dataclasses import dataclass
 
 from cortex.library import Library
+from cortex.records.ids import new_ulid
+from cortex.store import STORE_NAME
+from cortex.store.outbox import DEVICE
+from cortex.text import hash_bytes
 
 # Facts of the store, set by connecting and by each sync.
 URL = "core.url"  # "" for none
@@ -14,6 +20,8 @@ EPOCH = "core.epoch"  # which ledger it is
 VIEW = "core.view"  # which rights the replica was made by
 CURSOR = "core.cursor"  # how far it came
 RESYNC = "core.resync"  # "1" while it is compared from the beginning
+RESENT = "core.resent"  # when all was last sent again, in milliseconds since 1970
+PLACE = "core.place"  # where the store lay when it was last synced
 SYNCED = "core.synced"  # when all was last there, in milliseconds since 1970
 ERROR = "core.error"  # why not since, "" where nothing is wrong
 
@@ -35,6 +43,24 @@ class SyncState:
     @property
     def connected(self) -> bool:
         return bool(self.server)
+
+
+def device_of(library: Library) -> dict[str, str]:
+    """Facts of a home that is another one than all before: where its store lies, and what it is called in keys."""
+    home = library.settings.home
+    number = os.stat(home / STORE_NAME).st_ino
+    place = hash_bytes(platform.node().encode(), str(home.resolve()).encode(), str(number).encode()).hex()
+    return {PLACE: place[:32], DEVICE: new_ulid()}
+
+
+def keep_device(library: Library) -> None:
+    """Have a store that lies elsewhere than before be another one: of two copies each has keys of its own from then on.
+
+    What is queued already keeps its keys, so that it is taken once.
+    """
+    facts = device_of(library)
+    if library.store.truth.get(PLACE) != facts[PLACE]:
+        library.store.truth.set(facts)
 
 
 def of(library: Library) -> SyncState:

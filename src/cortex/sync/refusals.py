@@ -1,0 +1,108 @@
+"""What a Core didn't take, whole: what somebody typed, field by field, why it wasn't taken, and what can be done.
+
+Nothing that was typed is lost by a refusal: it stays in the entry until the Core takes it or the person gives it up, and then in a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from cortex.errors import explained
+from cortex.library import Library
+from cortex.store import Changed, Entry
+from cortex.store.outbox import UPLOAD
+from cortex.sync.wire import Told, changed_to
+
+FOLDER = "refused"  # in the home: what was given up
+STAYS = "It stays on this machine"
+REPLACED = "It reads here as at the Core now"
+CREATES = "create_"  # how the names of actions begin that make something
+
+
+def makes(entry: Entry) -> bool:
+    """Whether a write is about what it made, and not about a change that something was made for."""
+    if entry.action == UPLOAD or entry.action.startswith(CREATES):
+        return True
+    return all(one.before is None for one in entry.changes if one.kind != "notification")
+
+
+def is_told_together(entry: Entry) -> bool:
+    """Whether a refusal is told with others in one alert: of what was there before the Core, or was sent again, there may be many."""
+    return entry.action == UPLOAD or bool(entry.taken)
+
+
+def main_of(entry: Entry) -> Changed:
+    """What a write is about."""
+    told = [one for one in entry.changes if one.kind != "notification"] or list(entry.changes)
+    return next((one for one in told if makes(entry) or one.before is not None), told[0])
+
+
+def typed(one: Changed) -> Told:
+    """What somebody changed of a record, field by field; None for what was taken away."""
+    told = changed_to(one)
+    after, before = told["after"], told["before"] or {}
+    assert isinstance(after, dict) and isinstance(before, dict)
+    changed: Told = {name: value for name, value in after.items() if before.get(name) != value}
+    return changed | {name: None for name in before if name not in after}
+
+
+def became(library: Library, entry: Entry) -> str:
+    """How what was refused reads here now."""
+    main = main_of(entry)
+    here = library.store.recorded.one(main.id)
+    if here is None:
+        return "It is not here any more"
+    return STAYS if not library.store.outbox.known([main.id]) else REPLACED
+
+
+def told(library: Library, entry: Entry) -> Told:
+    """A refused write, whole."""
+    main = main_of(entry)
+    return {
+        "action": entry.action,
+        "record": main.id,
+        "title": title_of(entry),
+        "by": entry.actor,
+        "at": entry.at,
+        "code": entry.code,
+        "reason": entry.reason,
+        "became": became(library, entry),
+        "typed": [
+            {"record": one.id, "kind": one.kind, "new": one.before is None, "fields": typed(one)}
+            for one in entry.changes
+            if one.kind != "notification"
+        ],
+        "changes": [changed_to(one) for one in entry.changes],
+    }
+
+
+def title_of(entry: Entry) -> str:
+    """What a refused write is about, in a line."""
+    return str(getattr(main_of(entry).after, "title", "")) or entry.action
+
+
+def save(library: Library, entries: Sequence[Entry] | None = None) -> Path:
+    """Write refused writes, these or all, to a file that only the person can read. Raises: FileError."""
+    entries = library.store.outbox.refused() if entries is None else entries
+    folder = library.settings.home / FOLDER
+    stem = time.strftime("%Y%m%d-%H%M%S")
+    text = json.dumps([told(library, one) for one in entries], ensure_ascii=False, indent=2) + "\n"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    for number in range(1, 1_000):
+        target = folder / f"{stem}-{number}.json"
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            with open(os.open(target, flags, 0o600), "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise explained(error, f"writing {target}") from error
+        return target
+    raise explained(FileExistsError(str(folder)), f"writing to {folder}")

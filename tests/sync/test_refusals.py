@@ -1,0 +1,228 @@
+"""What somebody typed is never lost by a refusal, and what isn't true never stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+import pytest
+
+from cortex.errors import ConfigError
+from cortex.kinds import Artifact, Comment, Draft, Evidence, Observation, Subcortex, Thread
+from cortex.records.changing import accept_artifact, supersede_artifact
+from cortex.records.drafts import approve, create_draft
+from cortex.records.rights import agent, person
+from cortex.records.targets import by_slug
+from cortex.records.writing import create
+from cortex.store import outbox
+from cortex.sync import refusals, running
+from cortex.sync.connecting import connect, disconnect
+from cortex.sync.remote import Refused, Remote
+from cortex.sync.running import sync
+from cortex.types import Cancel
+from sync.homes import alerts
+from sync.members import Member, at_core
+
+LONG = "a long argument. " * 100 + "THE END"
+
+
+def test_a_sync_of_a_connection_that_is_over_writes_nothing(member, team):
+    ada, bob = member("ada"), member("bob")
+    thread = bob.write(Thread("Of Bob"))
+    bob.sync()
+    disconnect(ada.library)
+    outcome = ada.sync()
+    assert outcome.status == "failed" and "not connected" in outcome.error and ada.get(thread) is None
+    assert ada.library.store.outbox.known() == {}
+
+
+def test_a_page_of_another_connection_is_not_taken(member, team):
+    ada, bob = member("ada"), member("bob")
+    bob.write(Thread("Of Bob"))
+    bob.sync()
+    run = running._Run(ada.library, ada.remote, Cancel())
+    disconnect(ada.library)
+    connect(ada.library, team.url, ada.token)
+    with pytest.raises(ConfigError) as caught:
+        run._pull()
+    assert caught.value.code == "CORE_MISSING" and ada.library.store.outbox.known() == {}
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_the_token_of_somebody_else_changes_nothing(member, team, first):
+    ada = member("ada")
+    if not first:
+        ada.write(Thread("Sent"))
+        ada.sync()
+    ada.write(Thread("Waits"))
+    before = ada.has()
+    remote = Remote(team.url, team.let_in("carl", 2))
+    outcome = sync(ada.library, remote)
+    remote.close()
+    assert outcome.status == "failed" and "of carl" in outcome.error and outcome.waiting == 1
+    assert ada.has() == before and not alerts(ada.library) and len(at_core(team)) == (0 if first else 1)
+    assert ada.sync().status == "ok"
+
+
+class Unreadable(Remote):
+    """A Core that can't read what it is sent, but for ids."""
+
+    def flush(self, actions):
+        if "at" in actions[0]["payload"]:
+            raise Refused("CORE_REFUSED", "no", status=422, said="RECORD_INVALID")
+        return super().flush(actions)
+
+
+def test_what_the_core_cannot_read_is_taken_over_as_it_is_there(member, team):
+    ada, bob = member("ada"), member("bob")
+    thread = ada.write(Thread("Title", body="b0"))
+    ada.sync()
+    bob.sync()
+    bob.change(thread, title="Of Bob")
+    bob.sync()
+    ada.change(thread, body="of Ada")
+    running._Run(ada.library, ada.remote, Cancel())._pull()  # a page comes while it waits
+    remote = Unreadable(team.url, ada.token)
+    assert sync(ada.library, remote).refused == 1
+    remote.close()
+    assert ada.get(thread).body == at_core(team)[thread][-1] and "of Ada" in alerts(ada.library)[0]
+
+
+def test_all_that_was_typed_is_kept_until_it_is_given_up_and_then_in_a_file(member, team):
+    ada, bob = member("ada"), member("bob")
+    thread = ada.write(Thread("Title", body="b0"))
+    ada.sync()
+    bob.sync()
+    bob.change(thread, body="of Bob")
+    bob.sync()
+    ada.change(thread, body=LONG)
+    ada.sync()
+    (why,) = alerts(ada.library)
+    assert "reads here as at the Core" in why and "--refused" in why
+    (entry,) = ada.library.store.outbox.refused()
+    told = refusals.told(ada.library, entry)
+    assert told["typed"] == [{"record": thread, "kind": "thread", "new": False, "fields": {"body": LONG}}]
+    assert (told["code"], told["became"]) == ("RECORD_CHANGED", refusals.REPLACED)
+    disconnect(ada.library, force=True)
+    (file,) = (ada.library.settings.home / refusals.FOLDER).iterdir()
+    assert json.loads(file.read_text(encoding="utf-8"))[0]["changes"][0]["after"]["body"] == LONG
+    assert os.name == "nt" or stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_what_was_written_while_away_is_kept_when_the_core_says_something_else(member, team):
+    ada, bob = member("ada"), member("bob")
+    thread = ada.write(Thread("Title", body="b0"))
+    ada.sync()
+    bob.sync()
+    disconnect(ada.library)
+    ada.change(thread, body=LONG)
+    bob.change(thread, tags=("bobs",))
+    bob.sync()
+    connect(ada.library, team.url, ada.token)
+    assert ada.sync().refused == 1
+    (why,) = alerts(ada.library)
+    assert "reads here as there" in why and "--refused" in why
+    (entry,) = ada.library.store.outbox.refused()
+    told = refusals.told(ada.library, entry)
+    assert told["became"] == refusals.REPLACED and LONG in repr(told["typed"])
+
+
+def test_a_draft_that_two_approved_is_published_once_everywhere(member, team):
+    ada, bob, eve = member("ada"), member("bob"), member("eve")
+    draft, *_ = create_draft(eve.library, Draft("thread", "A draft", "its text"), actor=agent(eve.library.settings))
+    for one in (eve, ada, bob):
+        one.sync()
+    for one in (ada, bob):
+        approve(one.library, draft.id, actor=person())
+    assert ada.sync().status == "ok" and bob.sync().refused == 1
+    (thread,) = [number for number in at_core(team) if number.startswith("thread_")]
+    bob.sync()
+    assert bob.all_of("thread") == [thread] and bob.get(draft.id).body.published == thread
+    assert "reads here as at the Core" in alerts(bob.library)[0]
+
+
+def test_what_a_refused_write_said_of_others_does_not_stay(member, team):
+    ada, bob = member("ada"), member("bob")
+    evidence = (Evidence("thread", ada.write(Thread("Why"))),)
+    old, one, two = (ada.write(Artifact(name, "text", evidence=evidence)) for name in ("Old", "One", "Two"))
+    for number in (old, one, two):
+        accept_artifact(ada.library, number, actor=person())
+    ada.sync()
+    bob.sync()
+    supersede_artifact(ada.library, old, one, actor=person())
+    supersede_artifact(bob.library, old, two, actor=person())
+    ada.sync()
+    assert bob.sync().refused == 1
+    bob.sync()
+    assert bob.all_of("link") == ada.all_of("link") and bob.has()[two] == at_core(team)[two]
+
+
+def test_a_comment_that_is_refused_stays_where_it_was_written(member, team):
+    ada, eve = member("ada"), member("eve", tier=1)
+    thread = ada.write(Thread("Title"))
+    ada.sync()
+    eve.sync()
+    comment = eve.write(Comment(thread, LONG))
+    assert eve.sync().refused == 1 and eve.get(comment).body.body == LONG
+    assert "stays on this machine" in alerts(eve.library)[0]
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_a_slug_that_the_core_has_already_holds_up_nothing(member, team, homes, joined):
+    bob = member("bob")
+    theirs = bob.write(Subcortex("backend", "Of Bob"))
+    library = homes("ada")
+    ada = Member(team, "ada", library) if joined else None
+    mine = create(library, Subcortex("backend", "Of Ada"), actor=person()).id
+    ids = [create(library, Thread(f"Topic {place}", subcortex="backend"), actor=person()).id for place in range(3)]
+    draft, *_ = create_draft(library, Draft("thread", "A draft", "text", target="backend"), actor=person())
+    bob.sync()
+    ada = ada or Member(team, "ada", library)
+    outcome = ada.sync()
+    assert outcome.status == "ok", alerts(library)
+    assert [one.id for one in [by_slug(library.store.recorded, "backend")] if one] == [theirs] and ada.get(
+        mine
+    ).body.slug == "backend-2"
+    assert {at_core(team)[number][-1].subcortex for number in ids} == {mine}
+    assert ada.get(draft.id).body.target == mine and ada.has().items() <= at_core(team).items()
+    (why,) = alerts(library)
+    assert "backend-2" in why
+    later = ada.write(Thread("Later", subcortex="backend"))
+    assert ada.sync().status == "ok" and at_core(team)[later][-1].subcortex == theirs
+    ada.remote.close()
+
+
+def test_a_slug_after_the_next_one_is_taken_too(member, team):
+    ada, bob = member("ada"), member("bob")
+    for slug in ("backend", "backend-2"):
+        bob.write(Subcortex(slug, "Of Bob"))
+    mine = ada.write(Subcortex("backend", "Of Ada"))
+    bob.sync()
+    assert ada.sync().status == "ok" and at_core(team)[mine][-1].slug == "backend-3"
+
+
+def test_a_copy_of_a_home_has_keys_of_its_own(member, team, homes, memory):
+    import sqlite3
+    from contextlib import closing
+
+    ada = member("ada")
+    ada.write(Thread("Sent"))
+    ada.sync()
+    waits = ada.write(Thread("Waits in both"))
+    (memory / "copy").mkdir()
+    name = "cortex.db"
+    with (
+        closing(sqlite3.connect(memory / "ada" / name)) as one,
+        closing(sqlite3.connect(memory / "copy" / name)) as two,
+    ):
+        one.backup(two)
+    copy = homes("copy")
+    remote = Remote(team.url, ada.token)
+    assert ada.sync().flushed == 1 and sync(copy, remote).status == "ok" and waits in at_core(team)
+    for library in (ada.library, copy):
+        create(library, Observation("Seen"), actor=person(), key="the-same-key")
+    assert ada.sync().flushed == 1 and sync(copy, remote).flushed == 1
+    remote.close()
+    assert len([number for number in at_core(team) if number.startswith("obs_")]) == 2
+    assert copy.store.truth.get(outbox.DEVICE) != ada.library.store.truth.get(outbox.DEVICE)
