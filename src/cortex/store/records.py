@@ -74,6 +74,7 @@ class Step:
         self._rows = rows
         self._key, self._action = key, action
         self._sees, self._guard = sees, guard
+        self._read: dict[str, Record[Any] | None] = {}  # nobody else writes while a step is under way
 
     def get(self, number: str) -> Record[Any] | None:
         """The record of this id, as it is now."""
@@ -126,6 +127,7 @@ class Step:
         )
         first = self.written.get(kept.id)
         self.written[kept.id] = (known if first is None else first[0], kept)
+        self._read[kept.id] = kept
         return kept
 
     def make(self, number: str, body: Body, action: str = "") -> Record[Any]:
@@ -147,7 +149,9 @@ class Step:
             self._sees, self._guard = sees, guard
 
     def _get(self, number: str) -> Record[Any] | None:
-        return get_records(self._connection, [number]).get(number)
+        if number not in self._read:
+            self._read[number] = get_records(self._connection, [number]).get(number)
+        return self._read[number]
 
     def _shows(self, record: Record[Any]) -> bool:
         """Whether the one who writes may know of a record."""
