@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,12 +25,15 @@ BUSY_TIMEOUT_MS = 10_000
 CACHE_KIB = 8_192  # page cache of one connection; the default of 2 MB makes index look-ups of a large store slow
 JOURNAL_LIMIT_BYTES = 64 << 20  # a WAL grown by a long run is cut back to this at the next checkpoint
 CLOSE_SECONDS = 2.0  # what readers in other threads get to finish
+JOT_SECONDS = 0.2
 CHECKPOINT_MS = 100  # how long a checkpoint waits for readers; the next one does what this one couldn't
 FULL_ERRORS = (28, 122)  # ENOSPC, EDQUOT
 
 
 class WritersMet(StoreError):
-    """Two writers were in each other's way, and this one had to give in: nothing was written, and it can be done again."""
+    """Two writers were in each other's way, and this one had to give in; or the connection broke. It can be done again: either nothing
+    was written, or whoever asks by a key sees that it was.
+    """
 
 
 class Connected(Protocol):
@@ -41,6 +44,8 @@ class Connected(Protocol):
     def read(self) -> AbstractContextManager[Any]: ...
 
     def together(self) -> AbstractContextManager[None]: ...
+
+    def jot(self, statement: str, values: Sequence[object]) -> None: ...
 
 
 class Connections:
@@ -107,6 +112,16 @@ class Connections:
                 yield
             finally:
                 self._local.together, self._local.connection = False, None
+
+    def jot(self, statement: str, values: Sequence[object]) -> None:
+        """Write something that isn't worth waiting for."""
+        if not self._lock.acquire(timeout=JOT_SECONDS):
+            raise StoreError("STORE_LOCKED", f"{self.path} is being written")
+        try:
+            with self.write() as connection:
+                connection.execute(statement, values)
+        finally:
+            self._lock.release()
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:

@@ -11,24 +11,27 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from cortex.errors import CortexError, FileError, InputError, StoreError
 from cortex.store.connect import WritersMet
 from cortex.store.schema import SCOPES
 
-MOST_CONNECTIONS = 16
-WAIT_SECONDS = 10.0  # for a connection, and for the lock of another writer
+MOST_CONNECTIONS = 20
+WAIT_SECONDS = 10.0  # for the database, at the start
+BORROW_SECONDS = 3.0  # for a connection of the pool
+RECONNECT_SECONDS = 4.0  # that the pool tries by itself; then whoever needs one begins anew
+LOCK_MS = 4_000  # that a writer waits for another one
+JOT_MS = 200
 STATEMENT_MS = 60_000
-RESTED_SECONDS = 1.0  # after which a connection may have been cut
 
 MIGRATIONS = (
     """
@@ -86,7 +89,7 @@ class PostgresConnections:
         self._local = threading.local()
         # Whatever is usual there: a writer waits for the one before it instead of failing because of it.
         options = (
-            f"-c statement_timeout={STATEMENT_MS} -c lock_timeout={int(WAIT_SECONDS * 1000)} "
+            f"-c statement_timeout={STATEMENT_MS} -c lock_timeout={LOCK_MS} "
             r"-c default_transaction_isolation=read\ committed"
         )
         try:
@@ -95,15 +98,13 @@ class PostgresConnections:
             raise InputError("ARGUMENT_INVALID", f"that is no address of a database: {error}".strip()) from None
         with translated(), psycopg.connect(url, connect_timeout=int(WAIT_SECONDS), options=options) as connection:
             _migrate(connection)  # what a pool can't connect to, it only says that it takes too long
-        self._pool: ConnectionPool[_Connection] = ConnectionPool(
+        self._pool: ConnectionPool[psycopg.Connection[tuple[Any, ...]]] = ConnectionPool(
             url,
             min_size=1,
             max_size=MOST_CONNECTIONS,
-            timeout=WAIT_SECONDS,
-            connection_class=_Connection,
+            timeout=BORROW_SECONDS,
+            reconnect_timeout=RECONNECT_SECONDS,
             kwargs={"autocommit": True, "options": options, "application_name": "cortex"},
-            check=_check,
-            reset=_note,
             open=False,
         )
         try:
@@ -120,9 +121,11 @@ class PostgresConnections:
             with translated(), outer.transaction():
                 yield _Spoken(outer)
             return
-        with translated(), self._pool.connection() as connection, connection.transaction():
-            connection.execute("SELECT value FROM counters WHERE name = 'change' FOR UPDATE")
-            yield _Spoken(connection)
+        with translated(), self._begun("BEGIN", "SELECT value FROM counters WHERE name = 'change' FOR UPDATE") as one:
+            yield _Spoken(one)
+            # A transaction that an error ended is rolled back by this, without another one.
+            if one.execute("COMMIT").statusmessage != "COMMIT":
+                raise StoreError("STORE_IO", "what was written with something that failed could not be kept")
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -139,41 +142,68 @@ class PostgresConnections:
         """One consistent view: every statement in the block sees the same state."""
         outer = getattr(self._local, "spoken", None)
         if outer is not None:
-            yield outer
+            with translated():
+                yield outer
             return
-        with translated(), self._pool.connection() as connection:
-            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        with translated(), self._begun("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as connection:
             self._local.spoken = _Spoken(connection)
             try:
                 yield self._local.spoken
             finally:
                 self._local.spoken = None
-                connection.execute("ROLLBACK")
+
+    def jot(self, statement: str, values: Sequence[object]) -> None:
+        """Write something that is in no order with anything else, and not worth waiting for."""
+        with translated(), self._begun("BEGIN", f"SET LOCAL lock_timeout = {JOT_MS}") as connection:
+            _Spoken(connection).execute(statement, values)
+            connection.execute("COMMIT")
+
+    @contextmanager
+    def _begun(self, *statements: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        """A connection that has begun a transaction, which is rolled back where the block doesn't commit it.
+
+        Where the connection breaks before that, nothing was written; where it breaks meanwhile, nobody knows, but whoever does the
+        same again waits for the row of the counter until the database does, and sees it. Raises: WritersMet for both.
+        """
+        connection = self._borrow(statements)
+        try:
+            yield connection
+        except psycopg.OperationalError as error:
+            if connection.closed:
+                raise WritersMet("STORE_IO", f"the connection to the database broke: {error}".strip()) from error
+            raise
+        finally:
+            if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
+                with suppress(psycopg.Error):  # then it is closed, and another one takes its place
+                    connection.execute("ROLLBACK")
+            self._pool.putconn(connection)
+
+    def _borrow(self, statements: Sequence[str]) -> psycopg.Connection[tuple[Any, ...]]:
+        """A connection on which these were done; one that was cut while it rested is found by that, and another one is taken."""
+        for left in reversed(range(MOST_CONNECTIONS + 1)):
+            connection = self._pool.getconn()
+            try:
+                for one in statements:
+                    connection.execute(one)  # type: ignore[arg-type]
+                return connection
+            except BaseException as error:
+                cut = connection.closed and isinstance(error, psycopg.OperationalError)
+                if not connection.closed:
+                    with suppress(psycopg.Error):
+                        connection.execute("ROLLBACK")
+                self._pool.putconn(connection)
+                if not (cut and left):
+                    raise
+        raise AssertionError("the last one is returned, or raised")
 
     def close(self) -> None:
         """Close all."""
         self._pool.close()
 
 
-class _Connection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection that knows when it was used last."""
-
-    used = 0.0
-
-
-def _check(connection: _Connection) -> None:
-    """Find out whether a connection that has rested is still one; of one in use that would be a round trip for every question."""
-    if time.monotonic() - connection.used > RESTED_SECONDS:
-        ConnectionPool.check_connection(connection)
-
-
-def _note(connection: _Connection) -> None:
-    connection.used = time.monotonic()
-
-
 def _migrate(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
     """Bring the tables up to date in a transaction of the caller's, one process at a time. Raises: StoreError STORE_NEWER."""
-    connection.execute("SET LOCAL statement_timeout = 0")  # a table may be large
+    connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")  # a table may be large
     connection.execute("SELECT pg_advisory_xact_lock(hashtext('cortex schema'))")
     connection.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)")
     row = connection.execute("SELECT coalesce(max(version), 0) FROM schema_version").fetchone()

@@ -173,8 +173,7 @@ class Principals:
     def _remember_use(self, number: str, now: int) -> None:
         """Who may come in does so, whether or not it can be written down."""
         try:
-            with self._connections.write() as connection:
-                connection.execute("UPDATE tokens SET used = ? WHERE id = ?", (now, number))
+            self._connections.jot("UPDATE tokens SET used = ? WHERE id = ?", (now, number))
         except StoreError as error:
             log.warning("that the token %s was used isn't written down: %s", number, error.message)
 
