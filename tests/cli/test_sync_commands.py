@@ -119,7 +119,7 @@ def test_what_the_core_refuses_ends_with_1_and_is_in_the_inbox_until_it_is_sent_
     (refused,) = body["refused"]
     assert refused["title"] == "Not for tier one" and refused["code"] and refused["reason"]
     code, _, err = cortex("sync")
-    assert code == 0 and "refused: Not for tier one" in err and "cortex inbox" in err
+    assert code == 0 and "refused: Not for tier one" in err and "cortex sync --refused" in err
     (entry,) = answer(cortex, "inbox")["entries"]
     assert entry["type"] == "system_alert" and entry["title"] == "Not for tier one"
     assert "did not take" in entry["why"] and "You wrote" in entry["why"]
@@ -131,12 +131,19 @@ def test_what_the_core_refuses_ends_with_1_and_is_in_the_inbox_until_it_is_sent_
     assert core.titles() == {"Not for tier one"}
 
 
-def test_what_was_refused_can_be_given_up_and_stays_here(cortex, core, joined):
+def test_what_was_refused_is_shown_whole_and_can_be_given_up(cortex, core, joined, isolated):
     joined(tier=1)
-    answer(cortex, "thread", "create", "Only mine")
+    answer(cortex, "thread", "create", "Only mine", "--body", "Why not")
     assert exits(cortex, "sync")[0] == 1
-    code, body, _ = exits(cortex, "sync", "--give-up")
+    text = cortex("sync", "--refused")[1]
+    assert "Only mine" in text and "RIGHTS_MISSING" in text and "body: Why not" in text and "--retry" in text
+    (told,) = answer(cortex, "sync", "--refused")["refused"]
+    assert told["typed"][0]["fields"]["body"] == "Why not" and told["became"] == "It stays on this machine"
+    code, body, err = exits(cortex, "sync", "--give-up")
+    (file,) = (isolated.cortex / "refused").iterdir()
+    assert str(file) in err and json.loads(file.read_text(encoding="utf-8"))[0]["title"] == "Only mine"
     assert (code, body["refused"], answer(cortex, "status")["refused"]) == (0, [], 0)
+    assert answer(cortex, "inbox")["entries"] == [] and "refused nothing" in cortex("sync", "--refused")[1]
     assert [one["title"] for one in answer(cortex, "thread", "list")["threads"]] == ["Only mine"]
     assert answer(cortex, "disconnect")["server"] == core.url
 

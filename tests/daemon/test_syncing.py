@@ -89,6 +89,16 @@ def test_a_home_is_synced_when_it_is_joined_and_soon_after_each_write(home: Path
         until(lambda: not running.has_work())
 
 
+def test_a_token_in_the_environment_is_enough(home: Path, core: CoreServer, until: Until, monkeypatch):
+    token = core.let_in("ada")
+    join(home, core.url, token)
+    (home / connecting.TOKEN_FILE).unlink()
+    monkeypatch.setenv(connecting.TOKEN_VARIABLE, token)
+    write(home, "Written")
+    with at_work(home):
+        until(lambda: core.titles() == {"Written"})
+
+
 def test_a_home_without_a_core_is_not_even_opened(home: Path, until: Until):
     write(home, "Mine")
     engines = Engines(keep=False)

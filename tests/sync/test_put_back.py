@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from cli.core_server import core_at
+from cortex.errors import ConfigError
 from cortex.kinds import Comment, Observation, Thread
 from cortex.store import outbox
 from cortex.store.backup import dump
 from cortex.sync import running, state
+from cortex.sync.connecting import connect
 from sync.homes import alerts
 from sync.members import at_core, put_back
 
@@ -144,3 +146,16 @@ def test_what_may_no_longer_be_seen_is_in_no_journal(member, team):
     assert kept.changes[0].id == other
     everything = b"".join(one.read_bytes() for one in bob.library.settings.home.iterdir() if one.is_file())
     assert b"falcon" not in everything
+
+
+def test_a_core_that_moved_with_another_history_is_the_same_one_where_somebody_says_so(member, team, memory, restored):
+    ada = member("ada")
+    dump(team.ledger, memory / "backup")
+    thread = ada.write(Thread("Since the backup"))
+    ada.sync()
+    with restored() as core:
+        with pytest.raises(ConfigError) as caught:
+            connect(ada.library, core.url, ada.token)
+        assert caught.value.code == "CORE_CONNECTED" and "--moved" in caught.value.suggestions[0]
+        assert connect(ada.library, core.url, ada.token, moved=True).again
+        assert ada.sync_at(core).status == "ok" and thread in at_core(core)

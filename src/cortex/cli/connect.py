@@ -37,6 +37,9 @@ def connect(
     plain_http: Annotated[
         bool, typer.Option("--plain-http", help="Allow http:// beyond this machine: everybody in between can read all.")
     ] = False,
+    moved: Annotated[
+        bool, typer.Option("--moved", help="It is the same team's Core, put back from a backup at another address.")
+    ] = False,
     profile: ProfileOption = None,
     as_json: JsonFlag = False,
 ) -> int:
@@ -45,7 +48,7 @@ def connect(
         address = url or library.settings.team.server
         if not address:
             raise InputError("ARGUMENT_INVALID", "which Core? Name its address, such as https://core.example.org")
-        joined = connecting.connect(library, address, _token(token_file), plain=plain_http)
+        joined = connecting.connect(library, address, _token(token_file), plain=plain_http, moved=moved)
         if not as_json:
             begin = "Still connected" if joined.again else "Connected"
             say(f"✓ {begin} to {joined.url} as {joined.name} (tier {joined.tier})")

@@ -6,18 +6,20 @@ cortexd does the same by itself; whoever comes second waits for the first.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from cortex.cli.library import open_library
+from cortex.cli.memory_show import moment
 from cortex.cli.options import JsonFlag, ProfileOption
 from cortex.cli.show import print_error, print_json, say
 from cortex.errors import CortexError, InputError
 from cortex.library import Library
 from cortex.store import Entry
-from cortex.sync import alerts, connecting, running, state
+from cortex.sync import alerts, connecting, refusals, running, state
 from cortex.sync.running import FAILED, OFFLINE, OK, PARTIAL, Outcome
 
 EXITS = {OK: 0, PARTIAL: 1, FAILED: 2, OFFLINE: 3}
@@ -36,20 +38,27 @@ class Done:
 def sync(
     retry: Annotated[bool, typer.Option("--retry", help="Send once more what the Core refused.")] = False,
     give_up: Annotated[
-        bool, typer.Option("--give-up", help="Never send what the Core refused; what is new of it stays here.")
+        bool,
+        typer.Option("--give-up", help="Never send what the Core refused; all of it is written to a file first."),
+    ] = False,
+    refused: Annotated[
+        bool, typer.Option("--refused", help="Only show what the Core refused, whole: what was typed, and why.")
     ] = False,
     profile: ProfileOption = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Bring this home and its Core together: send what waits, take over what changed. Exits with 0, 1 partial, 2 failed, 3 offline."""
-    if retry and give_up:
-        raise InputError("ARGUMENT_INVALID", "--retry sends what was refused, --give-up doesn't: take one of both")
+    if retry + give_up + refused > 1:
+        raise InputError(
+            "ARGUMENT_INVALID", "--retry sends what was refused, --give-up doesn't, --refused shows it: take one"
+        )
     try:
         with open_library(profile) as library:
+            if refused:
+                return show_refused(library, as_json)
             join_configured(library)
-            for entry in library.store.outbox.refused() if give_up else ():
-                alerts.take_back(library, entry)  # it says that it can be sent again
-                library.store.outbox.drop(entry.id)
+            if give_up:
+                _give_up(library)
             done = run_sync(library, retry=retry)
     except CortexError as error:  # 1 would say that a part of it is done
         print_error(error, as_json=as_json)
@@ -59,6 +68,35 @@ def sync(
     else:
         tell(done)
     return EXITS[done.outcome.status]
+
+
+def show_refused(library: Library, as_json: bool) -> int:
+    """Tell all that was refused, with every word of it; asks nobody."""
+    entries = library.store.outbox.refused()
+    if as_json:
+        print_json({"refused": [{**refusals.told(library, one), "at": moment(one.at)} for one in entries]})
+        return 0
+    for entry in entries:
+        say(f"{refusals.title_of(entry)} ({refusals.main_of(entry).id}), {entry.action} of {moment(entry.at)}")
+        say(f"  refused: {entry.code}: {entry.reason}")
+        for one in entry.changes:
+            for name, value in refusals.typed(one).items() if one.kind != "notification" else ():
+                text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                say(f"  {one.id} {name}: {'taken away' if value is None else text}")
+        say(
+            f"  {refusals.became(library, entry)}; --retry sends it again, --give-up writes it to a file and forgets it"
+        )
+    if not entries:
+        say("the Core refused nothing")
+    return 0
+
+
+def _give_up(library: Library) -> None:
+    """Write what was refused to a file, and forget it. Raises: CortexError."""
+    if library.store.outbox.count()[1]:
+        file = refusals.save(library)
+        count = alerts.give_up(library)
+        say(f"{count:,} refused writes are given up; all that you wrote is in {file}", error=True)
 
 
 def join_configured(library: Library) -> None:
@@ -95,8 +133,8 @@ def as_rows(done: Done) -> dict[str, object]:
         "refused": [
             {
                 "action": entry.action,
-                "record": entry.changes[0].id if entry.changes else None,
-                "title": _title(entry),
+                "record": refusals.main_of(entry).id,
+                "title": refusals.title_of(entry),
                 "code": entry.code,
                 "reason": entry.reason,
             }
@@ -117,11 +155,13 @@ def tell(done: Done) -> None:
         until = "until that is mended" if one.status == FAILED else "for the next sync"
         say(f"  waiting here {until}: {_many(one.waiting, 'write')}", error=True)
     for entry in done.refused[:MOST_TOLD]:
-        say(f"  refused: {_title(entry)} ({entry.code}): {entry.reason}", error=True)
+        say(f"  refused: {refusals.title_of(entry)} ({entry.code}): {entry.reason}", error=True)
     if done.refused:
         more = len(done.refused) - MOST_TOLD
         rest = f"{more:,} more; " if more > 0 else ""
-        say(f"  {rest}`cortex inbox` has what you wrote; send it again with --retry, or --give-up", error=True)
+        say(
+            f"  {rest}`cortex sync --refused` shows all you wrote; send it again with --retry, or --give-up", error=True
+        )
     if any(entry.code == "RECORD_CHANGED" for entry in done.refused):  # sent again, it would be refused again
         say("  what was changed meanwhile: change it once more as it reads now, then --give-up", error=True)
 
@@ -136,8 +176,3 @@ _MARKS = {
 
 def _many(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def _title(entry: Entry) -> str:
-    """What a refused write is about."""
-    return next((str(one.after.title) for one in entry.changes if one.kind != "notification"), entry.action)

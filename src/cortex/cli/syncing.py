@@ -80,7 +80,7 @@ def print_state(body: Mapping[str, object]) -> None:
     waiting = f"; {reason}" if body["queue"] and (reason := why_waiting(body)) else ""
     say(f"queue        {body['queue']} waiting{waiting}")
     if body["refused"]:
-        say(f"refused      {body['refused']}, see `cortex inbox`; `cortex sync --retry` sends them again")
+        say(f"refused      {body['refused']}, `cortex sync --refused` shows them, --retry sends them again")
     replica = body["replica"]
     assert isinstance(replica, Mapping)
     say(f"replica      {replica['records']:,} records of the Core, {replica['bytes'] / 1e6:.1f} MB")

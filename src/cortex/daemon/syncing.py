@@ -86,7 +86,7 @@ class Syncing:
 
     def _look(self) -> None:
         """Sync, if that is due."""
-        if not (self._home / connecting.TOKEN_FILE).is_file():
+        if not connecting.has_token(self._home):
             self._pace, self._waiting, self._seen = None, 0, None
             return
         self._ask_store()

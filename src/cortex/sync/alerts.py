@@ -56,6 +56,18 @@ def take_back(library: Library, entry: Entry) -> None:
         _perform(library, lambda step: _close(step, main.id, wrote), fresh_key())
 
 
+def give_up(library: Library) -> int:
+    """Have everything go that the Core refused, and the alerts about it; tells how much that was."""
+    entries = library.store.outbox.refused()
+    for entry in entries:
+        if not refusals.is_told_together(entry):
+            take_back(library, entry)  # it says that it can be sent again
+        library.store.outbox.drop(entry.id)
+    if entries:
+        tell_unsent(library)
+    return len(entries)
+
+
 def tell_renamed(library: Library, record: Record[Subcortex], slug: str, work: Callable[[Step], str]) -> None:
     """Do what gives a subcortex another slug, and tell of it in the same step."""
     name = record.body.slug

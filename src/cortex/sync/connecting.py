@@ -40,8 +40,16 @@ class Joined:
     again: bool  # it was connected to this Core already
 
 
-def connect(library: Library, url: str, token: str, *, plain: bool = False, cancel: Cancel | None = None) -> Joined:
-    """Join a Core. `plain` allows http:// beyond this machine.
+def connect(
+    library: Library,
+    url: str,
+    token: str,
+    *,
+    plain: bool = False,
+    moved: bool = False,
+    cancel: Cancel | None = None,
+) -> Joined:
+    """Join a Core. `plain` allows http:// beyond this machine; `moved` says that another address with another history is the same team's.
 
     Raises: ConfigError CORE_CONNECTED for another Core or name than before; InputError, NetworkError; FileError.
     """
@@ -58,7 +66,7 @@ def connect(library: Library, url: str, token: str, *, plain: bool = False, canc
     with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as mine:
         if not mine:
             raise Cancelled if cancel else LimitError("INDEX_BUSY", "another process is syncing this home; try again")
-        return _join(library, remote.url, token, plain, greeting)
+        return _join(library, remote.url, token, plain, moved, greeting)
 
 
 def disconnect(library: Library, *, force: bool = False) -> str:
@@ -114,21 +122,28 @@ def token_of(home: Path) -> str:
         raise explained(error, f"reading {home / TOKEN_FILE}") from error
 
 
-def _join(library: Library, url: str, token: str, plain: bool, greeting: Greeting) -> Joined:
+def has_token(home: Path) -> bool:
+    """Whether there is a token to sync with: in the environment, or in a file, which isn't read for that."""
+    return bool(environment().get(TOKEN_VARIABLE, "").strip()) or (home / TOKEN_FILE).is_file()
+
+
+def _join(library: Library, url: str, token: str, plain: bool, moved: bool, greeting: Greeting) -> Joined:
     """Keep where the home belongs now, with all that it has queued; in the turn of a sync."""
     told = library.store.truth.get
     before, name, epoch = told(state.URL), told(state.NAME), told(state.EPOCH)
-    if before and (name != greeting.name or (before != url and epoch != greeting.epoch)):
+    if before and (name != greeting.name or (before != url and epoch != greeting.epoch and not moved)):
         raise ConfigError(
             "CORE_CONNECTED",
             f"this home is connected to {shown(before)} as {name}, and not to {shown(url)} as {greeting.name}",
             context={"server": shown(before), "name": name},
+            suggestions=("If it is the same team's Core, moved from a backup: connect with --moved.",),
         )
     _keep_token(library.settings.home, token)
     facts = {state.URL: url, state.PLAIN: "1" if plain else "", state.NAME: greeting.name, state.ERROR: ""}
-    if before:  # a new token, or another address of the same Core
+    if before:  # a new token, or another address of the same Core; another history is found by the next sync
         library.store.truth.set(facts)
         return Joined(url, greeting.name, greeting.tier, 0, again=True)
+    library.store.outbox.forget()
     facts |= {state.EPOCH: greeting.epoch, state.VIEW: greeting.view, state.CURSOR: "", state.RESYNC: ""}
     facts |= state.device_of(library)
     queued = library.store.outbox.upload(person(), f"{greeting.epoch}/{new_ulid()}", facts)

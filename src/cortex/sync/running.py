@@ -47,6 +47,7 @@ RESYNCS = 3  # in one sync: who is asked to begin anew again and again gives up 
 UNTAKEN = frozenset((400, 413, 422))  # what a Core answers to an entry that it can't even read
 RESENT_MS = 7 * 86_400_000  # that what was sent again is tried, while others may have to send what it builds on
 
+_FROM_THE_START = {state.CURSOR: "", state.VIEW: "", state.EPOCH: "", state.RESYNC: "1"}
 OK, PARTIAL, FAILED, OFFLINE = "ok", "partial", "failed", "offline"
 
 log = logging.getLogger(__name__)
@@ -69,9 +70,9 @@ class Outcome:
 def sync(library: Library, remote: Remote, *, cancel: Cancel | None = None) -> Outcome:
     """Bring a home and its Core together, as far as that is possible now. Raises: Cancelled."""
     cancel = Cancel() if cancel is None else cancel
-    run = _Run(library, remote, cancel)
     with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as mine:
         _check(cancel)
+        run = _Run(library, remote, cancel)  # how it is connected is only changed in such a turn
         if not mine:
             return run.outcome(LimitError("INDEX_BUSY", "another process is syncing this home"))
         try:
@@ -255,11 +256,17 @@ class _Run:
         if len(batch) > 1:
             self._most = len(batch) // 2
             return
-        self._refuse(batch[0], error.said or error.code, error.message, self._told(self._now_at_core(batch[0])))
+        there = self._now_at_core(batch[0])
+        self._refuse(batch[0], error.said or error.code, error.message, self._told(there or ()))
+        if there is None and any(one.before is not None for one in batch[0].changes):  # a page may have passed it by
+            self._store.outbox.begin_again(_FROM_THE_START, self._expected, resend=False)
         self._most = BATCH
 
-    def _now_at_core(self, entry: Entry) -> Sequence[Kept]:
-        """What the Core has of the records of an entry that it can't read: a refusal tells that, and of ids it reads at least those."""
+    def _now_at_core(self, entry: Entry) -> Sequence[Kept] | None:
+        """What the Core has of the records of an entry that it can't read: a refusal tells that, and of ids it reads at least those.
+
+        None, where it doesn't.
+        """
         told: Told = {
             "idempotency_key": self._key(entry),
             "action": entry.action,
@@ -268,8 +275,8 @@ class _Run:
         try:
             results = self._remote.flush([told])
         except Refused:  # it can't read that either
-            return ()
-        return results[0].records if results and results[0].status == REFUSED else ()
+            return None
+        return results[0].records if results and results[0].status == REFUSED else None
 
     def _settle(self, entry: Entry, result: Result) -> bool:
         """Keep what became of an entry; false where the answer ends with it."""
@@ -359,7 +366,7 @@ class _Run:
         """Have everything compared from the beginning; a ledger with another history gets all that it once took again."""
         self._check_principal()
         log.info("everything is compared with the Core: %s", again.reason)
-        facts = {state.CURSOR: "", state.VIEW: "", state.EPOCH: "", state.RESYNC: "1"}
+        facts = dict(_FROM_THE_START)
         resend = again.reason != "view"
         if resend:
             facts[state.RESENT] = str(_now())
