@@ -166,8 +166,11 @@ def test_what_the_page_says_about_trouble_is_what_one_sees(
         assert "(RECORD_CHANGED)" in trouble(0, "bo", "sync")
         assert "(RECORD_CHANGED)" in trouble(1, "bo", "sync", "--retry")
         assert "system_alert" in trouble(0, "bo", "inbox")
+        assert "state: in_progress" in trouble(0, "bo", "sync", "--refused")
         trouble(0, "bo", "task", "update", number, "--state", "in_progress")
         assert "refused:" not in trouble(0, "bo", "sync", "--give-up")
+        (given_up,) = (tmp_path / "bo" / "refused").iterdir()
+        assert json.loads(given_up.read_text(encoding="utf-8"))[0]["record"] == number
         assert "system_alert" not in trouble(0, "bo", "inbox")
         assert "in_progress" in trouble(0, "bo", "task", "show", number)
         # What a tier doesn't allow is taken when it does.
