@@ -193,7 +193,7 @@ def test_entries_are_tried_refused_retried_and_dropped(home: Store) -> None:
     assert [one.id for one in home.outbox.waiting(1)] == [first]
     assert [one.id for one in home.outbox.waiting(after=first)] == [second, third]
     home.outbox.tried(first, "the network is away")
-    home.outbox.refuse(second, "RIGHTS_MISSING", "you may not")
+    take(home, settle=second, refuse=("RIGHTS_MISSING", "you may not"))
     found = home.outbox.get(first)
     assert found is not None and (found.state, found.attempts, found.reason) == ("waiting", 1, "the network is away")
     assert [(one.id, one.code, one.reason, one.attempts) for one in home.outbox.refused()] == [

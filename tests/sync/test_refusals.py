@@ -8,6 +8,7 @@ import stat
 
 import pytest
 
+from cortex.core import people
 from cortex.errors import ConfigError
 from cortex.kinds import Artifact, Comment, Draft, Evidence, Observation, Subcortex, Thread
 from cortex.records.changing import accept_artifact, supersede_artifact
@@ -226,3 +227,22 @@ def test_a_copy_of_a_home_has_keys_of_its_own(member, team, homes, memory):
     remote.close()
     assert len([number for number in at_core(team) if number.startswith("obs_")]) == 2
     assert copy.store.truth.get(outbox.DEVICE) != ada.library.store.truth.get(outbox.DEVICE)
+
+
+def test_what_was_refused_for_what_nobody_showed_is_sent_when_that_comes(member, team):
+    ada, bob = member("ada"), member("bob", tier=3)
+    private = ada.write(Subcortex("payroll", "Payroll", visibility="private"))
+    thread = ada.write(Thread("Plan", subcortex=private))
+    ada.sync()
+
+    def who():
+        return people.find(team.ledger, "bob")
+
+    people.grant(team.ledger, who(), private, writes=True)
+    bob.sync()
+    comment = bob.write(Comment(thread, LONG))
+    people.ungrant(team.ledger, who(), private)
+    assert bob.sync().refused == 1 and bob.get(thread) is None
+    assert bob.sync().status == "ok" and bob.library.store.outbox.count() == (0, 1)
+    people.grant(team.ledger, who(), private, writes=True)
+    assert bob.sync().status == "ok" and comment in at_core(team) and not alerts(bob.library)

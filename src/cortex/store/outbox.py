@@ -95,10 +95,6 @@ class Outbox:
         with self._connections.read() as connection:
             return bool(waiting_for(connection, [record]))
 
-    def refuse(self, number: int, code: str, reason: str) -> None:
-        """Keep an entry that the Core didn't take, with why, until somebody decides about it."""
-        self._change("state = ?, code = ?, reason = ?, attempts = attempts + 1", (REFUSED, code, reason), [number])
-
     def tried(self, number: int, error: str) -> None:
         """Remember that an entry was sent in vain; it still waits."""
         self._change("attempts = attempts + 1, reason = ?", (error,), [number])

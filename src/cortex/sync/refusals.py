@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cortex.errors import explained
+from cortex.kinds import refs_of
 from cortex.library import Library
 from cortex.store import Changed, Entry
 from cortex.store.outbox import UPLOAD
@@ -39,6 +40,11 @@ def main_of(entry: Entry) -> Changed:
     """What a write is about."""
     told = [one for one in entry.changes if one.kind != "notification"] or list(entry.changes)
     return next((one for one in told if makes(entry) or one.before is not None), told[0])
+
+
+def named(entry: Entry) -> set[str]:
+    """The ids that a write is about, or points to."""
+    return {ref for one in entry.changes for ref in (one.id, *(target for _, target in refs_of(one.after)))}
 
 
 def typed(one: Changed) -> Told:

@@ -45,6 +45,9 @@ BATCH_BYTES = 4 << 20
 PAGE = 500  # records of one pull
 RESYNCS = 3  # in one sync: who is asked to begin anew again and again gives up for now
 UNTAKEN = frozenset((400, 413, 422))  # what a Core answers to an entry that it can't even read
+MISSING = frozenset(
+    ("TARGET_NOT_FOUND", "SCOPE_NOT_FOUND", "RECORD_UNKNOWN")
+)  # why a write is refused for what it names
 RESENT_MS = 7 * 86_400_000  # that what was sent again is tried, while others may have to send what it builds on
 
 _FROM_THE_START = {state.CURSOR: "", state.VIEW: "", state.EPOCH: "", state.RESYNC: "1"}
@@ -102,6 +105,7 @@ class _Run:
         self._reached = self._complete = False
         self._queued = False  # whether something is to be sent again
         self._unsent = False  # whether something of an upload was taken that hadn't been before
+        self._came: set[str] = set()  # ids that pages brought
         self._held = ""  # why the Core took something not yet
 
     def go(self) -> None:
@@ -126,6 +130,7 @@ class _Run:
         if self._unsent or self._store.outbox.count()[1]:
             alerts.tell_unsent(self._library)
         self._pull()
+        self._try_what_came()
 
     def outcome(self, error: CortexError | None) -> Outcome:
         """What came of it."""
@@ -163,6 +168,13 @@ class _Run:
         began = int(self._store.truth.get(state.RESENT) or 0)
         if began and _now() - began < RESENT_MS:
             self._store.outbox.retry([one.id for one in self._store.outbox.refused() if one.taken])
+
+    def _try_what_came(self) -> None:
+        """Have sent once more what was refused for something that the Core didn't have, or show, and now has come from there."""
+        came, self._came = self._came, set[str]()
+        refused = self._store.outbox.refused() if came else ()
+        ids = [one.id for one in refused if one.code in MISSING and came & refusals.named(one)]
+        self._queued = bool(ids and self._store.outbox.retry(ids)) or self._queued
 
     def _is_current(self) -> bool:
         """Whether the Core goes on from where this home stands; else everything is compared before something is sent."""
@@ -310,7 +322,8 @@ class _Run:
     def _refuse(self, entry: Entry, code: str, message: str, records: Sequence[Kept]) -> None:
         """Keep what the Core didn't take where the person sees it, and take over what it has instead.
 
-        What was made together with a change that isn't taken would tell of something that never happened; it stays in the entry.
+        What was made together with a change that isn't taken would tell of something that never happened; it stays in the entry. What
+        was taken once did happen.
         """
         if entry.action == UPLOAD and len(entry.changes) > 1:
             self._store.outbox.split(entry.id)
@@ -318,7 +331,7 @@ class _Run:
         if not refusals.is_told_together(entry):
             alerts.tell_refused(self._library, entry, code, message)
         there = {one.record.id for one in records}
-        untrue = [] if refusals.makes(entry) else [one for one in entry.changes if one.before is None]
+        untrue = [] if refusals.makes(entry) or entry.taken else [one for one in entry.changes if one.before is None]
         erased = [one.id for one in untrue if one.id not in there]
         self._apply(records, erased, settle=entry.id, refuse=(code, message))
         self._erased += sum(one.kind != "notification" and one.id in erased for one in untrue)
@@ -349,6 +362,7 @@ class _Run:
             if page.records or page.invalidations or after[state.CURSOR] != since or page.view != view:
                 news = self._told(self._news(page.records))
                 self._pulled += self._apply(news, page.invalidations, facts=after)
+                self._came |= {one.record.id for one in news}
                 self._erased += len(page.invalidations)
             if not page.more:
                 return

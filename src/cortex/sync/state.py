@@ -40,10 +40,6 @@ class SyncState:
     bytes: int  # of what they say
     cursor: str
 
-    @property
-    def connected(self) -> bool:
-        return bool(self.server)
-
 
 def device_of(library: Library) -> dict[str, str]:
     """Facts of a home that is another one than all before: where its store lies, and what it is called in keys."""
