@@ -112,7 +112,7 @@ def play(
 def told_of(world: World, rounds: int) -> str:
     """What happened in a world, in a line."""
     happened = sum((member.proxy.happened for member in world.members.values()), Counter[str]())
-    kills = world.core_kills + sum(member.kills for member in world.members.values())
+    kills = world.core_kills + world.cuts + sum(member.kills for member in world.members.values())
     done = sum(deed.acknowledged for deed in world.deeds)
     return (
         f"world {world.number}: {rounds} rounds, {done} writes, {len(world.refused)} refused, {kills} kills, "

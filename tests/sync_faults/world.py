@@ -6,6 +6,7 @@ import json
 import random
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -61,7 +62,7 @@ class World:
         if number % 3 < 2:  # somebody's clock is days ahead, or behind
             self.members["bob"].skew = self.chance.choice((3 * DAY, -2 * DAY, 0.5 * DAY))
         self.core: Child | None = None
-        self.core_kills = 0
+        self.core_kills = self.cuts = 0
         self.deeds: list[Deed] = []
         self.refused: set[str] = set()  # marks
         self.told: dict[str, dict] = {}  # what came of each member's last sync
@@ -256,7 +257,7 @@ class World:
             for _ in range(chance.randrange(4)):
                 time.sleep(chance.random() * 0.15)
                 member = self.members[chance.choice(MEMBERS)]
-                match chance.randrange(7):
+                match chance.randrange(8):
                     case 0:
                         self.kill(member)
                     case 1:
@@ -264,20 +265,32 @@ class World:
                     case 2:  # it has written, and nobody hears of it
                         member.proxy.at[road.AFTER] = self.kill_core
                     case 3:  # while it is at it
-                        member.proxy.at[road.BEFORE] = partial(self._kill_core_soon, chance.random() * 0.01)
+                        member.proxy.at[road.BEFORE] = partial(self._soon, chance.random() * 0.01, self.kill_core)
                     case 4:  # it has been told, and perhaps written it down
                         member.proxy.at[road.TAKEN] = partial(self._kill_soon, member, chance.random() * 0.01)
                     case 5:
                         member.proxy.cut_off = "" if member.proxy.cut_off else chance.choice((road.REFUSE, road.HOLE))
                     case 6:
                         self._set_weather(member, chance)
+                    case 7:  # the Core goes on, and its connections to the database don't
+                        member.proxy.at[road.BEFORE] = partial(self._soon, chance.random() * 0.02, self._cut_database)
         except BaseException as error:
             self._failed.append(error)
 
-    def _kill_core_soon(self, delay: float) -> None:
-        timer = threading.Timer(delay, self.kill_core)
+    def _soon(self, delay: float, deed: Callable[[], None]) -> None:
+        timer = threading.Timer(delay, deed)
         self._timers.append(timer)
         timer.start()
+
+    def _cut_database(self) -> None:
+        """End all connections to a PostgreSQL database; a file has none."""
+        if self.url.startswith("postgresql"):
+            import psycopg
+
+            others = "datname = current_database() AND pid <> pg_backend_pid()"
+            with psycopg.connect(self.url, autocommit=True) as connection:
+                connection.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
+            self.cuts += 1
 
     def _kill_soon(self, member: Member, delay: float) -> None:
         time.sleep(delay)
