@@ -66,6 +66,25 @@ def test_each_may_ask_as_often_as_their_tier_says(open_place, folder, clock):
     assert [bob.ask("GET", "/me").status_code for _ in range(2)] == [200, 429]
 
 
+def test_strangers_are_counted_before_anybody_is_asked_and_shut_nobody_out_who_is_known(open_place, folder, clock):
+    settings = load(None, environment={"CORTEX_HOME": str(folder / "home"), **LIMITED}, user_home=folder)
+    place = open_place(settings=settings)
+    ada, bob, low = (place.person(name, tier) for name, tier in (("ada", 4), ("bob", 4), ("low", 0)))
+    guess = {"Authorization": "Bearer ctx_abc_def"}
+    assert [one.ask("GET", "/me").status_code for one in (ada, bob, low, ada)] == [
+        200
+    ] * 4  # who is known counts as no stranger
+    assert [place.http.get("/api/v2/me", headers=guess).status_code for _ in range(3)] == [401, 401, 429]
+    assert [one.ask("GET", "/me").status_code for one in (ada, bob)] == [200] * 2
+    clock.now += 60
+    place.ledger.principals.change(place.ledger.principals.named("bob").id, state="revoked")
+    assert [bob.ask("GET", "/me").status_code for _ in range(3)] == [401, 401, 429]
+    clock.now += 60
+    place.ledger.close()
+    assert place.http.get("/api/v2/me", headers={"Authorization": "Bearer nonsense"}).status_code == 401
+    assert [place.http.get("/api/v2/me", headers=guess).status_code for _ in range(2)] == [503, 429]
+
+
 def test_requests_for_another_machine_or_from_another_site_are_refused(place, ada):
     error_of(ada.ask("GET", "/me", headers={"Host": "evil.example"}), 421, "VALIDATION_ERROR")
     error_of(ada.ask("GET", "/me", headers={"Origin": "https://evil.example"}), 403, "PERMISSION_DENIED")

@@ -165,6 +165,19 @@ def test_what_can_not_even_be_read_is_refused_with_the_records_as_they_are_and_m
     assert (bare["status"], bare["records"][0]["id"]) == ("refused", thread)
 
 
+def test_who_begins_at_the_start_hears_of_nothing_that_was_hidden_by_then_but_of_all_that_is_hidden_since(ada, place):
+    bob = place.person("bob", 2)
+    threads = [ada.post("/threads", {"title": str(number)})["id"] for number in range(4)]
+    ada.patch(f"/threads/{threads[1]}", {"sensitivity": "sensitive"})
+    first = bob.get("/sync/deltas", limit=1)
+    ada.patch(f"/threads/{threads[0]}", {"sensitivity": "sensitive"})
+    updates, gone, cursor = pull(bob, first["next_cursor"], limit=1)
+    assert [one["id"] for one in (*first["updates"], *updates)] == [threads[0], *threads[2:]]
+    assert (first["invalidations"], gone) == ([], [threads[0]])
+    ada.patch(f"/threads/{threads[2]}", {"sensitivity": "sensitive"})
+    assert pull(bob, cursor)[1] == [threads[2]]
+
+
 def test_writes_are_taken_in_order_once_for_each_key(ada):
     one, two = change("one"), change("two")
     results = ada.post("/sync/flush", {"actions": [action("a", one), action("b", two)]}, key=None)["results"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
+from cortex.core.app import WRITERS
 from cortex.core.hall import EPOCH, Hall
 from cortex.errors import FileError, StoreError
 from cortex.guarded import Embedders
@@ -211,3 +214,21 @@ def test_who_may_see_what_follows_at_once_where_the_words_can_not(place, ada, mo
     monkeypatch.setattr(place.hall.back.embedding, "catch_up", fail)
     ada.patch("/subcortexes/plans", {"visibility": "private"})
     assert bob.get("/threads") == [] == bob.get("/subcortexes")
+
+
+def test_whoever_reads_and_asks_how_it_is_does_not_wait_for_those_who_write(away, database, until):
+    import psycopg
+
+    ada = away.person("ada", 4)
+    ada.post("/threads", {"title": "before"})
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    with ThreadPoolExecutor(24) as pool, psycopg.connect(database, autocommit=True) as watch:
+        with psycopg.connect(database) as holder:
+            holder.execute("SELECT value FROM counters WHERE name = 'change' FOR UPDATE")
+            writes = [pool.submit(ada.ask, "POST", "/threads", {"title": str(one)}) for one in range(24)]
+            until(lambda: watch.execute(waiting).fetchone() == (WRITERS,))
+            assert [one["title"] for one in ada.get("/threads")] == ["before"]
+            assert away.http.get("/health").status_code == 200
+            assert not any(one.done() for one in writes)
+        assert {one.result().status_code for one in writes} == {201}
+    assert len(ada.get("/threads")) == 25

@@ -29,10 +29,10 @@ from cortex.home import VERSION
 from cortex.records.ids import new_ulid
 from cortex.settings import Settings
 from cortex.store.ledger import Ledger
-from cortex.store.principals import Principal
+from cortex.store.principals import Principal, is_token
 from cortex.surfaces.http_app import Application, Gone, Incoming, Outgoing
 from cortex.surfaces.http_door import Refused
-from cortex.surfaces.threads import Threads
+from cortex.surfaces.threads import THREADS, Share, Threads
 from cortex.tools import Call, unforeseen
 
 ROUTES: tuple[Route, ...] = (
@@ -46,8 +46,24 @@ HEALTH, METRICS = "/health", "/metrics"
 REQUEST_SECONDS = 60.0  # for an answer
 HEALTH_SECONDS = 1.0  # for which it is known whether the database answers
 PING_SECONDS = 5.0
+WRITERS, STRANGERS = THREADS // 2, 2  # threads that they have at most
 UNKNOWN = "unknown"  # in place of a route, where there is none
 _OWN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Workers:
+    """The threads of one event loop: they tell it what they have done.
+
+    Whoever writes may wait in the database for others who do, and whoever isn't known is in no hurry: neither keeps those who read
+    from a thread, and nobody keeps whoever asks how it is.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    all: Threads
+    writing: Threads
+    strange: Threads
+    watching: Threads
 
 
 @dataclass(slots=True)
@@ -69,7 +85,7 @@ class App(Application):
         self._table = Table(ROUTES)
         self._limits = Limits(core.settings.core.rates, clock)
         self._metrics = Metrics()
-        self._threads: tuple[asyncio.AbstractEventLoop | None, Threads] = (None, Threads())
+        self._crew: _Workers | None = None
         self._document = describe(ROUTES, SCHEMAS)
         self._turn, self._working = threading.Lock(), 0  # threads that are at work
         self._pinged = (-HEALTH_SECONDS, False)  # when, and whether it answered
@@ -116,7 +132,7 @@ class App(Application):
         if path == METRICS:
             noted.route = path
             _need_method(incoming, {"GET"})
-            text = self._metrics.text(await self._run(self._lag, Call()))
+            text = self._metrics.text(await self._run(self._lag, Call(), self._workers().watching))
             return Outgoing(200, text.encode(), {REQUEST_ID: noted.request_id}, CONTENT_TYPE)
         methods, variables = self._table.find(path.removeprefix(API)) if path.startswith(f"{API}/") else ({}, {})
         if not methods:
@@ -138,7 +154,8 @@ class App(Application):
             body = read_body(route.body, await _body_of(incoming, route))
         call = Call()
         work = partial(self._perform, route, variables, principal, query, body, key, call)
-        told, replayed = await self._run(work, call)
+        workers = self._workers()
+        told, replayed = await self._run(work, call, workers.writing if route.writes else workers.all)
         return answer(told, noted.request_id, replayed=replayed)
 
     def _perform(
@@ -160,12 +177,13 @@ class App(Application):
             asked = Asked(self._core, principal, viewer, visit, variables, query, body, key, asked_for, call.cancel)
             return route.run(asked), visit.replayed
 
-    def _workers(self) -> Threads:
-        """The threads of this event loop: they tell it what they have done."""
+    def _workers(self) -> _Workers:
+        """The threads of this event loop."""
         loop = asyncio.get_running_loop()
-        if self._threads[0] is not loop:
-            self._threads = (loop, Threads())
-        return self._threads[1]
+        if self._crew is None or self._crew.loop is not loop:
+            threads = Threads()
+            self._crew = _Workers(loop, threads, Share(threads, WRITERS), Share(threads, STRANGERS), Threads(1))
+        return self._crew
 
     @property
     def busy(self) -> bool:
@@ -182,11 +200,11 @@ class App(Application):
             with self._turn:
                 self._working -= 1
 
-    async def _run(self, work: Callable[[], Any], call: Call) -> Any:
+    async def _run(self, work: Callable[[], Any], call: Call, threads: Threads) -> Any:
         """What blocking work gives. Raises: LimitError, where it takes too long."""
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
-                return await self._workers().run(work, call)
+                return await threads.run(work, call)
         except TimeoutError:
             why = "it took too long; with the same key it can be tried again"
             raise LimitError("SEARCH_TIMEOUT", why) from None
@@ -197,10 +215,15 @@ class App(Application):
         """Whoever asks. Raises: NetworkError AUTH_REQUIRED, AUTH_EXPIRED; LimitError, where strangers ask too often."""
         scheme, _, token = incoming.headers.get("authorization", "").partition(" ")
         token = token.strip() if scheme.lower() == "bearer" else ""
-        principal, known = await self._run(partial(self._look_up, token), Call()) if token else (None, False)
-        if principal is not None:
-            return principal
-        self._limits.count_stranger(incoming.network)
+        good, known, workers = self._limits.is_good(token), False, self._workers()
+        if not good:
+            self._limits.count_stranger(incoming.network)
+        if is_token(token):
+            look = partial(self._look_up, token)
+            principal, known = await self._run(look, Call(), workers.all if good else workers.strange)
+            self._limits.note(token, incoming.network, good=principal is not None)
+            if principal is not None:
+                return principal
         if known:
             raise NetworkError("AUTH_EXPIRED", "this token counts no more: it was revoked, or its time is over")
         raise NetworkError("AUTH_REQUIRED", "send `Authorization: Bearer` with a token of this Core")
@@ -219,7 +242,7 @@ class App(Application):
             answered = False
             with suppress(TimeoutError):
                 async with asyncio.timeout(PING_SECONDS):
-                    answered = await self._workers().run(self._ping, Call())
+                    answered = await self._workers().watching.run(self._ping, Call())
             self._pinged = (time.monotonic(), answered)
         told = {"status": "ok" if answered else "unavailable", "version": VERSION}
         return plain(told, noted.request_id, 200 if answered else 503)

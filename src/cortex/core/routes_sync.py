@@ -34,11 +34,11 @@ MOST_LOOKED_AT = 10_000  # changes for one answer, where few of them may be seen
 MOST_ACTIONS = 50
 MOST_IDS = 1_000
 MAX_FLUSH_BYTES = 8 * 1024 * 1024
-_CURSOR = re.compile(r"([0-9a-f]{1,64}):([0-9]{1,18})(?::([0-9a-f.]{0,40}))?")
+_CURSOR = re.compile(r"([0-9a-f]{1,64}):([0-9]{1,18})(?::([0-9a-f.]{0,40})(?::(\d{1,18}))?)?")
 
 
 class Since(Arguments):
-    since: Annotated[str, Field(max_length=100, description='Where the pull before ended; "" for the start')] = ""
+    since: Annotated[str, Field(max_length=120, description='Where the pull before ended; "" for the start')] = ""
     limit: Annotated[int, Field(ge=1, le=MOST_PAGE)] = PAGE
     view: Annotated[str, Field(max_length=100, description="The stamp of what could be seen then")] = ""
 
@@ -98,7 +98,7 @@ def read_deltas(asked: Asked) -> Told:
     """What was changed since a cursor, as far as it may be seen, and which ids may not any more."""
     query, view = asked.query, policy.stamp_of(asked.viewer)
     epoch, last, witness = asked.core.ledger.mark()
-    since = _since(asked.core.ledger, query.since, (epoch, last, witness))
+    since, begun = _since(asked.core.ledger, query.since, (epoch, last, witness))
     if query.since and query.view and query.view != view:
         raise _resync("view", "what may be seen is something else now")
     updates: list[Kept] = []
@@ -109,15 +109,19 @@ def read_deltas(asked: Asked) -> Told:
         more = len(page) == query.limit - len(updates)
         since = page[-1].change if page else since
         looked_at += len(page)
-        visible = asked.hall.store.recorded.get(one.record.id for one in page)
-        updates += [one for one in page if one.record.id in visible]
-        gone += [one.record.id for one in page if one.record.id not in visible and _was_visible(asked, one.record)]
+        visible = asked.hall.store.recorded.kept(
+            one.record.id for one in page
+        )  # as whoever asks may see it, at one moment
+        shown = {one.record.id for one in visible}
+        hidden = [one.record for one in page if one.record.id not in shown and one.change > begun]
+        updates += visible
+        gone += [one.id for one in hidden if _was_visible(asked, one)]
     return Told(
         {
             "updates": [wire.record_to(one) for one in updates],
             "invalidations": gone,
             "notifications_count": _waiting(asked),
-            "next_cursor": f"{epoch}:{since}:{witness}",
+            "next_cursor": f"{epoch}:{since}:{witness}" + (f":{begun}" if since < begun else ""),
             "has_more": more,
             "epoch": epoch,
             "view": view,
@@ -125,10 +129,13 @@ def read_deltas(asked: Asked) -> Told:
     )
 
 
-def _since(ledger: Ledger, cursor: str, mark: tuple[str, int, str]) -> int:
-    """The change that a cursor stands for. Raises: InputError CURSOR_INVALID, RESYNC_NEEDED, where the ledger never told that."""
+def _since(ledger: Ledger, cursor: str, mark: tuple[str, int, str]) -> tuple[int, int]:
+    """The change that a cursor stands for, and the last one when its pull began at the start: what was hidden by then was never told.
+
+    Raises: InputError CURSOR_INVALID; RESYNC_NEEDED, where the ledger never told that cursor.
+    """
     if not cursor:
-        return 0
+        return 0, mark[1]
     found = _CURSOR.fullmatch(cursor)
     if found is None:
         raise InputError("CURSOR_INVALID", "since is a cursor that a pull gave", context={"field": "since"})
@@ -136,7 +143,7 @@ def _since(ledger: Ledger, cursor: str, mark: tuple[str, int, str]) -> int:
     told = found[3] or ""
     if found[1] != epoch or int(found[2]) > last or (told != witness and not ledger.remembers(told)):
         raise _resync("epoch", "the Core has another history now")
-    return int(found[2])
+    return int(found[2]), int(found[4] or 0)
 
 
 def _resync(reason: str, why: str) -> InputError:

@@ -20,7 +20,6 @@ from cortex.core.envelopes import Told
 from cortex.core.hall import Hall
 from cortex.errors import InputError
 from cortex.kinds import Actor
-from cortex.records.rights import need
 from cortex.records.steps import check_key
 from cortex.seeing import Viewer
 from cortex.settings import Settings
@@ -95,6 +94,11 @@ class Route:
     def pattern(self) -> re.Pattern[str]:
         parts = (part if number % 2 == 0 else f"(?P<{part}>[^/]+)" for number, part in enumerate(self._parts()))
         return re.compile("".join(re.escape(one) if not one.startswith("(?P<") else one for one in parts))
+
+    @property
+    def writes(self) -> bool:
+        """Whether it may have to wait for others who write."""
+        return self.keyed or not self.searches
 
     @property
     def variables(self) -> list[str]:
@@ -195,11 +199,6 @@ def payload_of(method: str, path: str, body: Any) -> str:
     """All that was asked, as one text."""
     told = body.model_dump_json(exclude_unset=True) if body is not None else ""
     return f"{method} {path} {told}"
-
-
-def need_right(asked: Asked, action: str) -> None:
-    """Raises: InputError RIGHTS_MISSING."""
-    need(asked.actor, action)
 
 
 def _problems(error: ValidationError) -> list[dict[str, object]]:

@@ -182,11 +182,17 @@ _PRINCIPAL = "SELECT id, name, tier, sensitive, state, created FROM principals"
 _TOKEN = "SELECT id, principal, label, created, expires, used, revoked FROM tokens"
 
 
+def is_token(told: str) -> bool:
+    """Whether a text has the form of a token; whose it is, if anybody's, only the database knows."""
+    number, _, secret = told.removeprefix(PREFIX).partition("_")
+    return told.startswith(PREFIX) and number.isascii() and number.isalnum() and bool(secret)
+
+
 def _token(connection: Any, told: str) -> tuple[str, str, int, int, int] | None:
     """The row of a token: its id, whose it is, until when, when it was used and revoked."""
-    number, _, secret = told.removeprefix(PREFIX).partition("_")
-    if not told.startswith(PREFIX) or not (number.isascii() and number.isalnum()) or not secret:
+    if not is_token(told):
         return None
+    number, _, secret = told.removeprefix(PREFIX).partition("_")
     ask = "SELECT hash, principal, expires, used, revoked FROM tokens WHERE id = ?"
     found = connection.execute(ask, (number,)).fetchone()
     kept, owner, expires, used, revoked = found or (NOBODY, "", 0, 0, 0)

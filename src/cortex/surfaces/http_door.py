@@ -97,6 +97,11 @@ class Rates:
             del self._whole[next(iter(self._whole))]
         return 0.0 if taken else late
 
+    def give_back(self, client: object) -> None:
+        """Take back the count of one request."""
+        if client in self._whole:
+            self._whole[client] -= MINUTE / self._rate
+
     def __len__(self) -> int:
         return len(self._whole)
 
