@@ -27,7 +27,7 @@ from cortex.types import Mode
 from memories.desk import open_library, settings_of
 from sync_faults import deeds
 
-EVERY_SECONDS = 0.02  # between two syncs
+EVERY_SECONDS = 0.05  # between two syncs
 
 
 def main(link: socket.socket, asked: dict[str, Any]) -> None:

@@ -72,12 +72,12 @@ def test_on_a_bad_road_nothing_is_lost_or_doubled(number, tmp_path, nursery, cam
 
 @pytest.mark.parametrize("number", range(100, 100 + WORLDS["postgres"]))
 def test_nor_with_postgresql(number, tmp_path, nursery, database, campaign, record_property):
-    play(World, number, tmp_path, nursery, database, campaign(6, ROUNDS), record_property)
+    play(World, number, tmp_path, nursery, database, campaign(7, ROUNDS), record_property)
 
 
 @pytest.mark.parametrize("number", range(200, 200 + WORLDS["cortexd"]))
 def test_nor_where_agents_write_through_cortexd(number, tmp_path, nursery, campaign, record_property):
-    play(DaemonWorld, number, tmp_path, nursery, f"sqlite:///{tmp_path / 'core'}", campaign(4, ROUNDS), record_property)
+    play(DaemonWorld, number, tmp_path, nursery, f"sqlite:///{tmp_path / 'core'}", campaign(3, ROUNDS), record_property)
 
 
 # -- a world -----------------------------------------------------------------------------------------------------------
