@@ -133,7 +133,7 @@ def test_a_conflict_is_told_with_its_fields_and_both_values_and_keeps_nothing(te
     [conflict] = accepted.error.context["conflicts"]
     assert conflict == {"id": task, "field": "notes", "theirs": "A" * 199 + "…", "yours": "B"}
     assert team.ledger.recorded.last_change() == before
-    assert bob.library.store.outbox.get(entry.id) is not None
+    assert bob.library.store.outbox.waiting() == [entry]
 
 
 def test_a_draft_that_two_approve_becomes_one_thing(team, ada, bob):

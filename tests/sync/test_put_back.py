@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cli.core_server import core_at
+from cortex.core import people
 from cortex.errors import ConfigError
-from cortex.kinds import Comment, Observation, Thread
+from cortex.kinds import Comment, Observation, Subcortex, Thread
 from cortex.store import outbox
 from cortex.store.backup import dump
 from cortex.sync import running, state
@@ -128,9 +129,6 @@ def test_the_journal_stays_small(member, monkeypatch, name, value):
 
 
 def test_what_may_no_longer_be_seen_is_in_no_journal(member, team):
-    from cortex.core import people
-    from cortex.kinds import Subcortex
-
     ada, bob = member("ada"), member("bob", tier=3)
     private = ada.write(Subcortex("payroll", "Payroll", visibility="private"))
     thread = ada.write(Thread("Salaries", subcortex=private))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import stat
+from contextlib import closing
 
 import pytest
 
@@ -204,9 +206,6 @@ def test_a_slug_after_the_next_one_is_taken_too(member, team):
 
 
 def test_a_copy_of_a_home_has_keys_of_its_own(member, team, homes, memory):
-    import sqlite3
-    from contextlib import closing
-
     ada = member("ada")
     ada.write(Thread("Sent"))
     ada.sync()

@@ -80,10 +80,6 @@ class Outbox:
         """Those that the Core didn't take."""
         return self._entries("state = ? ORDER BY id", (REFUSED,))
 
-    def get(self, number: int) -> Entry | None:
-        """One entry."""
-        return next(iter(self._entries("id = ?", (number,))), None)
-
     def count(self) -> tuple[int, int]:
         """How many wait, and how many were refused."""
         with self._connections.read() as connection:
