@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
+from cortex.errors import InputError
 from cortex.kinds import Artifact, Attachment, Body, CodeLink, Draft, Evidence, Notification, Term, Thread
 from cortex.records.discussing import SINCE
 
@@ -18,6 +19,7 @@ B = TypeVar("B", bound=Any)
 
 SUMMARY = ("summary", "summary_sources", "summary_by")  # of a thread
 _REVIEW = ("reviewed_by", "reviewed_at")  # what somebody wrote with it is theirs
+SHOWN = 200  # characters of a value in a conflict
 _FURTHER = {"new": 0, "seen": 1, "done": 2}  # states of a notification
 
 
@@ -63,6 +65,35 @@ def merged(before: B, after: B, current: B) -> B | Conflict:
         else:
             changes[name] = value
     return Conflict(tuple(clashes)) if clashes else replace(current, **changes)
+
+
+def differing(after: Any, current: Any) -> Any:
+    """What is there already, unless what was told as new says something else: then nobody knows what was changed."""
+    if isinstance(after, Notification):
+        return current
+    derived = SUMMARY if isinstance(after, Thread) else ()
+    names = [one.name for one in fields(current) if one.name not in derived]
+    pairs = [(name, getattr(current, name), getattr(after, name)) for name in names]
+    clashes = [Clash(name, theirs, ours) for name, theirs, ours in pairs if theirs != ours]
+    return Conflict(tuple(clashes)) if clashes else current
+
+
+def conflict_error(number: str, conflict: Conflict) -> InputError:
+    """The error for changes of a record that can't be one, with both values of each field."""
+    told = [
+        {"id": number, "field": one.field, "theirs": _shown(one.theirs), "yours": _shown(one.ours)}
+        for one in conflict.clashes
+    ]
+    return InputError(
+        "RECORD_CHANGED",
+        f"{number} was changed meanwhile: {', '.join(conflict.fields)} say something else now",
+        context={"id": number, "fields": list(conflict.fields), "conflicts": told},
+    )
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
 
 
 def supplies(before: Thread | None, after: Thread) -> bool:

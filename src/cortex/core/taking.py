@@ -8,12 +8,12 @@ needs to be reminded of, and who else should hear of it) is made here, where all
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from cortex.core.demands import changed_fields, rights_of
 from cortex.core.hearing import is_due, titled
-from cortex.core.merging import SUMMARY, Clash, Conflict, merged, supplied_only, supplies, unsummarized
+from cortex.core.merging import Conflict, conflict_error, differing, merged, supplied_only, supplies, unsummarized
 from cortex.core.policy import guard_of, not_found
 from cortex.core.settling import (
     check_decided,
@@ -50,7 +50,6 @@ from cortex.sync.wire import is_id
 
 KEEPS_AUTHORS, IS_ANYBODY = 3, 4  # tiers from which an upload may hold what others wrote, and what other principals did
 AHEAD_MS = 50 * 365 * 86_400_000  # that the clock of a home may be wrong, and its ids still count
-SHOWN = 200  # characters of a value in a conflict
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
@@ -240,9 +239,9 @@ class Taking:
         if type(one.after) is not type(current.body):
             raise refusal("kind", f"{one.id} is a {current.kind} and stays one")
         after, before = self._aimed(checked(one.after)), self._aimed(one.before)
-        result = _differing(after, current.body) if before is None else merged(before, after, current.body)
+        result = differing(after, current.body) if before is None else merged(before, after, current.body)
         if isinstance(result, Conflict):
-            raise _conflict(one.id, result)
+            raise conflict_error(one.id, result)
         body = self._changed(current, result)
         if body == current.body:
             return
@@ -328,34 +327,6 @@ def _supersedes(before: Artifact, after: Artifact) -> bool:
     gone = after.state == "superseded" != before.state and bool(after.superseded_by) and not before.superseded_by
     takes = after.state == "accepted" and after.supersedes != before.supersedes
     return gone or (takes and after.superseded_by == before.superseded_by)
-
-
-def _differing(after: Any, current: Any) -> Any:
-    """What is there already, unless what was told as new says something else: then nobody knows what was changed."""
-    if isinstance(after, Notification):
-        return current
-    derived = SUMMARY if isinstance(after, Thread) else ()
-    names = [one.name for one in fields(current) if one.name not in derived]
-    pairs = [(name, getattr(current, name), getattr(after, name)) for name in names]
-    clashes = [Clash(name, theirs, ours) for name, theirs, ours in pairs if theirs != ours]
-    return Conflict(tuple(clashes)) if clashes else current
-
-
-def _conflict(number: str, conflict: Conflict) -> InputError:
-    told = [
-        {"id": number, "field": one.field, "theirs": _shown(one.theirs), "yours": _shown(one.ours)}
-        for one in conflict.clashes
-    ]
-    return InputError(
-        "RECORD_CHANGED",
-        f"{number} was changed meanwhile: {', '.join(conflict.fields)} say something else now",
-        context={"id": number, "fields": list(conflict.fields), "conflicts": told},
-    )
-
-
-def _shown(value: object) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
 
 
 def _moment_of(number: str) -> int:
