@@ -232,3 +232,11 @@ def test_whoever_reads_and_asks_how_it_is_does_not_wait_for_those_who_write(away
             assert not any(one.done() for one in writes)
         assert {one.result().status_code for one in writes} == {201}
     assert len(ada.get("/threads")) == 25
+
+
+def test_what_every_search_needs_is_fetched_before_anybody_asks_and_shown_to_nobody(place, ada):
+    place.hall.warm()  # there is nothing yet
+    ada.post("/threads", {"title": "Anything at all", "body_md": "Anything."})
+    place.hall.warm()
+    assert not place.hall.store.recorded.has()
+    assert len(ada.post("/search", {"query": "anything"})["results"]) == 1

@@ -23,10 +23,11 @@ from cortex.kinds import Record, Subcortex, Wanted
 from cortex.library import Library
 from cortex.paths import ensure_store_dir
 from cortex.records.drafts import pages
+from cortex.records.finding import Asked, find
 from cortex.records.rights import PERSON
 from cortex.records.targets import by_slug
 from cortex.records.wording import wording
-from cortex.seeing import Viewer
+from cortex.seeing import EVERYWHERE, Viewer
 from cortex.settings import Settings
 from cortex.store import Store
 from cortex.store.ledger import SQLITE, Ledger
@@ -148,6 +149,15 @@ class Hall(Library):
             self.follow()
         finally:
             self._turn.release()
+
+    def warm(self) -> None:
+        """Have in memory what every search needs: of many who ask first at the same time each would fetch it for itself."""
+        whoever = Viewer("", 0, sensitive=True, reads=frozenset({EVERYWHERE}))
+        try:
+            with self.store.viewed_by(whoever):
+                find(self, Asked("anything"))
+        except CortexError as error:  # whoever asks is told
+            log.warning("nothing can be searched yet: %s", error.message)
 
     def keep_up(self) -> None:
         """Have what anybody wrote readable, and found once it is much: for whoever writes much and doesn't search. Whoever does waits for it."""

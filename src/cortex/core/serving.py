@@ -111,6 +111,7 @@ def _open(ledger: Ledger, settings: Settings, directory: Path) -> Iterator[Hall]
     chores = threading.Thread(target=_keep, args=(hall, ending), name="chores", daemon=True)
     try:
         hall.follow()
+        hall.warm()
         chores.start()
         yield hall
     finally:
