@@ -156,7 +156,9 @@ CODES: Mapping[str, Code] = {
         "network", True, "See `cortex qdrant status`; until it is back, search goes by words, and nothing is lost."
     ),
     "CORE_UNAVAILABLE": Code(
-        "network", True, "Go on working: what is written waits here and is sent when the Core answers again."
+        "network",
+        True,
+        "Check the Core's address and that it runs; where this home is connected, go on working: what is written waits here.",
     ),
     "CORE_DENIED": Code(
         "network", False, "Ask who runs the Core for a token, and run `cortex connect URL` again; nothing is lost."
@@ -183,7 +185,8 @@ CODES: Mapping[str, Code] = {
 class CortexError(Exception):
     """Anything that went wrong and that a caller can be told about.
 
-    `message` says what happened and what to do; `context` holds machine-readable facts; `suggestions` come before the code's own.
+    `message` says what happened and what to do; `context` holds machine-readable facts; `suggestions` come before the code's own, those
+    of `instead` in its place, where it doesn't fit.
     """
 
     def __init__(
@@ -193,6 +196,7 @@ class CortexError(Exception):
         *,
         context: Mapping[str, object] | None = None,
         suggestions: tuple[str, ...] = (),
+        instead: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message)
         fixed = CODES[code]
@@ -202,7 +206,7 @@ class CortexError(Exception):
         self.severity = fixed.severity
         self.retryable = fixed.retryable
         self.context: dict[str, object] = dict(context or {})
-        self.suggestions: tuple[str, ...] = (*suggestions, fixed.suggestion)
+        self.suggestions: tuple[str, ...] = (*suggestions, *(instead or (fixed.suggestion,)))
 
     @property
     def exit_code(self) -> int:

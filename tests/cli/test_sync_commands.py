@@ -71,6 +71,13 @@ def test_a_token_that_does_not_count_is_refused_and_nothing_is_connected(cortex,
     assert answer(cortex, "status")["server"] is None
 
 
+def test_a_token_that_counts_no_more_is_told_with_the_way_out(cortex, core, joined, monkeypatch):
+    joined()
+    monkeypatch.setenv("CORTEX_CORE_TOKEN", "ctx_0000_wrong")
+    code, _, err = cortex("sync")
+    assert code == 2 and "doesn't accept the token" in err and "`cortex connect URL`" in err
+
+
 def test_without_a_terminal_a_token_has_to_come_from_somewhere(cortex, core, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     assert "terminal" in refusal(cortex, "connect", core.url)["message"]
@@ -160,7 +167,8 @@ def test_two_homes_have_the_same_after_a_sync_each(cortex, core, joined, monkeyp
 def test_a_home_is_left_with_all_that_it_has_and_not_while_something_waits(cortex, core, joined, isolated):
     joined()
     answer(cortex, "thread", "create", "Mine")
-    assert refusal(cortex, "disconnect")["code"] == "CORE_CONNECTED"
+    told = refusal(cortex, "disconnect")
+    assert told["code"] == "CORE_CONNECTED" and "--refused" in told["suggestions"][0] and len(told["suggestions"]) == 2
     answer(cortex, "sync")
     assert answer(cortex, "disconnect")["server"] == core.url
     assert not (isolated.cortex / "core-token").exists()

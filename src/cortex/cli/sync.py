@@ -151,6 +151,8 @@ def tell(done: Done) -> None:
     say(f"{_MARKS[one.status]} {done.server}{counts}")
     if one.error:
         say(f"  {one.error}", error=True)
+        for advice in one.advice if one.status == FAILED else ():
+            say(f"  - {advice}", error=True)
     if one.waiting:
         until = "until that is mended" if one.status == FAILED else "for the next sync"
         say(f"  waiting here {until}: {_many(one.waiting, 'write')}", error=True)

@@ -84,9 +84,10 @@ def conflict_error(number: str, conflict: Conflict) -> InputError:
         {"id": number, "field": one.field, "theirs": _shown(one.theirs), "yours": _shown(one.ours)}
         for one in conflict.clashes
     ]
+    say = "says" if len(conflict.fields) == 1 else "say"
     return InputError(
         "RECORD_CHANGED",
-        f"{number} was changed meanwhile: {', '.join(conflict.fields)} say something else now",
+        f"{number} was changed meanwhile: {', '.join(conflict.fields)} {say} something else now",
         context={"id": number, "fields": list(conflict.fields), "conflicts": told},
     )
 

@@ -84,7 +84,10 @@ def disconnect(library: Library, *, force: bool = False) -> str:
                 "CORE_CONNECTED",
                 f"{waiting} writes wait to be sent to {shown(url)}, and {refused} were refused; they would not be sent any more",
                 context={"waiting": waiting, "refused": refused},
-                suggestions=("Run `cortex sync` first, or leave with --force.",),
+                instead=(
+                    "Send what waits with `cortex sync`, and look at what was refused with `cortex sync --refused`.",
+                    "Or leave with --force: what was refused is written to a file, and all records stay here.",
+                ),
             )
         if refused:
             refusals.save(library)

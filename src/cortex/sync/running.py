@@ -40,6 +40,7 @@ from cortex.types import Cancel
 
 LOCK = "sync.lock"
 TURN_SECONDS = 120.0  # that somebody waits for the sync of another process
+BUSY = "Try again in a moment: the other one sends and fetches everything, too."
 BATCH = 50  # entries of one flush
 BATCH_BYTES = 4 << 20
 PAGE = 500  # records of one pull
@@ -64,10 +65,11 @@ class Outcome:
     flushed: int = 0  # entries
     refused: int = 0
     waiting: int = 0  # now
-    pulled: int = 0  # records
+    pulled: int = 0  # records that are new here, or read otherwise now
     erased: int = 0
     error: str = ""
     retry_after: float = 0.0  # seconds that the Core asks for
+    advice: tuple[str, ...] = ()  # what can be done about the error
 
 
 def sync(library: Library, remote: Remote, *, cancel: Cancel | None = None) -> Outcome:
@@ -77,7 +79,7 @@ def sync(library: Library, remote: Remote, *, cancel: Cancel | None = None) -> O
         _check(cancel)
         run = _Run(library, remote, cancel)  # how it is connected is only changed in such a turn
         if not mine:
-            return run.outcome(LimitError("INDEX_BUSY", "another process is syncing this home"))
+            return run.outcome(LimitError("INDEX_BUSY", "another process is syncing this home", instead=(BUSY,)))
         try:
             run.go()
         except Cancelled:
@@ -101,7 +103,7 @@ class _Run:
         principal = self._expected[state.NAME]
         self._outward, self._inward = names.outward(principal), names.inward(principal)
         self._most = BATCH
-        self._flushed = self._refused = self._pulled = self._erased = 0
+        self._flushed = self._refused = self._pulled = self._copied = self._erased = 0
         self._reached = self._complete = False
         self._queued = False  # whether something is to be sent again
         self._unsent = False  # whether something of an upload was taken that hadn't been before
@@ -149,6 +151,7 @@ class _Run:
             self._erased,
             error.message if error else self._held,
             error.retry_after if isinstance(error, Offline) else 0.0,
+            error.suggestions if error else (),
         )
 
     def remember(self, outcome: Outcome) -> None:
@@ -158,7 +161,7 @@ class _Run:
             self._store.truth.set(facts)
         except CortexError as error:  # a full disk: the outcome says so, too
             log.warning("what came of the sync couldn't be kept: %s", error.message)
-        if self._pulled or self._flushed or self._erased:
+        if self._copied or self._flushed or self._erased:
             self._library.follow(forget=bool(self._erased))
 
     # -- sending -------------------------------------------------------------------------------------------------------
@@ -361,7 +364,11 @@ class _Run:
             after = {state.CURSOR: page.cursor, state.EPOCH: page.epoch, state.VIEW: page.view}
             if page.records or page.invalidations or after[state.CURSOR] != since or page.view != view:
                 news = self._told(self._news(page.records))
-                self._pulled += self._apply(news, page.invalidations, facts=after)
+                here = self._store.recorded.get([one.record.id for one in news])
+                same = sum(here.get(one.record.id) == one.record for one in news)  # only compared
+                copied = self._apply(news, page.invalidations, facts=after)
+                self._copied += copied
+                self._pulled += max(0, copied - same)
                 self._came |= {one.record.id for one in news}
                 self._erased += len(page.invalidations)
             if not page.more:
@@ -379,7 +386,7 @@ class _Run:
     def _begin_again(self, again: Resync) -> None:
         """Have everything compared from the beginning; a ledger with another history gets all that it once took again."""
         self._check_principal()
-        log.info("everything is compared with the Core: %s", again.reason)
+        log.debug("everything is compared with the Core: %s", again.reason)
         facts = dict(_FROM_THE_START)
         resend = again.reason != "view"
         if resend:
