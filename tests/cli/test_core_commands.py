@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from cli.team_answers import answer, refusal
-from cortex.cli.core_options import database, folder_of, shown
+from cortex.cli.core_options import database, folder_of, index_folder, shown
 from cortex.store.ledger import open_ledger
 
 pytestmark = pytest.mark.usefixtures("isolated")
@@ -135,10 +135,27 @@ def test_no_password_is_shown_whatever_is_wrong_with_the_address(cortex, monkeyp
 
 def test_the_database_is_as_told_or_as_the_environment_says_or_in_the_home(isolated, monkeypatch, tmp_path):
     assert folder_of(database("")) == isolated.cortex / "core"
-    assert folder_of(database("", tmp_path / "a b%")) == tmp_path / "a b%"
     monkeypatch.setenv("CORTEX_CORE_DB", "postgresql://x/y")
-    assert database("", tmp_path) == "postgresql://x/y" and folder_of(database("")) is None
+    assert database("") == "postgresql://x/y" and folder_of(database("")) is None
     assert database("sqlite:///z") == "sqlite:///z"
+    assert index_folder(database(""), tmp_path) == tmp_path
+    assert index_folder(database(""), None) == isolated.cortex / "core-replica"
+
+
+def test_records_in_sqlite_are_named_alike_in_every_command(cortex, tmp_path):
+    where = ("--db", f"sqlite:///{tmp_path / 'team'}")
+    answer(cortex, "core", "init", "--name", "root", *where)
+    assert answer(cortex, "core", "principal", "list", *where)["principals"][0]["name"] == "root"
+    assert answer(cortex, "core", "migrate", *where)["principals"] == 1
+    code, _, err = cortex("core", "serve", *where, "--data", tmp_path)
+    assert code == 2 and "--db sqlite:///" in err
+
+
+def test_who_or_what_is_not_known_is_told_with_where_it_is_seen(core):
+    assert core.refused("token", "create", "nobody")["suggestions"] == [
+        "`cortex core principal list` shows everybody whom the Core knows."
+    ]
+    assert core.refused("token", "revoke", "nope")["suggestions"] == ["`cortex core token list` shows them."]
 
 
 def test_a_backup_becomes_a_core_in_an_empty_database_and_nowhere_else(core, tmp_path):

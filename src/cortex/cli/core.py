@@ -15,12 +15,11 @@ import typer
 
 from cortex.cli import core_people, core_tokens
 from cortex.cli.core_options import (
-    REPLICA,
     DataOption,
     DbOption,
     core_settings,
     database,
-    folder_of,
+    index_folder,
     ledger,
     shown,
 )
@@ -45,12 +44,11 @@ def init(
         str, typer.Option("--name", metavar="NAME", help="The first principal's name; default: your login name.")
     ] = "",
     db: DbOption = "",
-    data: DataOption = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Make a Core: its tables, and a first principal who may do everything, with a token that is shown once."""
-    url = database(db, data)
-    with ledger(db, data, new=True) as opened:
+    url = database(db)
+    with ledger(db, new=True) as opened:
         known = opened.principals.all()
         if known:
             raise InputError(
@@ -96,9 +94,9 @@ def serve(
 ) -> int:
     """Serve the Core until it is told to end: REST at /api/v2, /health and /metrics."""
     settings = core_settings()
-    url = database(db, data)
-    folder = folder_of(url) or (data or settings.home / REPLICA).absolute()
-    with ledger(db, data) as opened:
+    url = database(db)
+    folder = index_folder(url, data)
+    with ledger(db) as opened:
         if not opened.principals.all():
             say("warning: nobody is known here yet; `cortex core init` makes the first principal", error=True)
         from cortex.core.serving import serve_core  # with all that a server needs
@@ -117,10 +115,10 @@ def serve(
 
 
 @app.command()
-def migrate(db: DbOption = "", data: DataOption = None, as_json: JsonFlag = False) -> int:
+def migrate(db: DbOption = "", as_json: JsonFlag = False) -> int:
     """Bring the tables of a Core up to date with this version; every other command does so, too."""
-    url = database(db, data)
-    with ledger(db, data) as opened:
+    url = database(db)
+    with ledger(db) as opened:
         body = {"database": shown(url), **_counts(opened)}
     if as_json:
         print_json(body)
@@ -154,7 +152,6 @@ def backup(
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `cortex core backup` wrote.")],
     db: DbOption = "",
-    data: DataOption = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Make a Core of a backup, in a database that is empty; clients notice it, and send again what the backup doesn't have."""
@@ -163,8 +160,8 @@ def restore(
 
     if not file.is_file():
         raise FileError("FILE_NOT_FOUND", f"{file} is no file")
-    url = database(db, data)
-    with ledger(db, data, new=True) as opened:
+    url = database(db)
+    with ledger(db, new=True) as opened:
         try:
             load(opened, file, wording=wording(core_settings()))
         except OSError as error:
@@ -178,10 +175,10 @@ def restore(
 
 
 @app.command()
-def renew(db: DbOption = "", data: DataOption = None, as_json: JsonFlag = False) -> int:
+def renew(db: DbOption = "", as_json: JsonFlag = False) -> int:
     """Say that the database was put back by other means than restore: every replica compares everything with it."""
-    url = database(db, data)
-    with ledger(db, data) as opened:
+    url = database(db)
+    with ledger(db) as opened:
         opened.renew_epoch()
         body = {"database": shown(url), **_counts(opened)}
     if as_json:

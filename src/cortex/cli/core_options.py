@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import typer
 
-from cortex.errors import ConfigError, CortexError
+from cortex.errors import ConfigError, CortexError, InputError
 from cortex.paths import make_private
 from cortex.settings import Settings, environment, load
 from cortex.store import STORE_NAME
@@ -37,7 +37,7 @@ DataOption = Annotated[
     typer.Option(
         "--data",
         metavar="DIR",
-        help="Where what is searched is kept, and the records themselves where no --db is told.",
+        help="Where the index of records in PostgreSQL is kept; default: core-replica in your home. SQLite has it beside them.",
     ),
 ]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The principal's name.")]
@@ -48,11 +48,11 @@ def core_settings() -> Settings:
     return load(None, environment=environment())
 
 
-def database(told: str, data: Path | None = None) -> str:
-    """The address that is meant: as it was told, as the environment says, or SQLite in a folder."""
+def database(told: str) -> str:
+    """The address that is meant: as it was told, as the environment says, or SQLite in the home."""
     if known := told or environment().get(VARIABLE):
         return known
-    folder = (data or core_settings().home / FOLDER).absolute()
+    folder = (core_settings().home / FOLDER).absolute()
     return f"sqlite:///{quote(str(folder), safe='/:' + chr(92))}"
 
 
@@ -62,18 +62,30 @@ def folder_of(url: str) -> Path | None:
     return Path(unquote(parts.path[1:])) if parts.scheme == "sqlite" else None
 
 
+def index_folder(url: str, data: Path | None) -> Path:
+    """Where what is searched is kept. Raises: InputError, where somebody wants it elsewhere than beside records in SQLite."""
+    folder = folder_of(url)
+    if folder is not None and data is not None:
+        raise InputError(
+            "ARGUMENT_INVALID",
+            f"--data is for records in PostgreSQL; those in SQLite are in {folder}, with their index",
+            instead=(f"Name the directory with --db sqlite:///DIRECTORY or {VARIABLE}, in each command of this Core.",),
+        )
+    return folder or (data or core_settings().home / REPLICA).absolute()
+
+
 def shown(url: str) -> str:
     """An address as people may see it."""
     return _hide(url, url)
 
 
 @contextmanager
-def ledger(told: str, data: Path | None = None, *, new: bool = False) -> Iterator[Ledger]:
+def ledger(told: str, *, new: bool = False) -> Iterator[Ledger]:
     """The ledger, open while a command runs; what goes wrong is told without a password.
 
     Raises: ConfigError, where there is none and none shall be made; InputError, StoreError.
     """
-    url = database(told, data)
+    url = database(told)
     folder = folder_of(url)
     if not new and folder is not None and not (folder / STORE_NAME).is_file():
         raise ConfigError(

@@ -60,7 +60,7 @@ def revoke(
                 "RECORD_UNKNOWN",
                 f"the token {number!r} was revoked before" if known else f"there is no token {number!r}",
                 context={"type": "token", "id": number},
-                suggestions=("`cortex core token list` shows them.",),
+                instead=("`cortex core token list` shows them.",),
             )
     if as_json:
         print_json({"id": number, "revoked": True})

@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 LOGGER = "cortex.core.requests"
 FIELDS = "request"  # of a line about a request
+SELDOM_SECONDS = 60.0  # between two lines of the database's driver that say the same
+MOST_TOLD = 1_000  # of them that are remembered
 
 log = logging.getLogger(LOGGER)
 
@@ -55,12 +58,33 @@ class JsonLines(logging.Formatter):
         return json.dumps(told, ensure_ascii=False, default=str)
 
 
+class Seldom(logging.Filter):
+    """Lets a line through that wasn't written a moment ago: while a database is away, each try to reach it is one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: dict[tuple[str, str], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is new."""
+        line, now = (record.name, str(record.msg)), time.monotonic()  # as its writer has it, without what varies
+        if now - self._told.get(line, -SELDOM_SECONDS) < SELDOM_SECONDS:
+            return False
+        if len(self._told) >= MOST_TOLD:
+            self._told.clear()
+        self._told[line] = now
+        return True
+
+
 def write_logs(form: str, level: str = "info") -> None:
-    """Have all of Cortex, and the server below it, log to stderr, as "json" or "text"."""
-    to_stderr = logging.StreamHandler(sys.stderr)
+    """Have all of Cortex, the server and the driver below it log to stderr, as "json" or "text"."""
     plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-    to_stderr.setFormatter(JsonLines() if form == "json" else plain)
-    for name, least in (("cortex", {"warn": "WARNING"}.get(level, level.upper())), ("uvicorn", "WARNING")):
+    wanted = {"warn": "WARNING"}.get(level, level.upper())
+    for name, least in (("cortex", wanted), ("uvicorn", "WARNING"), ("psycopg", "WARNING")):
+        to_stderr = logging.StreamHandler(sys.stderr)
+        to_stderr.setFormatter(JsonLines() if form == "json" else plain)
+        if name == "psycopg":
+            to_stderr.addFilter(Seldom())
         one = logging.getLogger(name)
         one.handlers = [to_stderr]
         one.setLevel(least)

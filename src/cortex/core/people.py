@@ -41,7 +41,12 @@ def find(ledger: Ledger, name: str) -> Principal:
     for one in ledger.principals.all():
         if name in (one.name, one.id):
             return one
-    raise InputError("RECORD_UNKNOWN", f"there is no principal {name!r}", context={"type": "principal", "id": name})
+    raise InputError(
+        "RECORD_UNKNOWN",
+        f"there is no principal {name!r}",
+        context={"type": "principal", "id": name},
+        instead=("`cortex core principal list` shows everybody whom the Core knows.",),
+    )
 
 
 def change(

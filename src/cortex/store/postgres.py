@@ -258,7 +258,8 @@ def translated() -> Iterator[None]:
     except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:
         raise WritersMet("STORE_LOCKED", f"two writers met: {error}") from error
     except psycopg.OperationalError as error:
-        raise StoreError("STORE_IO", f"the database can't be reached: {error}".strip()) from error
+        hint = "Check the database's address and that it runs, then try again; nothing that was stored is lost."
+        raise StoreError("STORE_IO", f"the database can't be reached: {error}".strip(), instead=(hint,)) from error
     except psycopg.errors.ReadOnlySqlTransaction as error:
         raise StoreError("STORE_READ_ONLY", "the database only reads now") from error
     except psycopg.Error as error:
