@@ -83,9 +83,8 @@ def show_refused(library: Library, as_json: bool) -> int:
             for name, value in refusals.typed(one).items() if one.kind != "notification" else ():
                 text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
                 say(f"  {one.id} {name}: {'taken away' if value is None else text}")
-        say(
-            f"  {refusals.became(library, entry)}; --retry sends it again, --give-up writes it to a file and forgets it"
-        )
+        again = "change it once more as it reads now" if entry.code == alerts.CONFLICT else "--retry sends it again"
+        say(f"  {refusals.became(library, entry)}; {again}, --give-up writes it to a file and forgets it")
     if not entries:
         say("the Core refused nothing")
     return 0
@@ -164,7 +163,7 @@ def tell(done: Done) -> None:
         say(
             f"  {rest}`cortex sync --refused` shows all you wrote; send it again with --retry, or --give-up", error=True
         )
-    if any(entry.code == "RECORD_CHANGED" for entry in done.refused):  # sent again, it would be refused again
+    if any(entry.code == alerts.CONFLICT for entry in done.refused):  # sent again, it would be refused again
         say("  what was changed meanwhile: change it once more as it reads now, then --give-up", error=True)
 
 
