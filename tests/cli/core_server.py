@@ -11,9 +11,9 @@ from pathlib import Path
 from cortex.core import people
 from cortex.core.app import make_app
 from cortex.core.hall import Hall
+from cortex.seeing import EVERYWHERE
 from cortex.settings import load
 from cortex.store.ledger import Ledger, open_ledger
-from cortex.seeing import EVERYWHERE
 from cortex.surfaces.http_server import Guest, config, listen_on
 
 

@@ -470,7 +470,8 @@ class Team(Group):
     )
     plugins: Annotated[Texts, Mark(Trust.NEVER)] = Field(("git",), description="Team: plugins that are used.")
     server: Annotated[Url, Mark(Trust.NEVER)] = Field(  # what the team keeps goes there, and a token
-        "", description="Team: address of the Core that `cortex connect` and `cortex sync` join where none is joined yet."
+        "",
+        description="Team: address of the Core that `cortex connect` and `cortex sync` join where none is joined yet.",
     )
     sync_seconds: Annotated[Duration, Mark(Trust.NEVER)] = Field(
         30.0, ge=0, le=86_400, description="Team: how often cortexd syncs by itself; 0: only `cortex sync` does."
