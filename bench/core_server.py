@@ -35,7 +35,8 @@ class Server:
         """`folder` is where a replica lies; raises: SystemExit, where it doesn't start."""
         begun = time.perf_counter()
         self._log = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  closed in `close`
-        command = [*cortex, "core", "serve", "--db", url, "--data", str(folder), "--port", "0"]
+        replica = [] if url.startswith("sqlite:") else ["--data", str(folder)]  # the others lie where their index is
+        command = [*cortex, "core", "serve", "--db", url, *replica, "--port", "0"]
         self._process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._log
         )
