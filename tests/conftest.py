@@ -6,13 +6,17 @@ campaigns in full; a campaign without a sample, one that doesn't ask for `campai
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import shutil
+import sys
 import tempfile
 import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,6 +85,16 @@ def until() -> Callable[..., float]:
         return time.monotonic() - started
 
     return wait
+
+
+@pytest.fixture(scope="module", autouse=True)
+def memory_given_back() -> Iterator[None]:
+    """What a module's tests are done with goes back to the system: other tests look at how much this process has."""
+    yield
+    gc.collect()
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):  # another C library
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.fixture(scope="session", autouse=True)
