@@ -91,7 +91,7 @@ def measure(setup: Setup) -> Section:
             restored = run_inside("restore", url=database.url, file=file)
             arms[0].rows["restored from the backup, s"] = f"{restored['wall']:.1f}"
         for arm in arms:
-            Measuring(setup, section, arm, amounts, filled, run_inside).go()
+            Measuring(setup, section, arm, amounts, filled, run_inside).go(brief=setup.quick and arm is not arms[0])
     section.text = _text(amounts, arms)
     return section
 
@@ -126,8 +126,8 @@ class Measuring:
         self._questions, self._inside = filled["questions"], inside
         self._sizes: list[Size] = []
 
-    def go(self) -> None:
-        """Serve, and measure."""
+    def go(self, *, brief: bool = False) -> None:
+        """Serve, and measure; `brief`, without homes: to see that it runs."""
         arm = self._arm
         with Server(self._setup.cortex, arm.url, arm.folder, self._inside.environment) as self._server:
             arm.rows["start, with the index of all built, s (CPU of the Core)"] = (
@@ -136,8 +136,9 @@ class Measuring:
             idle = self._server.size()
             self._search()
             self._write()
-            self._homes()
-            self._fresh()
+            if not brief:
+                self._homes()
+                self._fresh()
             self._memory(idle)
         if self._setup.quick:
             return
