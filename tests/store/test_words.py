@@ -67,6 +67,23 @@ def test_rows_that_fail_on_the_way_in_leave_the_index_as_it_was(tmp_path):
     assert find(words, "lamp") == [(1, 1), (3, 3)]
 
 
+def test_how_often_a_word_stands_in_some_sources_follows_what_is_written_here_and_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(words_module, "MAX_COUNTED", 2)
+    monkeypatch.setattr(words_module, "MAX_WORDS_COUNTED", 1)
+    words = Words(tmp_path / "w", create=True)
+    words.apply([row(1, 1, "lamp"), row(2, 2, "lamp", source=2), row(3, 3, "lamp bulb", source=3)], (), 1)
+    reader = Words(tmp_path / "w")
+    for sources, lamps, bulbs in (((1,), 1, 0), ((1, 2), 2, 0), ((2, 3), 2, 1), ((1,), 1, 0)):
+        for one in (words, reader, words):
+            found = [one.frequency(word, narrow=Narrow(sources)) for word in ("lamp", "bulb", "lamp")]
+            assert found == [lamps, bulbs, lamps]
+    words.apply([row(4, 4, "lamp")], [3], 2)
+    reader.reload()
+    for one in (words, reader):
+        assert [one.frequency("lamp", narrow=Narrow(sources)) for sources in ((1,), (2, 3))] == [2, 1]
+    words.close()
+
+
 def test_replaying_twice_changes_nothing(tmp_path):
     words = Words(tmp_path / "w", create=True)
     words.apply([row(9, 9, "old")], (), 1)

@@ -41,6 +41,8 @@ MANY_DOCS = 1_000  # in a query: 5,000 take 10 ms, ten times the search itself
 MAX_HELD = 20  # a sum of single precision tells 24 words apart
 LONGER = (4, 16)  # times as many rows
 MAX_REMEMBERED = 100_000  # identifiers whose stems are kept; Django has 67,000
+MAX_COUNTED = 64  # choices of sources whose words are counted once
+MAX_WORDS_COUNTED = 2_000  # of each
 # tantivy tells of a thread that could not write only that it "was killed": a full disk or quota, since what it reads is ours
 _FULL = ("No space left", "StorageFull", "QuotaExceeded", "FileTooLarge", "os error 28", "index writer was killed")
 
@@ -95,6 +97,7 @@ class Words:
         self._writer: tantivy.IndexWriter | None = None
         self._merged = create  # no merge of a writer that was killed is left to do
         self._sparse: frozenset[int] = frozenset()  # docs that were too few among all for a longer list
+        self._counted: dict[tuple[int, ...], dict[tuple[str, str], int]] = {}  # frequencies, by sources; of this state
 
     def watermark(self) -> int:
         """The `seq` up to which this index is complete, or NO_WATERMARK."""
@@ -139,6 +142,7 @@ class Words:
         self._writer.add_document(tantivy.Document(meta="watermark", doc=watermark))
         self._writer.commit()
         self._index.reload()
+        self._counted = {}
         return added
 
     def _open_writer(self) -> tantivy.IndexWriter:
@@ -201,9 +205,19 @@ class Words:
         """In how many rows a word stands in a field; of those of some sources, where that is asked for."""
         if narrow is None or narrow.alone:
             return self._index.searcher().doc_freq(field, stem_of(word))
-        query = self._narrowed(self._term(field, word), Narrow(narrow.sources))
-        with _translated():
-            return self._index.searcher().search(query, limit=1, count=True).count  # type: ignore[attr-defined]
+        known = self._counted  # of this state, whatever comes meanwhile
+        if narrow.sources not in known and len(known) >= MAX_COUNTED:
+            known = self._counted = {}
+        counts = known.setdefault(narrow.sources, {})
+        count = counts.get((field, word))
+        if count is None:
+            query = self._narrowed(self._term(field, word), Narrow(narrow.sources))
+            with _translated():
+                count = int(self._index.searcher().search(query, limit=1, count=True).count)  # type: ignore[attr-defined]
+            if len(counts) >= MAX_WORDS_COUNTED:
+                counts.clear()
+            counts[field, word] = count
+        return count
 
     def identities(self) -> set[tuple[int, int]]:
         """Every (doc, chunk) that the index holds, to compare with SQLite."""
@@ -221,6 +235,7 @@ class Words:
         """See what another process committed."""
         with _translated():
             self._index.reload()
+        self._counted = {}
 
     def close(self) -> None:
         """Let go of the writer, so that the next lease holder can have it."""
