@@ -17,8 +17,10 @@ ARGS ?=
 
 # pyright looks for a newer release of itself unless it is told not to.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+# Hundreds of processes import the same modules: compiled once, whatever is usual here.
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install check check-format check-lint check-types check-imports format test soak bench tour demo model constraints clean
+.PHONY: help install check check-format check-lint check-types check-imports compiled format test soak bench tour demo model constraints clean
 
 help:
 	@echo "make install      build .venv with cortex and the tools of development in it"
@@ -62,9 +64,15 @@ format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --select I --fix .
 
-# Three at a time, on two cores too: a third of the tests' time is waiting, for processes, for the disk, for a deadline.
-test: check
-	$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
+# What the processes of pytest would each do for themselves. What is wrong with a module they say, so it isn't said here.
+compiled: install
+	@$(BIN)/python -m pytest --collect-only -n 0 >/dev/null 2>&1 || true
+
+# The check of types takes one core; beside it the tests are compiled. Then three at a time, on two cores too: much of the tests'
+# time is waiting, for processes, for a deadline. Which files begin is said in tests/conftest.py.
+test: install
+	@$(MAKE) --no-print-directory -j 2 check compiled
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: install
 	CORTEX_SOAK=1 $(BIN)/python -m pytest -m soak --timeout=7200 -rs $(ARGS)

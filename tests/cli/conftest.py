@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import forking
 from cortex.cli import run as run_command
 from cortex.daemon import control
 
@@ -24,7 +25,7 @@ def on_terminal():
         pty = pytest.importorskip("pty")
         master, slave = pty.openpty()
         environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "200"}
-        running = subprocess.Popen(
+        running = forking.Popen(
             [sys.executable, "-m", "cortex", *arguments], stdout=slave, stderr=subprocess.DEVNULL, env=environment
         )
         os.close(slave)
@@ -52,7 +53,7 @@ def typed():
         pty = pytest.importorskip("pty")
         master, slave = pty.openpty()
         os.write(master, text.encode())
-        done = subprocess.run(
+        done = forking.run(
             [sys.executable, "-m", "cortex", *map(str, arguments)],
             stdin=slave,
             capture_output=True,

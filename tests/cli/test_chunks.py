@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import forking
 from protocol.code_server import CORTEX, make_repository, wait_for
 
 NAMES = {"code-symbols.json", "code-definitions.json", "code-data.json", "doc-chunks.json", "generator-output.json"}
@@ -63,7 +64,7 @@ def test_index_writes_chunk_files_too_where_it_is_asked_to(cortex, root):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a console's Ctrl-C can't be sent to one process there")
 def test_watching_keeps_the_chunk_files_current(root):
-    watching = subprocess.Popen([*CORTEX, "index", str(root), "--chunks", "--watch"], stdout=subprocess.PIPE, text=True)
+    watching = forking.Popen([*CORTEX, "index", str(root), "--chunks", "--watch"], stdout=subprocess.PIPE, text=True)
     folder = root / ".cortex" / "chunks"
     try:
         assert any("watching" in line for line in iter(watching.stdout.readline, ""))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import forking
 from cortex.cli import app, run
 from cortex.cli.workspace import nearest
 from cortex.engine import Engine
@@ -28,7 +29,7 @@ def indexed(tmp_path_factory, strangers_environment):
 
 
 def process(*arguments, **options):
-    return subprocess.run(
+    return forking.run(
         [*CORTEX, *map(str, arguments)], capture_output=True, text=True, encoding="utf-8", timeout=60, **options
     )
 
@@ -225,7 +226,7 @@ def test_a_damaged_store_is_kept_aside_and_built_anew_by_force(cortex, tmp_path)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_watching_follows_changes_until_a_signal(tmp_path, number):
     root = make_repository(tmp_path / "watched", {"a.py": "x = 1\n"})
-    watching = subprocess.Popen([*CORTEX, "index", str(root), "--watch"], stdout=subprocess.PIPE, text=True)
+    watching = forking.Popen([*CORTEX, "index", str(root), "--watch"], stdout=subprocess.PIPE, text=True)
     try:
         assert any("watching" in line for line in iter(watching.stdout.readline, ""))
         (root / "b.py").write_text("def came_later():\n    pass\n", encoding="utf-8")

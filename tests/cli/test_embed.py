@@ -11,6 +11,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+import forking
 from cortex.cli import app
 from protocol.golden import check_golden
 
@@ -18,7 +19,7 @@ SERVE = [sys.executable, "-m", "cortex", "embed", "serve", "--port", "0"]
 
 
 def refused(isolated, *arguments: str, **variables: str) -> str:
-    done = subprocess.run(
+    done = forking.run(
         [*SERVE, *arguments], env=isolated.environment(**variables), capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stdout) == (1, "")
@@ -59,7 +60,7 @@ def test_a_key_in_a_file_that_others_can_read_is_told(isolated):
     isolated.cortex.mkdir(exist_ok=True)
     (isolated.cortex / "config.yml").write_text("providers: {openai: {apiKey: sk-hush}}\n", encoding="utf-8")
     (isolated.cortex / "config.yml").chmod(0o644)
-    shown = subprocess.run(
+    shown = forking.run(
         [sys.executable, "-m", "cortex", "config", "show"],
         env=isolated.environment(),
         capture_output=True,
@@ -78,7 +79,7 @@ def test_a_port_that_is_taken_is_told_without_advice_for_other_troubles(isolated
 
 
 def test_it_says_whose_vectors_it_serves_and_where(isolated):
-    with subprocess.Popen(SERVE, env=isolated.environment(), stderr=subprocess.PIPE, text=True) as serving:
+    with forking.Popen(SERVE, env=isolated.environment(), stderr=subprocess.PIPE, text=True) as serving:
         assert serving.stderr is not None
         line = serving.stderr.readline()
         serving.terminate()

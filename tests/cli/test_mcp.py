@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import forking
 from cortex.cli.families import ask
 from cortex.cli.mcp import log_level
 from cortex.cli.workspace import find_for
@@ -40,7 +41,7 @@ def test_with_transport_http_it_listens_on_this_machine_without_a_flag(repositor
             taken.listen()
         argv = [*CORTEX, "mcp", "--workspace", str(repository)]
         environment = os.environ | {"CORTEX_SERVER_TRANSPORT": "http"}
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, env=environment)
+        done = forking.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, env=environment)
     assert done.returncode == 1
     assert "8765" in done.stderr.decode()
     assert done.stdout == b""

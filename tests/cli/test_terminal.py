@@ -4,13 +4,13 @@ import json
 import logging
 import os
 import re
-import subprocess
 import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import forking
 from cortex.cli.show import PrintableFormatter, printable, progress_bar
 from cortex.types import Progress
 from protocol.code_server import CORTEX, make_repository
@@ -33,7 +33,7 @@ def hostile(tmp_path_factory):
 
 def alone(*arguments):
     """What the command says in a process of its own."""
-    done = subprocess.run([*CORTEX, *map(str, arguments)], capture_output=True, timeout=60)
+    done = forking.run([*CORTEX, *map(str, arguments)], capture_output=True, timeout=60)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import forking
 from embedders.stub import Reply, Stub, embeddings
 from protocol.client import Client
 from protocol.golden import check_golden
@@ -200,7 +201,7 @@ def test_words_alone_are_told_beside_the_answer_and_to_whoever_starts_it(project
 
 
 def start(root, environment):
-    return subprocess.run(
+    return forking.run(
         [*CORTEX, "mcp", "chunks", "--workspace", str(root)],
         env=environment,
         stdin=subprocess.DEVNULL,

@@ -13,6 +13,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import forking
+
 FAMILY = Path(__file__).with_name("family.py")
 WAIT_SECONDS = 20.0
 MODERN = "2026-07-28"
@@ -31,7 +33,7 @@ class Client:
     """A running server and its two pipes; every line that comes out must be JSON-RPC."""
 
     def __init__(self, argv: Sequence[str] = (sys.executable, str(FAMILY), "stdio"), **options: object) -> None:
-        self.process = subprocess.Popen(
+        self.process = forking.Popen(
             [*argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE, **{"stderr": subprocess.DEVNULL, **options}
         )
         assert self.process.stdin is not None

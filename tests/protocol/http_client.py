@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+import forking
 from protocol.client import FAMILY, MODERN, envelope
 
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -71,7 +72,7 @@ def serving_family(*arguments: str) -> Iterator[Server]:
 @contextmanager
 def serving(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Iterator[Server]:
     """A server that says its port on stderr and nothing on stdout; killed at the end unless it has ended."""
-    process = subprocess.Popen([*argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+    process = forking.Popen([*argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
     assert process.stdout is not None
     assert process.stderr is not None
     try:

@@ -1,11 +1,11 @@
 """Arrays of messages: answered together in the one revision that has them, on stdin and stdout."""
 
 import json
-import subprocess
 import sys
 
 import pytest
 
+import forking
 from protocol.client import FAMILY, Client
 
 
@@ -90,7 +90,7 @@ def test_a_batch_sent_right_after_the_handshake_and_before_the_end_is_answered()
     hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     lines = [{"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}, [PING, calling(2, "nothing")]]
     given = "".join(json.dumps(line) + "\n" for line in lines).encode()
-    ended = subprocess.run([sys.executable, str(FAMILY), "stdio"], input=given, capture_output=True, timeout=20)
+    ended = forking.run([sys.executable, str(FAMILY), "stdio"], input=given, capture_output=True, timeout=20)
     greeting, answers = [json.loads(line) for line in ended.stdout.splitlines()]
     assert greeting["result"]["protocolVersion"] == "2025-03-26"
     assert sorted(answer["id"] for answer in answers) == [1, 2]

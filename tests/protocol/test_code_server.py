@@ -12,6 +12,7 @@ import time
 import psutil
 import pytest
 
+import forking
 from protocol.client import MODERN, envelope
 from protocol.code_server import CORTEX, CodeServer, make_repository, text_of, wait_for
 from protocol.fuzz_lines import hostile_lines
@@ -46,7 +47,7 @@ def fresh(root):
 
 def test_a_piped_tools_list_without_handshake_is_answered_and_ends_with_0(repository):
     line = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n'
-    done = subprocess.run([*CORTEX, "mcp", "code"], input=line, cwd=repository, capture_output=True, timeout=30)
+    done = forking.run([*CORTEX, "mcp", "code"], input=line, cwd=repository, capture_output=True, timeout=30)
     (answer,) = [json.loads(one) for one in done.stdout.splitlines()]
     assert [tool["name"] for tool in answer["result"]["tools"]] == list(TOOLS)
     assert done.returncode == 0
@@ -209,7 +210,7 @@ def free_port() -> int:
 def port(repository):
     port = free_port()
     argv = [*CORTEX, "mcp", "code", "--workspace", str(repository), "--http", f"127.0.0.1:{port}"]
-    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process = forking.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     wait_for(lambda: is_open(port))
     yield port
     started = time.monotonic()
@@ -268,7 +269,7 @@ def test_other_origins_hosts_and_large_bodies_are_refused(port):
 )
 def test_an_address_that_is_none_or_beyond_this_machine_is_refused(repository, address, environment, word, code):
     argv = [*CORTEX, "mcp", "--workspace", str(repository), "--http", address]
-    done = subprocess.run(argv, capture_output=True, timeout=30, env=os.environ | environment)
+    done = forking.run(argv, capture_output=True, timeout=30, env=os.environ | environment)
     assert done.returncode == code
     assert word in done.stderr.decode()
     assert done.stdout == b""
@@ -277,7 +278,7 @@ def test_an_address_that_is_none_or_beyond_this_machine_is_refused(repository, a
 def test_beyond_this_machine_the_token_opens_and_nothing_else(repository):
     port = free_port()
     argv = [*CORTEX, "mcp", "--workspace", str(repository), "--http", f"0.0.0.0:{port}"]
-    process = subprocess.Popen(argv, stderr=subprocess.DEVNULL, env=os.environ | {"CORTEX_HTTP_TOKEN": "open-sesame"})
+    process = forking.Popen(argv, stderr=subprocess.DEVNULL, env=os.environ | {"CORTEX_HTTP_TOKEN": "open-sesame"})
     try:
         wait_for(lambda: is_open(port))
         ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+import forking
 from protocol.client import FAMILY, MODERN, Client, envelope
 
 SERVER = [sys.executable, str(FAMILY), "stdio"]
@@ -37,7 +38,7 @@ def shared(started):
 
 
 def pipe(*lines: bytes) -> tuple[list[dict], int]:
-    done = subprocess.run(SERVER, input=b"\n".join(lines), capture_output=True, timeout=20)
+    done = forking.run(SERVER, input=b"\n".join(lines), capture_output=True, timeout=20)
     return [json.loads(line) for line in done.stdout.splitlines()], done.returncode
 
 
@@ -86,7 +87,7 @@ def test_a_signal_ends_the_server_within_a_second_whatever_runs(number, tool, tm
 
 
 def test_a_client_that_vanishes_is_a_clean_end():
-    process = subprocess.Popen(SERVER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = forking.Popen(SERVER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.close()
     for _ in range(3):
         process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n')

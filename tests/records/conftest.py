@@ -16,6 +16,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # what other tests make i
 
 
 @pytest.fixture
+def tmp_path(memory: Path) -> Path:
+    """Most of what is tested here writes durably."""
+    return memory
+
+
+@pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """The settings of a person whose library is in this test's own folder."""
     environment = {"CORTEX_HOME": str(tmp_path / "home")}

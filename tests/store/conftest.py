@@ -59,6 +59,12 @@ def _cut(path: str, text: str):
 
 
 @pytest.fixture
+def tmp_path(memory: Path) -> Path:
+    """Most of what is tested here writes durably."""
+    return memory
+
+
+@pytest.fixture
 def open_store(tmp_path: Path) -> Iterator[Callable[..., Store]]:
     """Opens stores in the test's folder (or in memory), and closes them when the test ends."""
     with ExitStack() as opened:

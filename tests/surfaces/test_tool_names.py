@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import forking
 from cortex import guide
 from cortex.errors import InputError
 from cortex.families import FAMILIES
@@ -102,7 +103,7 @@ def test_the_command_takes_the_spelling_and_refuses_another(repository):
     with CodeServer(repository, more=["--tool-names", "dotted"]) as server:
         assert listed(server)[0]["name"] == "search_code"
     argv = [*CORTEX, "mcp", "--workspace", str(repository), "--tool-names", "camel"]
-    done = subprocess.run(argv, capture_output=True, timeout=30, stdin=subprocess.DEVNULL)
+    done = forking.run(argv, capture_output=True, timeout=30, stdin=subprocess.DEVNULL)
     assert done.returncode == 2
     assert b"underscore" in done.stderr
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,14 +16,6 @@ from cortex.library import Library
 from memories.desk import open_library, settings_of
 from sync.fake_core import FakeCore
 from sync.members import Member
-
-
-@pytest.fixture
-def memory() -> Iterator[Path]:
-    """A folder in memory where the system has one: every write here is durable, and a disk takes its time for that."""
-    shared = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None) as name:
-        yield Path(name)
 
 
 @pytest.fixture
