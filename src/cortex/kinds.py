@@ -12,6 +12,11 @@ from typing import Any, Generic, TypeVar
 
 NORMAL, SENSITIVE = "normal", "sensitive"
 PRESSING = ("urgent", "high")  # priorities of what comes first
+SUMMARY = (
+    "summary",
+    "summary_sources",
+    "summary_by",
+)  # of a thread: made of what is said there, unless somebody wrote it
 
 
 @dataclass(frozen=True, slots=True)

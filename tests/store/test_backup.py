@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from cortex import chunkers
 from cortex.errors import CortexError
-from cortex.kinds import SENSITIVE, Actor, Body, Draft, Link, Record, Subcortex, Task, Thread, Wanted
+from cortex.kinds import (
+    SENSITIVE,
+    Actor,
+    Attachment,
+    Body,
+    Draft,
+    Link,
+    Observation,
+    Record,
+    Subcortex,
+    Task,
+    Thread,
+    Wanted,
+)
 from cortex.records.ids import new_id
 from cortex.store import Step, Worded, backup
 from cortex.store.backup import dump, load
@@ -24,6 +39,8 @@ from cortex.text import hash_bytes
 
 PERSON = Actor("person", 4)
 TABLES = ("records", "refs", "versions", "keys", "audit", "principals", "grants", "tokens", "counters")
+# Longer than a row of an index may be, however it is packed.
+FAR = "https://wiki.example/" + "".join(Random(1).choices([chr(one) for one in range(0x4E00, 0x9FFF)], k=1_900))
 keys = count()
 
 
@@ -62,6 +79,7 @@ def fill(ledger: Ledger) -> str:
     make(ledger, Draft("comment", "d", "b", target=thread.id))
     make(ledger, Link(thread.id, "supports", topic.id))
     make(ledger, Task("salaries", sensitivity=SENSITIVE), key="known")
+    make(ledger, Observation("far away", attachments=(Attachment("a", FAR),)))
     ledger.principals.add("principal_1", "ada", 4, True, {"*": True, topic.id: False})
     return ledger.principals.make_token("principal_1", "laptop")[1]
 
@@ -112,7 +130,7 @@ def test_a_ledger_comes_back_whole_in_either_database(
     token = fill(ledger)
     counts = dump(ledger, file)
     other = open_one(f"sqlite:///{tmp_path}/other" if into == "sqlite" else make_database())
-    assert load(other, file, wording=word) == counts and counts["records"] == 5 and counts["versions"] == 1
+    assert load(other, file, wording=word) == counts and counts["records"] == 6 and counts["versions"] == 1
     assert content(other) == content(ledger) and other.epoch() != ledger.epoch()
     found = other.principals.whose(token)
     assert (
@@ -171,6 +189,32 @@ def test_a_backup_is_of_one_moment_while_others_write(
     assert counts["keys"] * 2 == counts["records"]
 
 
+@pytest.mark.parametrize(
+    ("place", "code"), [("/dev/full", "DISK_FULL"), ("nowhere/backup", "FILE_NOT_FOUND"), (".", "PERMISSION_DENIED")]
+)
+def test_a_file_that_can_t_be_written_is_named_and_not_the_database(
+    ledger: Ledger, tmp_path: Path, place: str, code: str
+) -> None:
+    if place == "/dev/full" and not os.path.exists(place):
+        pytest.skip("Linux has it")
+    fill(ledger)
+    error = refused(lambda: dump(ledger, tmp_path / place))
+    assert error.code == code and str(tmp_path / place) in error.message and "cortex.db" not in error.message
+
+
+def test_a_backup_is_on_the_disk_when_that_is_told(ledger: Ledger, file: Path, monkeypatch) -> None:
+    fill(ledger)
+    real, synced = os.fsync, list[bytes]()
+
+    def sync(number: int) -> None:
+        real(number)
+        synced.append(file.read_bytes())
+
+    monkeypatch.setattr(os, "fsync", sync)
+    dump(ledger, file)
+    assert synced and synced[-1] == file.read_bytes()
+
+
 @pytest.mark.parametrize("used", ["record", "principal"])
 def test_a_ledger_that_is_in_use_is_left_alone(ledger: Ledger, file: Path, used: str) -> None:
     dump(ledger, file)
@@ -214,6 +258,7 @@ DAMAGES: dict[str, Callable[[Path], bytes]] = {
     "a row is missing": _without_a_row,
     "a row says something else": _with_another_title,
     "the end is missing": _without_its_end,
+    "a row is empty": lambda file: gzip.compress(_lines(file)[0] + b"[]\n" + b"".join(_lines(file)[1:])),
     "something else": _of_something_else,
     "not JSON": lambda file: gzip.compress(b"hello\n"),
     "deep JSON": lambda file: gzip.compress(b"[" * 200_000),

@@ -100,3 +100,19 @@ def test_a_text_that_we_could_not_have_written_is_refused():
         with pytest.raises(StoreError) as caught:
             unpack(packed)
         assert caught.value.code == "STORE_CORRUPT"
+
+
+def test_what_is_remembered_of_several_sources_is_of_this_state(folder):
+    """How many docs they have, and whether there are others: asked for by every search, and looked up once."""
+    store, one = folder.store, folder.source.id
+    other = store.truth.source("files", "other", "/other").id
+    folder.write(a_py=CODE)
+    assert [store.lookup.are_all(some) for some in ((one,), (other,), (one, other))] == [True, False, True]
+    assert (store.counts(one, other).docs, store.counts(one).docs, store.counts(other).docs) == (1, 1, 0)
+    folder.source = store.truth.source("files", "other", "/other")
+    folder.write_all({"b.py": CODE, "c.py": "c = 1\n"})
+    assert [store.lookup.are_all(some) for some in ((one,), (other,), (one, other))] == [False, False, True]
+    assert (store.counts(one, other).docs, store.counts(one).docs, store.counts(other).docs) == (3, 1, 2)
+    folder.remove("b.py", "c.py")
+    assert [store.lookup.are_all(some) for some in ((one,), (other,), (one, other))] == [True, False, True]
+    assert (store.counts(one, other).docs, store.counts(other).docs) == (1, 0)

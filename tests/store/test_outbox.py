@@ -22,6 +22,7 @@ from cortex.records.ids import new_id
 from cortex.store import Changed, Entry, Kept, Step, Store, Worded
 from cortex.store.ledger import Ledger
 from cortex.store.outbox import FIRST
+from cortex.store.outboxrows import NEVER_HERE
 from cortex.text import hash_bytes
 
 PERSON, AGENT = Actor("person", 4), Actor("agent", 1)
@@ -63,6 +64,10 @@ def change(store: Store | Ledger, number: str, **fields: object) -> None:
 def take(store: Store, *records: Kept, erased: tuple[str, ...] = (), **more: Any) -> int:
     common: dict[str, Any] = {"wording": word, "meta": {}}
     return store.records.apply(records, erased, **{**common, **more})
+
+
+def waits(store: Store, number: str) -> bool:
+    return any(one.id == number for entry in store.outbox.waiting() for one in entry.changes)
 
 
 def told(number: str, body: Body, change: int, version: int = 1) -> Kept:
@@ -131,7 +136,7 @@ def test_a_step_is_queued_with_what_was_there_before_it_and_what_is_there_after(
         "",
         0,
     )
-    assert home.outbox.is_waiting(made) and not home.outbox.is_waiting(new_id(Task))
+    assert waits(home, made) and not waits(home, new_id(Task))
 
 
 def test_nothing_is_queued_where_there_is_no_core(open_store: Callable[..., Store]) -> None:
@@ -199,10 +204,51 @@ def test_entries_are_tried_refused_retried_and_dropped(home: Store) -> None:
     assert [(one.id, one.code, one.reason, one.attempts) for one in home.outbox.refused()] == [
         (second, "RIGHTS_MISSING", "you may not", 1)
     ]
-    assert home.outbox.count() == (2, 1) and not home.outbox.is_waiting(home.outbox.refused()[0].changes[0].id)
+    assert home.outbox.count() == (2, 1) and not waits(home, home.outbox.refused()[0].changes[0].id)
     assert home.outbox.retry([first]) == 0 and home.outbox.retry() == 1 and home.outbox.refused() == []
+    assert not home.outbox.drop(second)  # it is sent once more
+    take(home, settle=second, refuse=("RIGHTS_MISSING", "you may not"))
     assert home.outbox.drop(second) and not home.outbox.drop(second)
     assert ask(home, "SELECT entry FROM outbox_records ORDER BY entry") == [(first,), (third,)]
+
+
+def test_what_the_core_has_got_after_all_is_sent_though_it_was_given_up(home: Store) -> None:
+    thread = make(home, Thread("Mine"))
+    (entry,) = home.outbox.waiting()
+    take(home, settle=entry.id, refuse=("RIGHTS_MISSING", "you may not"))
+    assert home.outbox.drop(entry.id)
+    change(home, thread, title="Changed here")
+    assert home.outbox.waiting() == []
+    take(home, told(thread, Thread("From a copy of this home"), 7))
+    change(home, thread, title="Changed again")
+    assert [one.changes[0].after for one in home.outbox.waiting()] == [Thread("Changed again")]
+
+
+def test_what_is_given_up_takes_no_other_record_of_an_entry_along(home: Store) -> None:
+    thread, task = make(home, Thread("Mine")), make(home, Task("Ours"))
+    first, _ = home.outbox.waiting()
+    for number in (first.id, first.id + 1):
+        take(home, settle=number, refuse=("RIGHTS_MISSING", "you may not") if number == first.id else None)
+
+    def both(step: Step) -> None:
+        for number in (thread, task):
+            record = step.get(number)
+            assert record is not None
+            step.put(replace(record, body=replace(record.body, body="more")))
+
+    do(home, both)
+    assert home.outbox.drop(first.id) and not waits(home, thread) and waits(home, task)
+    assert [[one.id for one in entry.changes] for entry in home.outbox.waiting()] == [[task]]
+
+
+def test_more_refused_entries_than_a_statement_takes_are_sent_once_more(home: Store) -> None:
+    for title in ("First", "Second"):
+        make(home, Thread(title))
+    first, second = home.outbox.waiting()
+    for one in (first, second):
+        take(home, settle=one.id, refuse=("RIGHTS_MISSING", "no"))
+    others = range(second.id + 1, second.id + 300_000)
+    assert home.outbox.retry([first.id, *others, second.id]) == 2 and home.outbox.count() == (2, 0)
 
 
 def test_a_damaged_entry_is_told(home: Store) -> None:
@@ -232,8 +278,11 @@ def test_what_was_there_before_is_queued_once_in_the_order_in_which_it_was_made(
         1
     ].key
     for entry in entries:
+        take(store, settle=entry.id, refuse=("RIGHTS_MISSING", "you may not"))
         store.outbox.drop(entry.id)
-    assert store.outbox.upload(PERSON, "one") == 0 and store.outbox.upload(PERSON, "another") == 5
+    assert store.outbox.upload(PERSON, "one") == 0 and store.outbox.upload(PERSON, "another") == 0  # given up
+    store.outbox.forget()
+    assert store.outbox.upload(PERSON, "another") == 6  # the one that came from there, too
 
 
 def test_records_that_a_core_lost_are_queued_before_what_builds_on_them(home: Store) -> None:
@@ -316,7 +365,7 @@ def test_what_waits_to_be_sent_is_left_alone_until_it_was(home: Store) -> None:
     page = (told(number, Task("theirs"), 10, 3), told(other, Task("other"), 11))
     assert take(home, *page, skip_waiting=True) == 1
     found = home.recorded.one(number)
-    assert found is not None and found.body.title == "mine" and home.outbox.known([number]) == {number: (3, 0)}
+    assert found is not None and found.body.title == "mine" and home.outbox.known([number]) == {number: (3, NEVER_HERE)}
     change(home, number, notes="later")
     assert take(home, page[0], settle=entry.id, skip_waiting=True) == 0  # another entry still waits
     assert [one.changes[0].after for one in home.outbox.waiting()] == [Task("mine", notes="later")]

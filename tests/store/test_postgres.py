@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
 
 import pytest
 
-from cortex.errors import CortexError, StoreError
-from cortex.kinds import Actor, Thread
+from cortex.errors import CortexError, InputError, StoreError
+from cortex.kinds import Actor, Artifact, Attachment, Body, Observation, Subcortex, Thread, Wanted
 from cortex.records.ids import new_id
-from cortex.store import Done, Step
+from cortex.store import Done, Step, postgres
 from cortex.store.ledger import Ledger, open_ledger
 
 ADA = Actor("ada", 4)
@@ -73,6 +76,27 @@ def test_connections_that_were_cut_while_they_rested_are_found_without_anybody_n
         assert len(titles(ledger)) == number + 1
 
 
+def test_a_connection_that_is_cut_while_a_core_begins_is_begun_again(ledger, database):
+    import psycopg
+
+    opened: list[Ledger] = []
+    waiting = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'"
+    with psycopg.connect(database, autocommit=True) as watching, psycopg.connect(database) as holding:
+        holding.execute("SELECT pg_advisory_xact_lock(hashtext('cortex schema'))")
+        beginning = threading.Thread(target=lambda: opened.append(open_ledger(database)))
+        beginning.start()
+        for _ in range(2):
+            while (found := watching.execute(waiting).fetchone()) is None:
+                time.sleep(0.005)
+            watching.execute("SELECT pg_terminate_backend(%s)", found)
+            while watching.execute(waiting).fetchone() == found:
+                time.sleep(0.005)
+        holding.rollback()
+        beginning.join()
+    assert titles(opened[0]) == []
+    opened[0].close()
+
+
 def test_a_step_whose_connection_breaks_before_its_end_is_done_again_once(ledger, database):
     broken: list[int] = []
 
@@ -127,3 +151,245 @@ def test_a_writer_waits_a_few_seconds_for_another_one_and_is_told_to_come_again(
         assert raised.value.code == "STORE_LOCKED" and raised.value.retryable
         assert titles(other) == []
     assert not write(ledger, "a").replayed
+
+
+def test_a_question_that_takes_too_long_is_not_told_as_somebody_who_writes(database, monkeypatch):
+    monkeypatch.setattr("cortex.store.postgres.STATEMENT_MS", 50)
+    with open_ledger(database) as ledger:
+        with pytest.raises(StoreError) as raised, ledger.connections.read() as connection:
+            connection.execute("SELECT pg_sleep(10)")
+        assert raised.value.code == "STORE_LOCKED" and "writer" not in raised.value.message
+        assert not write(ledger, "a").replayed
+
+
+def letters(count: int) -> str:
+    """What can't be packed."""
+    return "".join(Random(1).choices([chr(one) for one in range(0x4E00, 0x9FFF)], k=count))
+
+
+def put(ledger: Ledger, body: Body) -> str:
+    number = new_id(type(body))
+    return ledger.records.perform(
+        lambda step: step.make(number, body).id,
+        actor=ADA,
+        key=number,
+        action="write",
+        payload="",
+        wording=lambda record, get: None,
+    ).result
+
+
+def test_what_is_longer_than_a_row_of_an_index_is_pointed_to_and_found(ledger):
+    far = "https://wiki.example/" + letters(1_900)
+    made = [
+        put(ledger, Observation("a", attachments=(Attachment("x", far + end), Attachment("y", far)))) for end in "12"
+    ]
+    found = ledger.recorded.select(Wanted(refs=(("citation", far + "2"),)))
+    assert [one.id for one in found] == made[1:]
+    assert len(ledger.recorded.select(Wanted(refs=(("citation", far),)))) == 2
+    dated = put(ledger, Artifact("old", review_by="2026-01-01"))
+    assert [one.id for one in ledger.recorded.select(Wanted(due="2026-01-02"))] == [dated]
+    assert ledger.recorded.select(Wanted(due="2026-01-01")) == []
+
+
+def test_what_points_to_something_is_found_by_an_index(ledger):
+    asked = (
+        "SELECT record FROM refs WHERE role = ? AND target = ? AND record > ? ORDER BY record DESC",
+        "SELECT 1 FROM refs WHERE role = 'due' AND refs.target < ?",
+        "SELECT refs.record FROM refs JOIN records ON records.id = refs.target WHERE refs.role = 'target' AND records.id = ?",
+        "SELECT role FROM refs WHERE (record, role, target) > (?, ?, ?) ORDER BY record, role, target LIMIT 9",
+    )
+    with ledger.connections.read() as connection:
+        connection.execute("SET LOCAL enable_seqscan = off")
+        connection.execute("SET LOCAL enable_bitmapscan = off")
+        for one in asked:
+            plan = connection.execute(f"EXPLAIN {one}", ["x"] * one.count("?")).fetchall()
+            text = "\n".join(row[0] for row in plan)
+            conditions = [row[0] for row in plan if "Index Cond" in row[0]]
+            assert "using refs_" in text and any("left" in row or "ROW" in row for row in conditions), text
+
+
+@pytest.mark.parametrize("strange", ["a\0b", "a\ud800b"])
+def test_what_can_not_be_asked_is_the_askers_fault(ledger, strange):
+    with pytest.raises(InputError) as raised:
+        ledger.recorded.select(Wanted(refs=(("tag", strange),)))
+    assert raised.value.code == "RECORD_INVALID"
+
+
+def test_what_can_not_be_held_is_the_givers_fault_and_not_the_databases(ledger):
+    with pytest.raises(InputError) as raised:
+        put(ledger, Thread("a", state=letters(3_000)))
+    assert raised.value.code == "RECORD_INVALID" and titles(ledger) == []
+    with pytest.raises(InputError), ledger.connections.read() as connection:
+        connection.execute("SELECT value FROM counters WHERE value = ?", (10**30 * 10**30,)).fetchone()
+        connection.execute("SELECT CAST(? AS bigint)", (str(2**64),))
+    assert put(ledger, Thread("b")) and titles(ledger) == ["b"]
+
+
+def test_a_network_that_swallows_everything_is_noticed_in_seconds_unless_the_address_says_otherwise(ledger, database):
+    import psycopg
+
+    def known(one: Ledger) -> dict[str, str]:
+        with one.connections.read() as connection:
+            assert isinstance(connection.connection, psycopg.Connection)
+            return connection.connection.info.get_parameters()
+
+    told = known(ledger)
+    quiet = sum(int(told[f"keepalives_{name}"]) for name in ("idle", "interval")) + 2 * int(told["keepalives_interval"])
+    assert told["keepalives"] == "1" and quiet < 20 and 0 < int(told["tcp_user_timeout"]) < 20_000
+    assert int(told["connect_timeout"]) <= 10
+    with open_ledger(f"{database}{'&' if '?' in database else '?'}tcp_user_timeout=60000") as other:
+        assert known(other)["tcp_user_timeout"] == "60000" and known(other)["keepalives"] == "1"
+
+
+def test_whoever_was_cut_off_while_they_wrote_keeps_nobody_from_writing_for_long(ledger, database, monkeypatch):
+    monkeypatch.setattr("cortex.store.postgres.IDLE_MS", 50)
+    with open_ledger(database) as other, pytest.raises(StoreError), other.connections.write() as connection:
+        assert not write(ledger, "a").replayed
+        connection.execute("SELECT 1")
+    assert titles(ledger) == ["a"]
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_database_that_can_not_hold_every_letter_is_refused_before_anything_is_made(make_database, encoding):
+    import psycopg
+
+    url = make_database(f"ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+    with pytest.raises(InputError) as raised:
+        open_ledger(url)
+    assert raised.value.code == "ARGUMENT_INVALID" and encoding in raised.value.message
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT 1 FROM pg_tables WHERE tablename = 'records'").fetchone() is None
+
+
+def test_every_letter_is_kept_whatever_encoding_the_machine_says(database, monkeypatch):
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    with open_ledger(database) as ledger:
+        write(ledger, "日本語 🐈")
+        assert titles(ledger) == ["日本語 🐈"]
+
+
+def test_the_address_says_in_which_schema_the_tables_are(database):
+    import psycopg
+
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA team")
+        with open_ledger(f"{database}&options=-csearch_path%3Dteam") as ledger:
+            write(ledger, "a")
+        found = connection.execute("SELECT schemaname FROM pg_tables WHERE tablename IN ('records', 'schema_version')")
+        assert found.fetchall() == [("team",), ("team",)]
+
+
+def test_a_database_of_a_newer_cortex_is_refused(ledger, database):
+    with ledger.connections.write() as connection:
+        connection.execute("INSERT INTO schema_version VALUES (99)")
+    with pytest.raises(StoreError) as raised:
+        open_ledger(database)
+    assert raised.value.code == "STORE_NEWER"
+
+
+def test_a_database_that_could_not_be_brought_up_to_date_is_as_it_was(ledger, database, monkeypatch):
+    write(ledger, "a")
+    strange = "ALTER TABLE records DROP COLUMN body; SELECT 1 / 0"
+    monkeypatch.setattr("cortex.store.postgres.MIGRATIONS", (*postgres.MIGRATIONS, strange))
+    with pytest.raises(CortexError):
+        open_ledger(database)
+    assert titles(ledger) == ["a"]
+
+
+def test_tables_of_another_program_are_left_alone_and_told_of(database):
+    import psycopg
+
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE tokens (theirs TEXT)")
+        with pytest.raises(StoreError) as raised:
+            open_ledger(database)
+        assert "tokens" in raised.value.message and "another program" in raised.value.suggestions[0]
+        left = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        assert left == [("tokens",)]
+
+
+def test_who_may_not_make_tables_uses_those_that_are_there(ledger, database):
+    import psycopg
+
+    role = f"poor_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {role} LOGIN")  # type: ignore[arg-type]
+        try:
+            connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+            connection.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}")  # type: ignore[arg-type]
+            with open_ledger(database.replace("://postgres:@", f"://{role}:@")) as other:
+                write(other, "a")
+        finally:
+            connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")  # type: ignore[arg-type]
+    assert titles(ledger) == ["a"]
+
+
+def test_nothing_is_written_without_the_counter_that_numbers_it(ledger):
+    with ledger.connections.write() as connection:
+        connection.execute("DELETE FROM counters")
+    with pytest.raises(StoreError) as raised:
+        write(ledger, "a")
+    assert raised.value.code == "STORE_CORRUPT" and titles(ledger) == []
+
+
+@pytest.mark.parametrize("statement", ["UPDATE audit SET actor = 'eve'", "DELETE FROM audit", "TRUNCATE audit"])
+def test_nobody_changes_the_log(ledger, statement):
+    write(ledger, "a")
+    with pytest.raises(CortexError, match="the audit log is kept"), ledger.connections.write() as connection:
+        connection.execute(statement)
+    assert [one.actor for one in ledger.recorded.deeds()] == ["ada"]
+
+
+def test_a_database_that_only_reads_is_told_so(ledger, database):
+    import psycopg
+
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {connection.info.dbname} SET default_transaction_read_only = on")  # type: ignore[arg-type]
+    with open_ledger(database) as other, pytest.raises(StoreError) as raised:
+        write(other, "a")
+    assert raised.value.code == "STORE_READ_ONLY" and "cortex kb" not in str(raised.value.suggestions)
+    assert titles(ledger) == []
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[str]:
+    """The statements that the database is asked one by one."""
+    import psycopg
+
+    real, statements = psycopg.Connection.execute, list[str]()
+
+    def execute(self, statement, *rest, **more):
+        statements.append(statement)
+        return real(self, statement, *rest, **more)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", execute)
+    return statements
+
+
+def test_all_of_a_topic_becomes_news_with_few_statements(ledger, asked):
+    topic = put(ledger, Subcortex("billing", "Billing"))
+    with ledger.together():
+        for number in range(100):
+            put(ledger, Thread(f"{number}", subcortex=topic))
+
+    def hide(step: Step) -> str:
+        found = step.get(topic)
+        assert found is not None
+        return step.put(replace(found, body=replace(found.body, visibility="private"))).id
+
+    asked.clear()
+    ledger.records.perform(hide, actor=ADA, key="k", action="w", payload="", wording=lambda record, get: None)
+    assert 0 < len(asked) < 30
+    assert len({one.change for one in ledger.recorded.changes(101, 200)}) == 101
+
+
+def test_everybody_is_told_with_few_statements(ledger, asked):
+    for number in range(20):
+        ledger.principals.add(f"principal_{number}", f"name{number}", 2, False, {"*": True, f"scope_{number}": False})
+    asked.clear()
+    found = ledger.principals.all()
+    assert 0 < len(asked) < 6
+    assert {one.id: one.grants for one in found} == {
+        f"principal_{number}": {"*": True, f"scope_{number}": False} for number in range(20)
+    }

@@ -10,7 +10,7 @@ import pytest
 from cortex.errors import CortexError
 from cortex.kinds import Actor
 from cortex.store.ledger import Ledger
-from cortex.store.principals import USED_MS, Principal, Principals
+from cortex.store.principals import USED_MS, Principal, Principals, hash_of
 
 ADA = "principal_1"
 
@@ -119,6 +119,16 @@ def test_tokens_of_who_was_revoked_don_t_count_until_they_are_back(known: Princi
     assert found is not None and found.tier == 1
 
 
+def test_the_hashes_of_those_that_count_are_told_together(known: Principals) -> None:
+    now = int(time.time() * 1000)
+    good, later = known.make_token(ADA)[1], known.make_token(ADA, expires=now + 60_000)[1]
+    known.make_token(ADA, expires=now)
+    known.revoke(known.make_token(ADA)[0].id)
+    assert known.good() == {hash_of(good), hash_of(later)}
+    known.change(ADA, state="revoked")
+    assert known.good() == frozenset()
+
+
 def test_when_a_token_was_last_used_is_written_down_now_and_then(ledger: Ledger, known: Principals) -> None:
     token, told = known.make_token(ADA)
     assert known.tokens()[0].used == 0
@@ -147,6 +157,26 @@ def test_a_token_opens_also_where_its_use_can_t_be_written_down(
         connection.execute("UPDATE tokens SET used = 0")
         found = other.principals.whose(told)
     assert found is not None and found.name == "ada" and first.principals.tokens()[0].used == 0
+
+
+FULL = {
+    "sqlite": [
+        "CREATE TRIGGER full BEFORE UPDATE ON tokens BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
+    ],
+    "postgresql": [
+        "CREATE FUNCTION fill() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$",
+        "CREATE TRIGGER full_disk BEFORE UPDATE ON tokens EXECUTE FUNCTION fill()",
+    ],
+}
+
+
+def test_a_token_opens_also_where_the_disk_is_full(ledger: Ledger, known: Principals) -> None:
+    _, told = known.make_token(ADA)
+    with ledger.connections.write() as connection:
+        for statement in FULL[ledger.kind]:
+            connection.execute(statement)
+    found = known.whose(told)
+    assert found is not None and found.name == "ada" and known.tokens()[0].used == 0
 
 
 def test_whatever_is_done_with_principals_is_in_the_audit_log(ledger: Ledger, known: Principals) -> None:

@@ -48,7 +48,7 @@ from cortex.kinds import (
     refs_of,
 )
 from cortex.records.ids import new_id
-from cortex.store import Done, Making, RecordLookup, Records, Step, Store, Worded, recordlookup, schema
+from cortex.store import Done, Making, RecordLookup, Records, Step, Store, Worded, recordreading, schema
 from cortex.store.ledger import open_ledger
 from cortex.store.recordjson import from_json, to_json
 from cortex.text import hash_bytes
@@ -373,8 +373,8 @@ def test_code_is_found_by_its_file_and_by_the_folder_above(kept: Kept) -> None:
 def test_the_newest_that_point_somewhere_are_the_same_however_many_there_are(
     kept: Kept, monkeypatch, few, walked
 ) -> None:
-    monkeypatch.setattr(recordlookup, "FEW", few)
-    monkeypatch.setattr(recordlookup, "MOST_WALKED", walked)
+    monkeypatch.setattr(recordreading, "FEW", few)
+    monkeypatch.setattr(recordreading, "MOST_WALKED", walked)
     chance, files = random.Random(3), ("src/a.py", "src/b/c.py", "src/b/d.py", "src-other/e.py")
 
     def fill(step: Step) -> None:

@@ -25,7 +25,7 @@ from cortex.kinds import (
     refs_of,
 )
 from cortex.records.ids import new_id
-from cortex.store import Step, Store, Worded, recordlookup, recordwanted
+from cortex.store import Step, Store, Worded, recordlookup, recordreading, recordwanted
 from cortex.text import hash_bytes
 
 PERSON = Actor("person", 4)
@@ -106,7 +106,7 @@ def is_wanted(one: Record[Any], wanted: Wanted) -> bool:
 
 @pytest.mark.parametrize(("few", "first"), [(1, 0), (20, 4), (3_000, 8)])
 def test_every_way_leads_to_the_same_records_in_the_same_order(store, monkeypatch, few, first):
-    for module in (recordwanted, recordlookup):
+    for module in (recordwanted, recordlookup, recordreading):
         monkeypatch.setattr(module, "FEW", few)
     lookup = store.recorded
     everything = lookup.select(Wanted(), 1_000)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cortex.embedders.hashing import HashingEmbedder
 from cortex.store import Making, Narrow, Store, sourcechunks, truth, vectorsets
 from cortex.store.vectors import FRESH, Vectors
+from cortex.store.vectorscan import unit
 
 EMBEDDER = HashingEmbedder(32)
 EVERYTHING = vectorsets._USED
@@ -87,6 +88,40 @@ def test_an_update_embeds_and_reads_what_has_changed_and_nothing_else(folder):
     assert [line for line in said if line == EVERYTHING] == []
     assert sum("SELECT text FROM blobs" in line for line in said) == 2
     assert_whole(folder.store)
+
+
+def test_what_was_removed_for_good_leaves_no_row_on_disk_in_sets_that_answer_no_more_either(folder):
+    store, earlier = folder.store, HashingEmbedder(48)
+    secret = "merger = 1"
+    folder.write_all({"a.py": "lamp = 1\n", "b.py": f"{secret}\n"})
+    store.indexes.catch_up(
+        [Making(one.stamp, lambda texts, one=one: one.embed(texts, "passage")) for one in (EMBEDDER, earlier)]
+    )
+    needles = [_row_of(store, one, secret) for one in (EMBEDDER, earlier)]
+    assert [_is_on_disk(store, needle) for needle in needles] == [True, True]
+    with store._connections.write() as connection:
+        truth.forget_source(connection, folder.source.id)
+    folder.source = store.truth.source("files", "other", "/other")
+    folder.write(c_py="desk = 1\n")
+    catch_up(store)
+    assert store.indexes.tidy()
+    assert [_is_on_disk(store, needle) for needle in needles] == [False, False]
+    assert_whole(store)
+    assert store.indexes.vectors(earlier.stamp).ids().tolist() == []
+
+
+def _row_of(store: Store, embedder: HashingEmbedder, text: str) -> bytes:
+    """The row of a text as a set keeps it."""
+    vectors = store.indexes.vectors(embedder.stamp)
+    assert isinstance(vectors, Vectors)
+    return unit(embedder.embed([text], "passage")).astype(vectors._dtype["vector"].base).tobytes()
+
+
+def _is_on_disk(store: Store, needle: bytes) -> bool:
+    assert store.directory is not None
+    files = [path for path in store.directory.rglob("*") if path.is_file() and "vectors" in path.as_posix()]
+    assert files
+    return any(needle in path.read_bytes() for path in files)
 
 
 def test_the_chunks_of_a_source_are_those_known_before_and_what_was_written_since(folder, monkeypatch):

@@ -84,6 +84,23 @@ def test_how_often_a_word_stands_in_some_sources_follows_what_is_written_here_an
     words.close()
 
 
+def test_what_stands_in_few_rows_is_counted_as_what_stands_in_many(tmp_path, monkeypatch):
+    words = Words(tmp_path / "w", create=True)
+    told = ("lamp", "lamp bulb", "bulbs", "shade")
+    words.apply([row(doc, doc, told[doc % 4], source=doc % 7) for doc in range(1, 200)], (), 1)
+    words.apply([row(200, 200, "lamp", source=3)], range(1, 60, 3), 2)  # deleted rows are none
+    asked = [
+        (word, Narrow(sources)) for word in ("lamp", "bulb", "shade", "sun") for sources in ((3,), (1, 2, 6), (9,))
+    ]
+    seldom = [words.frequency(word, narrow=narrow) for word, narrow in asked]
+    monkeypatch.setattr(words_module, "FEW_ROWS", 0)
+    words.reload()
+    assert seldom == [words.frequency(word, narrow=narrow) for word, narrow in asked]
+    alive = [doc for doc in range(1, 200) if doc not in range(1, 60, 3) and doc % 4 in (0, 1)]
+    assert seldom[1] == sum(doc % 7 in (1, 2, 6) for doc in alive)
+    words.close()
+
+
 def test_replaying_twice_changes_nothing(tmp_path):
     words = Words(tmp_path / "w", create=True)
     words.apply([row(9, 9, "old")], (), 1)

@@ -29,6 +29,10 @@ DEPTH = (
 COVER_DEPTH = 30  # of those that only hold many of the words
 NEAR_DEPTH = 50  # by meaning beside those by words: what is right mostly shares a word with the query
 LONGER = 4  # times as many, from which those are left out that may be no candidates
+SPARE = (
+    1.25,
+    2.0,
+)  # times as many as would do if those that may be were spread evenly; a list costs as much as it is long
 LEAST_NEAR = 0.25  # of what is found by meaning alone: everything is a little alike, and a word that nobody knows is near to nothing
 MIN_PREFIX = 3  # characters of a name that others may begin with
 # Short fields score high by themselves: a word in a name of two words counts for more than one in a body of a hundred.
@@ -128,11 +132,14 @@ def _nearest(store: Store, vectors: VectorSet, narrow: Narrow, query: np.ndarray
     words = store.indexes.words()
     whole = 0 if words is None else len(words)
     some = store.counts(*narrow.sources).chunks if narrow.docs is None else len(narrow.docs)
-    times = math.ceil(2 * whole / max(1, some))
-    if times <= LONGER:
-        longer = dict(vectors.search(query, times * depth))
+    fewer = narrow.extensions or narrow.languages or narrow.docs is not None  # than it counts
+    for spare in SPARE[-1:] if fewer else SPARE:
+        most = math.ceil(spare * depth * whole / max(1, some))
+        if most > LONGER * depth:
+            break
+        longer = dict(vectors.search(query, most))
         kept = _within(store.lookup, narrow, list(longer))
-        if len(kept) >= depth or len(longer) < times * depth:  # enough, or all that there is
+        if len(kept) >= depth or len(longer) < most:  # enough, or all that there is
             return {chunk: longer[chunk] for chunk in kept[:depth]}
     return dict(vectors.search(query, depth, store.indexes.sets.chunks_within(narrow)))
 

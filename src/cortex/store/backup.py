@@ -12,15 +12,18 @@ import base64
 import gzip
 import hashlib
 import json
+import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cortex.errors import CortexError, FileError, InputError, StoreError
+from cortex.store.connect import FULL_ERRORS
 from cortex.store.ledger import POSTGRESQL, Ledger, new_epoch
-from cortex.store.recordlookup import get_records
+from cortex.store.recordreading import get_records
 from cortex.store.recordrows import Wording
 
 FORMAT, SCHEMA = "cortex-ledger", 1
@@ -30,12 +33,16 @@ COMPRESSION = 6
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table as it lies in the file: its columns, by how many of them (the first) a row is known, and which hold bytes."""
+    """A table as it lies in the file: its columns, by how many of them (the first) a row is known, and which hold bytes.
+
+    `order` is that of the rows, where an index has another one.
+    """
 
     name: str
     columns: tuple[str, ...]
     keys: int = 1
     binary: str = ""
+    order: tuple[str, ...] = ()
 
 
 # In an order in which each row finds what it points to.
@@ -47,7 +54,7 @@ _TABLES = (
         "records",
         ("id", "kind", "version", "state", "sensitivity", "body", "author", "created", "updated", "made", "change", "scope"),
     ),
-    _Table("refs", ("role", "target", "record"), 3),
+    _Table("refs", ("role", "target", "record"), order=("record", "role", "target")),
     _Table("versions", ("record", "version", "kind", "body", "author", "created", "at"), 2),
     _Table("keys", ("actor", "key", "payload", "result", "at"), 2, "payload"),
     _Table("audit", ("id", "at", "actor", "tier", "key", "action", "record", "version")),
@@ -60,10 +67,10 @@ _EMPTY = ("principals", "records", "versions", "keys", "audit")  # of a ledger t
 def dump(ledger: Ledger, file: Path) -> Mapping[str, int]:
     """Save a ledger as it is at one moment, while others write to it; tells how many rows of each table there are.
 
-    Raises: StoreError; OSError, where the file can't be written.
+    It is on the disk when this returns. Raises: StoreError; FileError, where the file can't be written.
     """
     told = hashlib.sha256()
-    with ledger.connections.read() as connection, gzip.open(file, "wb", COMPRESSION) as out:
+    with ledger.connections.read() as connection, _writing(file) as out:
 
         def write(line: object) -> None:
             raw = _line(line)
@@ -82,13 +89,38 @@ def dump(ledger: Ledger, file: Path) -> Mapping[str, int]:
     return counts
 
 
-def load(ledger: Ledger, file: Path, *, wording: Wording) -> Mapping[str, int]:
+def check(file: Path) -> Mapping[str, int]:
+    """Read a file from end to end before anything of it is believed, or made for it; tells how many rows of each table it has.
+
+    Raises: FileError IMPORT_UNREADABLE for one that is damaged, cut or something else; StoreError STORE_NEWER for one of a newer
+    Cortex; OSError, where it can't be read.
+    """
+    told, last = hashlib.sha256(), b""
+    header: dict[str, Any] | None = None
+    counts = dict.fromkeys(_BY_NAME, 0)
+    try:
+        for line in _lines(file):
+            told.update(last)
+            last = line
+            one = json.loads(line)
+            if header is None:
+                header = _header(one, file)
+            elif isinstance(one, list):
+                counts[one[0]] += len(one) == len(_BY_NAME[one[0]].columns) + 1
+        if header is None or json.loads(last or b"0") != {"sha256": told.hexdigest()} or counts != header["counts"]:
+            raise ValueError("it isn't whole")
+    except (gzip.BadGzipFile, EOFError, zlib.error, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise _unreadable(file, error) from error
+    return counts
+
+
+def load(ledger: Ledger, file: Path, *, wording: Wording, counts: Mapping[str, int] | None = None) -> Mapping[str, int]:
     """Make a ledger of a file, all of it or nothing; it gets a new epoch. Tells how many rows of each table there are.
 
-    Raises: InputError ARGUMENT_INVALID, where the ledger isn't empty; FileError IMPORT_UNREADABLE for a file that is damaged, cut or
-    something else; StoreError STORE_NEWER for one of a newer Cortex; OSError, where it can't be read.
+    `counts` is what `check` told of the file. Raises: InputError ARGUMENT_INVALID, where the ledger isn't empty; as `check`, where
+    that wasn't done before.
     """
-    counts = _checked(file)
+    counts = counts or check(file)
     with ledger.connections.write(durable=True) as connection:
         for name in _EMPTY:
             if connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() is not None:
@@ -107,13 +139,30 @@ def load(ledger: Ledger, file: Path, *, wording: Wording) -> Mapping[str, int]:
     return counts
 
 
+@contextmanager
+def _writing(file: Path) -> Iterator[gzip.GzipFile]:
+    """Where the lines go. What fails there is told of the file: the database would take it for its own."""
+    try:
+        with open(file, "wb") as raw:
+            with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=COMPRESSION) as out:
+                yield out
+            raw.flush()
+            os.fsync(raw.fileno())
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        code = "FILE_NOT_FOUND" if missing else "DISK_FULL" if error.errno in FULL_ERRORS else "PERMISSION_DENIED"
+        raise FileError(code, f"{file} can't be written: {error.strerror}", context={"path": str(file)}) from error
+
+
 def _rows(connection: Any, table: _Table) -> Iterator[Sequence[object]]:
     """All rows of a table, in pages by what they are known by."""
-    columns, keys = ", ".join(table.columns), ", ".join(table.columns[: table.keys])
+    order = table.order or table.columns[: table.keys]
+    columns, keys = ", ".join(table.columns), ", ".join(order)
+    places = [table.columns.index(name) for name in order]
     blob = table.columns.index(table.binary) if table.binary else -1
     last: tuple[object, ...] = ()
     while True:
-        after = f"WHERE ({keys}) > ({', '.join('?' * table.keys)})" if last else ""
+        after = f"WHERE ({keys}) > ({', '.join('?' * len(order))})" if last else ""
         ask = f"SELECT {columns} FROM {table.name} {after} ORDER BY {keys} LIMIT {PAGE}"
         page = connection.execute(ask, last).fetchall()
         for row in page:
@@ -123,7 +172,7 @@ def _rows(connection: Any, table: _Table) -> Iterator[Sequence[object]]:
             yield told
         if len(page) < PAGE:
             return
-        last = tuple(page[-1][: table.keys])
+        last = tuple(page[-1][place] for place in places)
 
 
 def _insertion(table: _Table, kind: str) -> str:
@@ -151,27 +200,6 @@ def _pages(file: Path) -> Iterator[tuple[_Table, list[tuple[object, ...]]]]:
         rows.append(tuple(base64.b64decode(one) if name == table.binary else one for name, one in named))
     if rows:
         yield table, rows
-
-
-def _checked(file: Path) -> Mapping[str, int]:
-    """Read a file from end to end before anything of it is believed; gives what it says of itself."""
-    told, last = hashlib.sha256(), b""
-    header: dict[str, Any] | None = None
-    counts = dict.fromkeys(_BY_NAME, 0)
-    try:
-        for line in _lines(file):
-            told.update(last)
-            last = line
-            one = json.loads(line)
-            if header is None:
-                header = _header(one, file)
-            elif isinstance(one, list):
-                counts[one[0]] += len(one) == len(_BY_NAME[one[0]].columns) + 1
-        if header is None or json.loads(last or b"0") != {"sha256": told.hexdigest()} or counts != header["counts"]:
-            raise ValueError("it isn't whole")
-    except (gzip.BadGzipFile, EOFError, zlib.error, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _unreadable(file, error) from error
-    return counts
 
 
 def _header(one: Any, file: Path) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from cortex.store.connect import Connections
 from cortex.store.lookup import unpack
+from cortex.store.parts import marks, parts
 from cortex.store.truth import next_seq
 from cortex.types import Cut, Entry
 
@@ -178,12 +179,10 @@ class Entries:
         """The entries of these docs, whole."""
         found: dict[int, Entry] = {}
         with self._connections.read() as connection:
-            for start in range(0, len(docs), PART):
-                part = docs[start : start + PART]
-                marks = ",".join("?" * len(part))
+            for part in parts(docs, PART):
                 for doc, fields, packed in connection.execute(
                     "SELECT entries.doc, entries.fields, blobs.text FROM entries CROSS JOIN docs ON docs.id = entries.doc "
-                    f"CROSS JOIN blobs ON blobs.id = docs.blob WHERE entries.doc IN ({marks})",
+                    f"CROSS JOIN blobs ON blobs.id = docs.blob WHERE entries.doc IN ({marks(part)})",
                     part,
                 ):
                     found[doc] = _entry(fields, unpack(packed))

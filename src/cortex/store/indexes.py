@@ -123,7 +123,9 @@ class Indexes:
             self.sets.catch_up(making, room)
 
     def tidy(self) -> bool:
-        """Rebuild the words when too many of their rows are dead; true if that happened."""
+        """Rebuild the words when too many of their rows are dead; true if that happened. What was removed for good leaves the vectors, too."""
+        if self._truth.words_linger and self._vectors_directory is not None and self._vectors_directory.exists():
+            self.sets.erase()
         if not self._has_many_dead():
             return False
         with self._writing:

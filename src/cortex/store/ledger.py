@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from cortex.errors import InputError
 from cortex.store.connect import Connected
@@ -79,31 +80,37 @@ class Ledger:
         self.close()
 
 
-def open_ledger(url: str) -> Ledger:
-    """The records at sqlite:///DIRECTORY or postgresql://…, made where there are none.
+def open_ledger(url: str, *, new: bool = True) -> Ledger:
+    """The records at sqlite:///DIRECTORY or postgresql://…, made where there are none and `new` ones may be.
 
-    Raises: InputError ARGUMENT_INVALID for another address, or where packages are missing; StoreError.
+    Raises: FileNotFoundError, where they may not; InputError ARGUMENT_INVALID for another address, or where packages are missing; StoreError.
     """
-    parts = urlsplit(url)
-    match parts.scheme:
-        case "sqlite":
-            from cortex.store import Store
+    if url.startswith(("postgresql://", "postgres://")):
+        return _open_postgres(url, new)
+    if (folder := folder_of(url)) is None:  # without the address: it may hold a password
+        raise InputError("ARGUMENT_INVALID", "that is no address of records: sqlite:///DIRECTORY or postgresql://…")
+    from cortex.store import STORE_NAME, Store
 
-            store = Store(Path(unquote(parts.path[1:])), shelved=True)
-            return _ledger(store.connections, store.records, store.recorded, store.close, url, SQLITE)
-        case "postgresql" | "postgres":
-            return _open_postgres(url)
-    raise InputError("ARGUMENT_INVALID", f"{url!r} is no address of records: sqlite:///DIRECTORY or postgresql://…")
+    if not new and not (folder / STORE_NAME).is_file():
+        raise FileNotFoundError(f"there is no {folder / STORE_NAME}")
+    store = Store(folder, shelved=True)
+    return _ledger(store.connections, store.records, store.recorded, store.close, url, SQLITE)
 
 
-def _open_postgres(url: str) -> Ledger:
+def folder_of(url: str) -> Path | None:
+    """The directory of records in SQLite, None for what is another address."""
+    path = re.split("[?#]", url, maxsplit=1)[0].partition("sqlite:///")[2]
+    return Path(unquote(path)) if path and url.startswith("sqlite:///") else None
+
+
+def _open_postgres(url: str, new: bool) -> Ledger:
     try:
         from cortex.store.postgres import PostgresConnections
     except ImportError as error:
         raise InputError(
             "ARGUMENT_INVALID", f"{MISSING}: {error}", suggestions=(f"Install them: {INSTALL}.",)
         ) from None
-    connections = PostgresConnections(url)
+    connections = PostgresConnections(url, new=new)
     records = Records(connections, indexed=False)
     return _ledger(connections, records, RecordLookup(connections), connections.close, url, POSTGRESQL)
 

@@ -13,10 +13,13 @@ from typing import Any, Generic, TypeVar
 
 from cortex.errors import StoreError
 from cortex.store.connect import Connections
+from cortex.store.parts import marks, parts
 from cortex.types import Chunk, Doc, Symbol
 
 RECENT_CHARACTERS = 8_000_000  # of texts kept unpacked: unpacking was half of a query
 RECENT_CHUNKS = 10_000
+MAX_CHOICES = 64  # of sources, of which it is remembered whether they are all
+PART = 900  # values in one statement
 MAX_TEXT_BYTES = 64 << 20  # no file above limits.processing.max_file_size is read: more is no text of ours
 DOC_COLUMNS = "docs.id, docs.source, docs.path, docs.blob, docs.size, docs.mtime_ns, blobs.language, docs.role"
 CHUNK_COLUMNS = "ordinal, start, end, start_line, end_line, kind, name, qualified, signature, chunks.doc"
@@ -63,6 +66,7 @@ class Lookup:
         self._recent_ranges: _Recent[tuple[int, int]] = _Recent(RECENT_CHUNKS)
         self._recent_state = ""  # of the store when they were looked up
         self._changes: dict[int, tuple[str, dict[str, int]]] = {}
+        self._alone: tuple[str, dict[tuple[int, ...], bool]] = ("", {})  # whether sources are all, and of which state
 
     def places(self, pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Place]:
         """The places for (doc, chunk) pairs."""
@@ -78,42 +82,43 @@ class Lookup:
         recent = self._recent_chunks
         chunks = {number: chunk for number in ids if (chunk := recent.get(number)) is not None}
         with self._connections.read() as connection:
-            for part in _parts(sorted(ids - chunks.keys())):
-                marks = ",".join("?" * len(part))
-                for number, *rest in connection.execute(
-                    f"SELECT id, {CHUNK_COLUMNS} FROM chunks WHERE id IN ({marks})", part
-                ):
-                    chunks[number] = Chunk(*rest)
-                    recent.keep(number, chunks[number], 1)
+            for part in parts(sorted(ids - chunks.keys()), PART):
+                rows = connection.execute(f"SELECT id, {CHUNK_COLUMNS} FROM chunks WHERE id IN ({marks(part)})", part)
+                new = {number: Chunk(*rest) for number, *rest in rows}
+                recent.keep_all(new)
+                chunks |= new
         return chunks
 
     def _docs_by_id(self, ids: Sequence[int]) -> dict[int, Doc]:
         with self._connections.read() as connection:
-            state = connection.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()[0]
+            state = _state(connection)
             if state != self._recent_state:  # docs may be gone
                 self._recent_docs.clear()
                 self._recent_state = state
             recent = self._recent_docs
             docs = {number: doc for number in ids if (doc := recent.get(number)) is not None}
-            for part in _parts([number for number in ids if number not in docs]):
-                marks = ",".join("?" * len(part))
-                for row in connection.execute(
-                    f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob WHERE docs.id IN ({marks})", part
-                ):
-                    docs[row[0]] = Doc(*row)
-                    recent.keep(row[0], docs[row[0]], 1)
+            for part in parts([number for number in ids if number not in docs], PART):
+                rows = connection.execute(
+                    f"SELECT first_chunk, last_chunk, {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob "
+                    f"WHERE docs.id IN ({marks(part)})",
+                    part,
+                ).fetchall()
+                new = {doc.id: doc for doc in (Doc(*row[2:]) for row in rows)}
+                recent.keep_all(new)
+                docs |= new
+                # Whoever wants a doc mostly asks for this next.
+                self._recent_ranges.keep_all({doc.blob: row[:2] for doc, row in zip(new.values(), rows, strict=True)})
         return docs
 
     def places_of_chunks(self, sources: Sequence[int], chunks: Sequence[int]) -> list[tuple[int, int]]:
         """Every (doc, chunk) of the sources for chunk ids, in the order given."""
         docs: dict[int, list[int]] = {}
         with self._connections.read() as connection:
-            for part in _parts(list(chunks)):
-                marks = ",".join("?" * len(part))
+            for part in parts(list(chunks), PART):
                 # In this order, and sorted here: to have the rows sorted, SQLite goes through all docs of the source.
                 for chunk, doc in connection.execute(
                     f"SELECT chunks.id, docs.id FROM chunks CROSS JOIN docs ON docs.blob = chunks.blob "
-                    f"WHERE chunks.id IN ({marks}) AND docs.source IN ({_marks(sources)})",
+                    f"WHERE chunks.id IN ({marks(part)}) AND docs.source IN ({marks(sources)})",
                     [*part, *sources],
                 ):
                     docs.setdefault(chunk, []).append(doc)
@@ -124,25 +129,24 @@ class Lookup:
         recent = self._recent_ranges
         found = {number: ends for number in blobs if (ends := recent.get(number)) is not None}
         with self._connections.read() as connection:
-            for part in _parts([number for number in blobs if number not in found]):
-                marks = ",".join("?" * len(part))
-                for number, first, last in connection.execute(
-                    f"SELECT id, first_chunk, last_chunk FROM blobs WHERE id IN ({marks})", part
-                ):
-                    found[number] = (first, last)
-                    recent.keep(number, (first, last), 1)
+            for part in parts([number for number in blobs if number not in found], PART):
+                rows = connection.execute(
+                    f"SELECT id, first_chunk, last_chunk FROM blobs WHERE id IN ({marks(part)})", part
+                )
+                new = {number: (first, last) for number, first, last in rows}
+                recent.keep_all(new)
+                found |= new
         return found
 
     def definitions(self, sources: Sequence[int], names: Sequence[str], limit: int = 200) -> list[Definition]:
         """Where these names (any case) are defined in the sources, those written exactly so first."""
         if not names:
             return []
-        marks = ",".join("?" * len(names))
         return self._definitions(
-            f"symbols.name IN ({marks})",
+            f"symbols.name IN ({marks(names)})",
             names,
             sources,
-            f"symbols.name COLLATE BINARY IN ({marks}) DESC, ",
+            f"symbols.name COLLATE BINARY IN ({marks(names)}) DESC, ",
             names,
             limit,
         )
@@ -168,7 +172,7 @@ class Lookup:
                 # CROSS JOIN keeps the order: with two names SQLite would begin with every doc (38 ms instead of 0.3 ms on 10,000).
                 f"SELECT docs.id, chunks.id, symbols.name, symbols.qualified FROM symbols CROSS JOIN docs ON docs.blob = symbols.blob "
                 f"CROSS JOIN chunks ON chunks.blob = symbols.blob AND symbols.start_line BETWEEN chunks.start_line AND chunks.end_line "
-                f"WHERE {where} AND source IN ({_marks(sources)}) "
+                f"WHERE {where} AND source IN ({marks(sources)}) "
                 f"ORDER BY {order}docs.role <> '', docs.path, chunks.ordinal, symbols.start_line LIMIT ?",
                 [*values, *sources, *ordered, limit],
             )
@@ -185,7 +189,7 @@ class Lookup:
 
     def docs_called(self, sources: Sequence[int], name: str, limit: int = 20) -> list[Doc]:
         """Docs whose path is `name` or ends with it; where there are none, those whose path `name` ends with (an absolute one does)."""
-        select = f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob WHERE source IN ({_marks(sources)})"
+        select = f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob WHERE source IN ({marks(sources)})"
         parts = name.strip("/").split("/")
         endings = ["/".join(parts[start:]) for start in range(len(parts))]
         with self._connections.read() as connection:
@@ -194,9 +198,9 @@ class Lookup:
                 (*sources, endings[0], f"/{endings[0]}", f"/{endings[0]}", limit),
             ).fetchall()
             if not rows:
-                marks = ",".join("?" * len(endings))
                 rows = connection.execute(
-                    f"{select} AND path IN ({marks}) ORDER BY length(path) DESC LIMIT ?", (*sources, *endings, limit)
+                    f"{select} AND path IN ({marks(endings)}) ORDER BY length(path) DESC LIMIT ?",
+                    (*sources, *endings, limit),
                 ).fetchall()
         return [Doc(*row) for row in rows]
 
@@ -261,14 +265,19 @@ class Lookup:
                 self._changes[source] = (state, places)
             return places
 
-    def are_all(self, sources: Sequence[int]) -> bool:
+    def are_all(self, sources: tuple[int, ...]) -> bool:
         """Whether no other source of the store has anything."""
         with self._connections.read() as connection:
-            others = (  # of the table: those that a viewer doesn't see are others, too
-                f"SELECT 1 FROM main.sources WHERE id NOT IN ({_marks(sources)}) "
-                "AND EXISTS (SELECT 1 FROM docs WHERE docs.source = sources.id) LIMIT 1"
-            )
-            return connection.execute(others, sources).fetchone() is None
+            state, known = _state(connection), self._alone
+            if known[0] != state or (len(known[1]) >= MAX_CHOICES and sources not in known[1]):
+                known = self._alone = (state, {})
+            if sources not in known[1]:
+                others = (  # of the table: those that a viewer doesn't see are others, too
+                    f"SELECT 1 FROM main.sources WHERE id NOT IN ({marks(sources)}) "
+                    "AND EXISTS (SELECT 1 FROM docs WHERE docs.source = sources.id) LIMIT 1"
+                )
+                known[1][sources] = connection.execute(others, sources).fetchone() is None
+            return known[1][sources]
 
     def counts(self, source: int) -> Counts:
         """How many docs and chunks a source has."""
@@ -278,10 +287,10 @@ class Lookup:
         """How many docs and chunks each of these sources has."""
         found = dict.fromkeys(sources, Counts(0, 0, 0))
         with self._connections.read() as connection:
-            for part in _parts(sources):
+            for part in parts(sources, PART):
                 rows = connection.execute(
                     "SELECT source, count(*), coalesce(sum(last_chunk - first_chunk + 1), 0), coalesce(sum(characters), 0) "
-                    f"FROM docs JOIN blobs ON blobs.id = blob WHERE source IN ({_marks(part)}) GROUP BY source",
+                    f"FROM docs JOIN blobs ON blobs.id = blob WHERE source IN ({marks(part)}) GROUP BY source",
                     part,
                 )
                 found.update({row[0]: Counts(*row[1:]) for row in rows})
@@ -315,6 +324,11 @@ class Lookup:
             return (row[0], row[1], row[2])
 
 
+def _state(connection: sqlite3.Connection) -> str:
+    """Which state the docs are in: another one is another text."""
+    return connection.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()[0]
+
+
 class _Recent(Generic[Value]):
     """What was looked up lately, by an id that never means anything else; all of it is dropped when it becomes too much."""
 
@@ -330,6 +344,13 @@ class _Recent(Generic[Value]):
         if cost <= self._limit:
             self._values[number] = value
             self._cost += cost
+
+    def keep_all(self, values: Mapping[int, Value]) -> None:
+        """Keep many that cost one each."""
+        if len(self._values) + len(values) > self._limit:
+            self.clear()
+        if len(values) <= self._limit:
+            self._values.update(values)
 
     def clear(self) -> None:
         self._values.clear()
@@ -368,12 +389,3 @@ def rows_below(
         yield from connection.execute(
             f"{select} WHERE source = ? AND path > ? AND path < ?", (source, f"{path}/", f"{path}0")
         )
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ",".join("?" * len(values))
-
-
-def _parts(values: Sequence[int], size: int = 900) -> Iterator[Sequence[int]]:
-    for start in range(0, len(values), size):
-        yield values[start : start + size]

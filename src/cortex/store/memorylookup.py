@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast
 
 from cortex.store.connect import Connections
-from cortex.store.memorywanted import ORDER, Wanted, ids_of, marks
+from cortex.store.memorywanted import ORDER, Wanted, ids_of
+from cortex.store.parts import marks, parts
 from cortex.types import Citation, Memory, MemoryState, Source
 
 COLUMNS = (
@@ -169,8 +170,7 @@ class MemoryLookup:
         """The memories that these docs are of, by doc."""
         found: dict[int, Remembered] = {}
         with self._connections.read() as connection:
-            for start in range(0, len(docs), PARTS):
-                part = docs[start : start + PARTS]
+            for part in parts(docs, PARTS):
                 rows = connection.execute(
                     f"SELECT docs.id, {COLUMNS} JOIN docs ON docs.source = memories.source AND docs.path = memories.key "
                     f"WHERE docs.id IN ({marks(part)})",
@@ -183,8 +183,7 @@ class MemoryLookup:
         """How the memories that these docs are of stand, by doc: a twentieth of all that is known of them."""
         found: dict[int, Standing] = {}
         with self._connections.read() as connection:
-            for start in range(0, len(docs), PARTS):
-                part = docs[start : start + PARTS]
+            for part in parts(docs, PARTS):
                 rows = connection.execute(
                     "SELECT docs.id, memories.id, memories.source, created, number, state, project, other_project FROM docs CROSS JOIN memories "
                     f"ON memories.source = docs.source AND memories.key = docs.path WHERE docs.id IN ({marks(part)})",
@@ -305,8 +304,7 @@ class MemoryLookup:
         """What was decided about these keys of an origin, also where it has no copy now."""
         found: dict[str, Judgement] = {}
         with self._connections.read() as connection:
-            for start in range(0, len(keys), PARTS):
-                part = keys[start : start + PARTS]
+            for part in parts(keys, PARTS):
                 rows = connection.execute(
                     f"SELECT key, state, actor, at, successor, made FROM judgements WHERE origin = ? AND key IN ({marks(part)})",
                     (origin, *part),

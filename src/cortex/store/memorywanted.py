@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cortex.store.parts import marks
+
 MAX_WAYS = 200  # SQLite joins 500 questions at most, and takes its time for so many
 ORDER = "created DESC, number DESC, id DESC"  # rows of the same moment: the later one in its database first
 
@@ -114,8 +116,3 @@ def _rest(wanted: Wanted, *, driven: bool = False) -> list[Part]:
 
 def _all(parts: Sequence[Part]) -> Part:
     return " AND ".join(where for where, _ in parts) or "1", tuple(value for _, values in parts for value in values)
-
-
-def marks(values: Sequence[object]) -> str:
-    """As many question marks."""
-    return ",".join("?" * len(values))

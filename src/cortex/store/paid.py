@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from cortex.store.connect import Connections
 from cortex.store.lookup import unpack
+from cortex.store.parts import marks, parts
 from cortex.text import hash_bytes
 from cortex.types import Stamp
 
@@ -137,9 +138,9 @@ class Paid:
         with self._connections.read() as connection:
             return {
                 row[0]
-                for part, marks in _parts(hashes)
+                for part in parts(hashes, PART)
                 for row in connection.execute(
-                    f"SELECT hash FROM vectors WHERE model = ? AND hash IN ({marks})", (model, *part)
+                    f"SELECT hash FROM vectors WHERE model = ? AND hash IN ({marks(part)})", (model, *part)
                 )
             }
 
@@ -156,8 +157,8 @@ class Paid:
         with self._connections.read() as connection:
             return [
                 row[0]
-                for part, marks in _parts(hashes)
-                for row in connection.execute(f"SELECT id FROM chunks WHERE hash IN ({marks}) AND {_USED}", part)
+                for part in parts(hashes, PART)
+                for row in connection.execute(f"SELECT id FROM chunks WHERE hash IN ({marks(part)}) AND {_USED}", part)
             ]
 
     def embedded(self, stamp: Stamp, after: int = -1) -> list[int]:
@@ -173,11 +174,11 @@ class Paid:
     def rows(self, stamp: Stamp, chunks: Sequence[int]) -> Iterator[list[tuple[int, bytes]]]:
         """These chunks' vectors, those that there are, some at a time."""
         model = self.find(stamp)
-        for part, marks in _parts(chunks):
+        for part in parts(chunks, PART):
             with self._connections.read() as connection:
                 yield connection.execute(
                     "SELECT chunks.id, vector FROM chunks CROSS JOIN vectors ON vectors.model = ? AND vectors.hash = chunks.hash "
-                    f"WHERE chunks.id IN ({marks}) ORDER BY chunks.id",
+                    f"WHERE chunks.id IN ({marks(part)}) ORDER BY chunks.id",
                     (model, *part),
                 ).fetchall()
 
@@ -196,10 +197,3 @@ class Paid:
                 connection.execute(
                     "DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.hash = vectors.hash)"
                 )
-
-
-def _parts(values: Sequence[object]) -> Iterator[tuple[Sequence[object], str]]:
-    """Values in parts that a statement takes, with as many question marks."""
-    for start in range(0, len(values), PART):
-        part = values[start : start + PART]
-        yield part, ",".join("?" * len(part))

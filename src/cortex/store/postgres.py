@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
@@ -22,6 +22,7 @@ from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from cortex.errors import CortexError, FileError, InputError, StoreError
+from cortex.store.batch import Batch
 from cortex.store.connect import WritersMet
 from cortex.store.schema import SCOPES
 
@@ -32,6 +33,20 @@ RECONNECT_SECONDS = 4.0  # that the pool tries by itself; then whoever needs one
 LOCK_MS = 4_000  # that a writer waits for another one
 JOT_MS = 200
 STATEMENT_MS = 60_000
+IDLE_MS = 60_000  # that a transaction may do nothing: whoever was cut off in it would keep all others from writing
+# A network that swallows what is sent is noticed after a quarter of a minute, whether an answer is waited for or something is sent.
+_PATIENCE: dict[str, Any] = {
+    "connect_timeout": int(WAIT_SECONDS),
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+ENCODING = "UTF8"
+BEGINNINGS = 3  # before a server that ends each connection is given up
+BEGINNING = 256  # characters of what is pointed to that an index has; no id is as long
+_LOCK = "SELECT value FROM counters WHERE name = 'change' FOR UPDATE"
 
 MIGRATIONS = (
     """
@@ -78,33 +93,53 @@ CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 INSERT INTO facts VALUES ('epoch', replace(gen_random_uuid()::text, '-', ''));
 INSERT INTO counters VALUES ('applied', 0);
 """,
+    # A row of an index has 2,700 bytes at most, and what is pointed to may be longer, as an address of 2,000 Chinese letters.
+    f"""
+ALTER TABLE refs DROP CONSTRAINT refs_pkey;
+DROP INDEX refs_record;
+DROP INDEX refs_target;
+CREATE UNIQUE INDEX refs_once ON refs (record, role, hashtextextended(target, 0));
+CREATE INDEX refs_beginning ON refs (role, left(target, {BEGINNING}), record);
+""",
 )
 
 
 class PostgresConnections:
     """The connections of this process to one database."""
 
-    def __init__(self, url: str) -> None:
-        """Raises: InputError ARGUMENT_INVALID for what is no address of a database; StoreError, where it doesn't answer."""
+    def __init__(self, url: str, *, new: bool = True) -> None:
+        """Raises: InputError ARGUMENT_INVALID for what is no address of a database; StoreError, where it doesn't answer.
+
+        FileNotFoundError, where there are no tables and none shall be made.
+        """
         self._local = threading.local()
-        # Whatever is usual there: a writer waits for the one before it instead of failing because of it.
-        options = (
-            f"-c statement_timeout={STATEMENT_MS} -c lock_timeout={LOCK_MS} "
-            r"-c default_transaction_isolation=read\ committed"
-        )
         try:
-            conninfo_to_dict(url)
+            told = conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:  # without the address: it may hold a password
             raise InputError("ARGUMENT_INVALID", f"that is no address of a database: {error}".strip()) from None
-        with translated(), psycopg.connect(url, connect_timeout=int(WAIT_SECONDS), options=options) as connection:
-            _migrate(connection)  # what a pool can't connect to, it only says that it takes too long
+        settings = {name: value for name, value in _PATIENCE.items() if name not in told}
+        # Whatever is usual there: a writer waits for the one before it instead of failing because of it.
+        settings["options"] = (
+            f"{told.get('options') or ''} "  # as in which schema the tables are
+            f"-c statement_timeout={STATEMENT_MS} -c lock_timeout={LOCK_MS} -c idle_in_transaction_session_timeout={IDLE_MS} "
+            "-c tcp_keepalives_idle=5 -c tcp_keepalives_interval=3 -c tcp_keepalives_count=3 "
+            r"-c default_transaction_isolation=read\ committed"
+        )
+        settings["client_encoding"] = ENCODING
+        with translated():
+            _prepare(url, settings, new)  # what a pool can't connect to, it only says that it takes too long
         self._pool: ConnectionPool[psycopg.Connection[tuple[Any, ...]]] = ConnectionPool(
             url,
             min_size=1,
             max_size=MOST_CONNECTIONS,
             timeout=BORROW_SECONDS,
             reconnect_timeout=RECONNECT_SECONDS,
-            kwargs={"autocommit": True, "options": options, "application_name": "cortex"},
+            kwargs={
+                "autocommit": True,
+                "application_name": "cortex",
+                "cursor_factory": psycopg.RawCursor,  # what is long isn't taken apart each time
+                **settings,
+            },
             open=False,
         )
         try:
@@ -117,12 +152,17 @@ class PostgresConnections:
     @contextmanager
     def write(self, *, durable: bool = False, erase: bool = False) -> Iterator[Any]:
         """One transaction, committed when the block ends; writers come one after the other."""
-        if (outer := getattr(self._local, "writing", None)) is not None:
-            with translated(), outer.transaction():
-                yield _Spoken(outer)
+        if (outer := getattr(self._local, "batch", None)) is not None:
+            with translated(), outer.part():
+                yield outer
             return
-        with translated(), self._begun("BEGIN", "SELECT value FROM counters WHERE name = 'change' FOR UPDATE") as one:
-            yield _Spoken(one)
+        with translated(), self._begun("BEGIN") as one:
+            if (last := one.execute(_LOCK).fetchone()) is None:
+                raise StoreError("STORE_CORRUPT", "the database has lost the counter that numbers changes")
+            batch = Batch(_Spoken(one), *last)
+            with self._speaking(batch):
+                yield batch
+            batch.write()
             # A transaction that an error ended is rolled back by this, without another one.
             if one.execute("COMMIT").statusmessage != "COMMIT":
                 raise StoreError("STORE_IO", "what was written with something that failed could not be kept")
@@ -130,12 +170,12 @@ class PostgresConnections:
     @contextmanager
     def together(self) -> Iterator[None]:
         """All that this thread writes inside the block as one transaction: others see it when the block ends, this thread at once."""
-        with self.write() as spoken:
-            self._local.writing, self._local.spoken = spoken.connection, spoken
+        with self.write() as batch:
+            self._local.batch = batch
             try:
                 yield
             finally:
-                self._local.writing = self._local.spoken = None
+                self._local.batch = None
 
     @contextmanager
     def read(self) -> Iterator[Any]:
@@ -145,12 +185,19 @@ class PostgresConnections:
             with translated():
                 yield outer
             return
-        with translated(), self._begun("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as connection:
-            self._local.spoken = _Spoken(connection)
-            try:
-                yield self._local.spoken
-            finally:
-                self._local.spoken = None
+        began = self._begun("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        with translated(), began as connection, self._speaking(_Spoken(connection)) as spoken:
+            yield spoken
+
+    @contextmanager
+    def _speaking(self, spoken: Any) -> Iterator[Any]:
+        """Have what this thread asks inside the block asked there: another connection might be waited for."""
+        outer = getattr(self._local, "spoken", None)
+        self._local.spoken = spoken
+        try:
+            yield spoken
+        finally:
+            self._local.spoken = outer
 
     def jot(self, statement: str, values: Sequence[object]) -> None:
         """Write something that is in no order with anything else, and not worth waiting for."""
@@ -168,7 +215,7 @@ class PostgresConnections:
         connection = self._borrow(statements)
         try:
             yield connection
-        except psycopg.OperationalError as error:
+        except psycopg.Error as error:
             if connection.closed:
                 raise WritersMet("STORE_IO", f"the connection to the database broke: {error}".strip()) from error
             raise
@@ -201,11 +248,36 @@ class PostgresConnections:
         self._pool.close()
 
 
-def _migrate(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-    """Bring the tables up to date in a transaction of the caller's, one process at a time. Raises: StoreError STORE_NEWER."""
+def _prepare(url: str, settings: Mapping[str, Any], new: bool) -> None:
+    """Have the tables there and up to date; begun again where the server ends the connection meanwhile, as one does that is restarted."""
+    for tries_left in reversed(range(BEGINNINGS)):
+        with psycopg.connect(url, **settings) as connection:
+            try:
+                _migrate(connection, new)
+                connection.commit()
+                return
+            except psycopg.OperationalError:
+                if not tries_left or not connection.broken:
+                    raise
+
+
+def _migrate(connection: psycopg.Connection[tuple[Any, ...]], new: bool) -> None:
+    """Bring the tables up to date in a transaction of the caller's, one process at a time.
+
+    Raises: InputError ARGUMENT_INVALID for a database that can't hold every letter; StoreError STORE_NEWER.
+    """
+    if (encoding := connection.info.parameter_status("server_encoding")) != ENCODING:
+        raise InputError(
+            "ARGUMENT_INVALID",
+            f"the database keeps text as {encoding}, which doesn't have every letter; nothing was made there",
+            instead=(f"Make another one: createdb --encoding {ENCODING} --template template0 NAME.",),
+        )
     connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")  # a table may be large
     connection.execute("SELECT pg_advisory_xact_lock(hashtext('cortex schema'))")
-    connection.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)")
+    if connection.execute("SELECT to_regclass('schema_version')").fetchone() == (None,):  # not everybody may make any
+        if not new:
+            raise FileNotFoundError("there are no tables")
+        connection.execute("CREATE TABLE schema_version (version INTEGER NOT NULL)")
     row = connection.execute("SELECT coalesce(max(version), 0) FROM schema_version").fetchone()
     version: int = row[0] if row else 0
     if version > len(MIGRATIONS):
@@ -235,11 +307,34 @@ class _Spoken:
 
 @lru_cache(maxsize=1_000)
 def translated_sql(statement: str) -> str:
-    """A statement as PostgreSQL takes it: marks by its own sign, joins in an order of its own, no plus before a column."""
-    text = statement.replace("%", "%%")
-    text = text.replace("CROSS JOIN records ON", "JOIN records ON").replace("substr(record, -26)", "right(record, 26)")
+    """A statement as PostgreSQL takes it: marks by its own sign, joins in an order of its own, no plus before a column, and what is
+    pointed to by its beginning, too, which an index has.
+    """
+    text = statement.replace("CROSS JOIN records ON", "JOIN records ON")
+    text = text.replace("substr(record, -26)", "right(record, 26)")
+    text = text.replace("records.id = refs.target", f"records.id = left(refs.target, {BEGINNING})")
     text = re.sub(r"\+(records|refs)\.", r"\1.", text)
-    return text.replace("?", "%s")
+    first, *rest = text.split("?")
+    return _TARGET.sub(_by_beginning, first + "".join(f"${number}{part}" for number, part in enumerate(rest, 1)))
+
+
+_TARGET = re.compile(r"((?:\w+\.)?\btarget) (=|<) (\$\d+)")
+
+
+def _by_beginning(found: re.Match[str]) -> str:
+    column, sign, value = found.groups()
+    either = "=" if sign == "=" else "<="
+    return f"(left({column}, {BEGINNING}) {either} left({value}, {BEGINNING}) AND {found[0]})"
+
+
+# What is wrong with what was given, and not with the database; some of it is said as if it couldn't be reached.
+_GIVEN = (
+    psycopg.DataError,
+    psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.StatementTooComplex,
+    psycopg.errors.TooManyColumns,
+    psycopg.errors.TooManyArguments,
+)
 
 
 @contextmanager
@@ -253,14 +348,27 @@ def translated() -> Iterator[None]:
         raise StoreError("STORE_LOCKED", f"the database doesn't answer: {error}") from error
     except psycopg.errors.DiskFull as error:
         raise FileError("DISK_FULL", f"the database's disk is full: {error}") from error
-    except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled) as error:
+    except psycopg.errors.LockNotAvailable as error:
         raise StoreError("STORE_LOCKED", f"another writer holds the database: {error}") from error
+    except psycopg.errors.QueryCanceled as error:
+        raise StoreError("STORE_LOCKED", f"the database takes too long: {error}") from error
     except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:
         raise WritersMet("STORE_LOCKED", f"two writers met: {error}") from error
+    except (*_GIVEN, UnicodeEncodeError) as error:
+        raise InputError("RECORD_INVALID", f"the database can't hold that: {error}".strip()) from error
+    except psycopg.errors.IdleInTransactionSessionTimeout as error:
+        raise WritersMet("STORE_IO", f"the database waited too long for what was written: {error}") from error
     except psycopg.OperationalError as error:
         hint = "Check the database's address and that it runs, then try again; nothing that was stored is lost."
         raise StoreError("STORE_IO", f"the database can't be reached: {error}".strip(), instead=(hint,)) from error
     except psycopg.errors.ReadOnlySqlTransaction as error:
-        raise StoreError("STORE_READ_ONLY", "the database only reads now") from error
-    except psycopg.Error as error:
+        hint = "Name the database that is written to, and not a copy of it; or wait until it takes writes again."
+        raise StoreError("STORE_READ_ONLY", "the database only reads now", instead=(hint,)) from error
+    except (
+        psycopg.IntegrityError,
+        psycopg.errors.InFailedSqlTransaction,
+    ) as error:  # of what was given, or done before
         raise CortexError("INTERNAL_ERROR", f"the database: {error}".strip()) from error
+    except psycopg.Error as error:  # a table that isn't there, a right that was taken away: no fault of what was given
+        hint = "Check what its user may do there, and that no tables of another program have these names: a Core wants a database of its own."
+        raise StoreError("STORE_IO", f"the database: {error}".strip(), instead=(hint,)) from error

@@ -10,11 +10,11 @@ import hmac
 import logging
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cortex.errors import InputError, StoreError
+from cortex.errors import CortexError, InputError
 from cortex.kinds import Actor
 from cortex.store.connect import Connected
 
@@ -107,8 +107,13 @@ class Principals:
     def all(self) -> list[Principal]:
         """Everybody, by name."""
         with self._connections.read() as connection:
+            grants: dict[str, list[Sequence[Any]]] = {}
+            for owner, *told in connection.execute(
+                "SELECT principal, subcortex, writes FROM grants ORDER BY subcortex"
+            ):
+                grants.setdefault(owner, []).append(told)
             rows = connection.execute(f"{_PRINCIPAL} ORDER BY name").fetchall()
-            return [_principal(connection, row) for row in rows]
+            return [_made(row, grants.get(row[0], ())) for row in rows]
 
     def named(self, name: str) -> Principal | None:
         """Whoever has this name."""
@@ -149,6 +154,15 @@ class Principals:
         with self._connections.read() as connection:
             return [Token(*row) for row in connection.execute(f"{_TOKEN} ORDER BY created DESC, id")]
 
+    def good(self) -> frozenset[bytes]:
+        """The hashes of all tokens that count, as `hash_of` makes them."""
+        ask = (
+            "SELECT hash FROM tokens JOIN principals ON principals.id = tokens.principal"
+            " WHERE revoked = 0 AND (expires = 0 OR expires > ?) AND state = 'active'"
+        )
+        with self._connections.read() as connection:
+            return frozenset(bytes(row[0]) for row in connection.execute(ask, (_now(),)))
+
     def whose(self, told: str) -> Principal | None:
         """Whose token that is; nobody's where it is unknown, revoked or over, or they are."""
         now = _now()
@@ -174,7 +188,7 @@ class Principals:
         """Who may come in does so, whether or not it can be written down."""
         try:
             self._connections.jot("UPDATE tokens SET used = ? WHERE id = ?", (now, number))
-        except StoreError as error:
+        except CortexError as error:  # a full disk, too
             log.warning("that the token %s was used isn't written down: %s", number, error.message)
 
 
@@ -186,6 +200,11 @@ def is_token(told: str) -> bool:
     """Whether a text has the form of a token; whose it is, if anybody's, only the database knows."""
     number, _, secret = told.removeprefix(PREFIX).partition("_")
     return told.startswith(PREFIX) and number.isascii() and number.isalnum() and bool(secret)
+
+
+def hash_of(told: str) -> bytes:
+    """What is kept of a token."""
+    return _hash(told.removeprefix(PREFIX).partition("_")[2])
 
 
 def _token(connection: Any, told: str) -> tuple[str, str, int, int, int] | None:
@@ -202,10 +221,14 @@ def _token(connection: Any, told: str) -> tuple[str, str, int, int, int] | None:
 
 
 def _principal(connection: Any, row: Sequence[Any]) -> Principal:
-    number, name, tier, sensitive, state, created = row
     ask = "SELECT subcortex, writes FROM grants WHERE principal = ? ORDER BY subcortex"
-    grants = {scope: bool(writes) for scope, writes in connection.execute(ask, (number,))}
-    return Principal(number, name, tier, bool(sensitive), state, created, grants)
+    return _made(row, connection.execute(ask, (row[0],)))
+
+
+def _made(row: Sequence[Any], grants: Iterable[Sequence[Any]]) -> Principal:
+    number, name, tier, sensitive, state, created = row
+    may = {scope: bool(writes) for scope, writes in grants}
+    return Principal(number, name, tier, bool(sensitive), state, created, may)
 
 
 def _put_grants(connection: Any, number: str, grants: Mapping[str, bool]) -> None:

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 from cortex.kinds import KINDS, Body
 
 
+def told_of(body: Body) -> dict[str, object]:
+    """A body as what JSON can tell, without what is as it is anyway."""
+    return {name: _plain(value) for name, usual in _usual(type(body)) if (value := getattr(body, name)) != usual}
+
+
 def to_json(body: Body) -> str:
     """A body as JSON, without what is as it is anyway."""
-    usual = _usual(type(body))
-    told = {name: value for name, value in asdict(body).items() if name not in usual or usual[name] != value}
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(told_of(body), ensure_ascii=False, separators=(",", ":"))
 
 
 def from_json(kind: str, text: str) -> Body:
     """The body that JSON of this kind tells. Raises: ValueError, where it tells none."""
     try:
-        return _make(KINDS[kind], json.loads(text))
+        return from_told(kind, json.loads(text))
+    except RecursionError as error:
+        raise ValueError(f"no {kind}: {error}") from error
+
+
+def from_told(kind: str, told: Mapping[str, Any]) -> Body:
+    """The body that is told like this. Raises: ValueError, where it tells none."""
+    try:
+        return _make(KINDS[kind], told)
     except (KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"no {kind}: {error}") from error
 
@@ -33,9 +44,19 @@ def _make(cls: type, told: Mapping[str, Any]) -> Any:
     return cls(**{name: readers[name](value) for name, value in told.items() if name in readers})
 
 
+def _plain(value: Any) -> object:
+    """A value as JSON has it: lists for tuples, objects for nouns, with all that they say."""
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    if is_dataclass(value):
+        return {name: _plain(getattr(value, name)) for name, _ in _usual(type(value))}
+    return value
+
+
 @cache
-def _usual(cls: type) -> dict[str, object]:
-    return {one.name: one.default for one in fields(cls) if one.default is not MISSING}
+def _usual(cls: type) -> tuple[tuple[str, object], ...]:
+    """Its fields, each with what it usually is; MISSING equals nothing."""
+    return tuple((one.name, one.default) for one in fields(cls))
 
 
 @cache

@@ -1,35 +1,37 @@
 """Records, read: by id, by what they point to, the newest first, as they were before, and who did what. Nothing here writes.
 
-A row that a damaged store can't tell any more is left out and named in the log: the others are found as ever.
+Here are the questions that others ask; how rows become records is `recordreading`'s.
 """
 
 from __future__ import annotations
 
-import logging
 import sqlite3
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from cortex.kinds import KINDS, PREFIXES, Record, Wanted
+from cortex.kinds import Record, Wanted
 from cortex.seeing import Viewer
 from cortex.store.connect import Connected
-from cortex.store.recordjson import from_json
+from cortex.store.parts import marks, parts
+from cortex.store.recordreading import (
+    BATCH,
+    COLUMNS,
+    docs_of,
+    get_records,
+    newest_ids,
+    read_records,
+    record_of,
+    select_records,
+    starting_with,
+)
 from cortex.store.recordshelves import RECORDS, shelf_of
-from cortex.store.recordwanted import FEW, Way, conditions_of, marks, rows_on, ways_to
+from cortex.store.recordwanted import FEW, conditions_of, rows_on, ways_to
 from cortex.types import Source
 
-BATCH = 500
-MOST_TRIED = 2  # sources in which a doc is looked for
-MOST_WALKED = 200  # targets whose records are walked, each kind by itself
 MAX_NARROWED = 32  # answers of `narrow` that are remembered
 MAX_CHOICES = 128  # of sources, by what somebody may see
-COLUMNS = "records.id, records.kind, records.body, records.author, records.created, records.updated, records.version"
-
-B = TypeVar("B")
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ class RecordLookup:
     def _newest(self, ask: str, values: tuple[str, ...], limit: int) -> list[Record[Any]]:
         """The records whose refs are these, the last made first."""
         with self._connections.read() as connection:
-            return list(get_records(connection, _newest_ids(connection, ask, values, limit)).values())
+            return list(get_records(connection, newest_ids(connection, ask, values, limit)).values())
 
     def versions(self, number: str) -> dict[int, Record[Any]]:
         """All versions of a record, the first one first."""
@@ -134,7 +136,7 @@ class RecordLookup:
     def docs(self, wanted: Wanted, sources: Sequence[int]) -> frozenset[int]:
         """The docs of the records that are wanted, in these sources."""
         with self._connections.read() as connection:
-            return _docs_of(connection, ways_to(connection, wanted, ordered=False), sources)
+            return docs_of(connection, ways_to(connection, wanted, ordered=False), sources)
 
     def narrow(self, wanted: Wanted, most: int) -> tuple[list[Source], frozenset[int] | None]:
         """The sources in which some may be that are wanted, and their docs: None where more than `most` would have to be looked at.
@@ -162,15 +164,14 @@ class RecordLookup:
         sources = self.sources(way.kind for way in ways)
         if sum(rows.values()) > most or FEW in rows.values():
             return sources, None
-        return sources, _docs_of(connection, ways, [source.id for source in sources])
+        return sources, docs_of(connection, ways, [source.id for source in sources])
 
     def briefs(self, docs: Sequence[int], wanted: Wanted) -> dict[int, Brief]:
         """The records of these docs, in brief; only those that are wanted."""
         found: dict[int, Brief] = {}
         where, values = conditions_of(wanted)
         with self._connections.read() as connection:
-            for start in range(0, len(docs), BATCH):
-                part = docs[start : start + BATCH]
+            for part in parts(docs, BATCH):
                 rows = connection.execute(
                     "SELECT docs.id, records.id, records.kind, records.state, records.updated, records.made, coalesce((SELECT target "
                     "FROM refs WHERE record = records.id AND role = 'thread'), '') FROM docs CROSS JOIN records ON records.id = docs.path "
@@ -189,8 +190,7 @@ class RecordLookup:
         """The links from or to any of these records, the last made first."""
         found: set[str] = set()
         with self._connections.read() as connection:
-            for start in range(0, len(ids), BATCH):
-                part = ids[start : start + BATCH]
+            for part in parts(ids, BATCH):
                 found.update(
                     row[0]
                     for row in connection.execute(
@@ -205,8 +205,7 @@ class RecordLookup:
         """The records that these docs are of."""
         found: dict[int, Record[Any]] = {}
         with self._connections.read() as connection:
-            for start in range(0, len(docs), BATCH):
-                part = docs[start : start + BATCH]
+            for part in parts(docs, BATCH):
                 rows = connection.execute(
                     f"SELECT docs.id, {COLUMNS} FROM docs JOIN records ON records.id = docs.path AND records.source = docs.source "
                     f"WHERE docs.id IN ({marks(part)})",
@@ -254,8 +253,7 @@ class RecordLookup:
         wanted = list(dict.fromkeys(ids))
         found: dict[str, Kept] = {}
         with self._connections.read() as connection:
-            for start in range(0, len(wanted), BATCH):
-                part = wanted[start : start + BATCH]
+            for part in parts(wanted, BATCH):
                 ask = f"SELECT {COLUMNS}, records.change FROM records WHERE id IN ({marks(part)})"
                 for row in connection.execute(ask, part).fetchall():
                     if (one := record_of(row[:-1])) is not None:
@@ -290,109 +288,3 @@ class RecordLookup:
 def _source(number: int, kind: str, name: str, root: str) -> Source:
     """A source, the same one for all who may see it."""
     return Source(number, kind, name, root)
-
-
-def record_of(row: Sequence[Any]) -> Record[Any] | None:
-    """The record that a row of COLUMNS is, None where it is damaged."""
-    number, kind, text, *rest = row
-    try:
-        return Record(number, from_json(kind, text), *rest)
-    except ValueError as error:
-        log.warning("the record %s is damaged and left out: %s", number, error)
-        return None
-
-
-def read_records(rows: Iterable[Sequence[Any]]) -> list[Record[Any]]:
-    return [one for row in rows if (one := record_of(row)) is not None]
-
-
-def get_records(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Record[Any]]:
-    """Those of these records that there are, in the order that they were asked for."""
-    found: dict[str, Record[Any]] = {}
-    for start in range(0, len(ids), BATCH):
-        part = ids[start : start + BATCH]
-        rows = connection.execute(f"SELECT {COLUMNS} FROM records WHERE id IN ({marks(part)})", part)
-        found.update({one.id: one for one in read_records(rows)})
-    return {number: found[number] for number in ids if number in found}
-
-
-def _newest_ids(connection: sqlite3.Connection, ask: str, values: tuple[str, ...], limit: int) -> list[str]:
-    """The records whose refs are these, the last made first: few are sorted, of many each target's are walked in the order of time.
-
-    What points to one target in one role lies by kind and by time already. Sorting all took 70 ms where 20,000 speak of one file.
-    """
-    rows = connection.execute(f"SELECT record FROM refs WHERE {ask} LIMIT {FEW}", values).fetchall()
-    found = {row[0] for row in rows}
-    if len(rows) == FEW:
-        pairs = connection.execute(f"SELECT DISTINCT role, target FROM refs WHERE {ask}", values).fetchall()
-        if len(pairs) > MOST_WALKED:
-            sort = f"SELECT record FROM refs WHERE {ask} GROUP BY record ORDER BY substr(record, -26) DESC LIMIT ?"
-            return [row[0] for row in connection.execute(sort, (*values, limit))]
-        walk = "SELECT record FROM refs WHERE role = ? AND target = ? AND record > ? AND record < ? ORDER BY record DESC LIMIT ?"
-        bounds = [(prefix, f"{prefix}\x7f", limit) for prefix in PREFIXES.values()]
-        found = {row[0] for pair in pairs for more in bounds for row in connection.execute(walk, (*pair, *more))}
-    return sorted(found, key=lambda number: number[-26:], reverse=True)[:limit]
-
-
-def _docs_of(connection: sqlite3.Connection, ways: Sequence[Way], sources: Sequence[int]) -> frozenset[int]:
-    ask = f"SELECT name, id FROM sources WHERE id IN ({marks(sources)})"
-    places = [(shelf_of(name).kind, number) for name, number in connection.execute(ask, sources)]
-    found: set[int] = set()
-    for way in ways:
-        tables, column = way.ids
-        numbers = [number for kind, number in places if kind == way.kind]
-        if len(numbers) <= MOST_TRIED:
-            place = f"docs.source IN ({marks(numbers)}) AND docs.path = {column}"
-        else:  # a record says on which of many shelves it is
-            tables = way.tables
-            place = f"docs.source = records.source AND docs.path = records.id AND +docs.source IN ({marks(numbers)})"
-        rows = connection.execute(
-            f"SELECT docs.id FROM {tables} CROSS JOIN docs ON {place} WHERE {way.where}", (*numbers, *way.values)
-        )
-        found.update(row[0] for row in rows)
-    return frozenset(found)
-
-
-def select_records(connection: sqlite3.Connection, wanted: Wanted, limit: int, offset: int = 0) -> list[Record[Any]]:
-    """The records that are wanted, the last made first, or the last changed; in place of damaged ones those that come next."""
-    found: dict[str, Record[Any]] = {}
-    while (left := limit - len(found)) > 0:
-        ids = _select_ids(connection, wanted, left, offset)
-        known = len(found)
-        found |= get_records(connection, ids)
-        if len(found) - known == len(ids) or len(ids) < left:
-            break
-        offset += len(ids)
-    return list(found.values())
-
-
-def _select_ids(connection: sqlite3.Connection, wanted: Wanted, limit: int, offset: int) -> list[str]:
-    ways = ways_to(connection, wanted, ordered=True)
-    parts = [
-        f"SELECT * FROM (SELECT records.id AS id, records.made AS made, records.updated AS updated FROM {way.tables} "
-        f"WHERE {way.where} ORDER BY {way.order} LIMIT ?) AS part"
-        for way in ways
-    ]
-    values = [value for way in ways for value in (*way.values, limit + offset)]
-    order = "updated DESC, made DESC" if wanted.by_change else "made DESC"
-    ask = f"SELECT id FROM ({' UNION ALL '.join(parts)}) AS parts ORDER BY {order} LIMIT ? OFFSET ?"
-    return [row[0] for row in connection.execute(ask, (*values, limit, offset))]
-
-
-def starting_with(connection: sqlite3.Connection, prefix: str, limit: int, offset: int = 0) -> list[Record[Any]]:
-    """The records whose id begins like this, the first made first."""
-    rows = connection.execute(
-        f"SELECT {COLUMNS} FROM records WHERE id >= ? AND id < ? ORDER BY id LIMIT ? OFFSET ?",
-        (prefix, f"{prefix}\x7f", limit, offset),
-    )
-    return read_records(rows)
-
-
-_KIND_OF: Mapping[str, str] = {
-    prefix: name for name, cls in KINDS.items() for known, prefix in PREFIXES.items() if known is cls
-}
-
-
-def kind_of_id(number: str) -> str:
-    """The kind that an id says its record is of, "" where it is none of ours."""
-    return _KIND_OF.get(number.rpartition("_")[0] + "_", "")

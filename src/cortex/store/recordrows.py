@@ -14,8 +14,9 @@ from typing import Any
 
 from cortex.kinds import FOUND_KINDS, SENSITIVE, Link, Record, Subcortex, Thread, refs_of
 from cortex.seeing import scope_of
+from cortex.store.batch import INTO_RECORDS, INTO_REFS, Batch, insert
 from cortex.store.recordjson import to_json
-from cortex.store.recordlookup import COLUMNS, get_records, kind_of_id, read_records
+from cortex.store.recordreading import COLUMNS, get_records, kind_of_id, read_records, record_of
 from cortex.store.recordshelves import RECORDS, Shelf
 from cortex.store.truth import forget_rest, next_seq, put_blob, put_doc, remove_doc
 from cortex.types import Cut, Found
@@ -63,30 +64,44 @@ class RecordRows:
     def get(self, ref: str) -> Record[Any] | None:
         """The record of this id, or the subcortex of this slug."""
         if "_" in ref:  # a slug has none
-            return get_records(self._connection, [ref]).get(ref)
+            return self.one(ref)
         rows = self._connection.execute(
             f"SELECT {COLUMNS} FROM records WHERE id = (SELECT min(record) FROM refs WHERE role = 'slug' AND target = ?)",
             (ref,),
         )
         return next(iter(read_records(rows)), None)
 
-    def write(self, before: Record[Any] | None, kept: Record[Any]) -> None:
-        """Write a record as the next change. What others may see or not see because of it becomes news as well."""
-        moved = self._put(kept, before is None, self.next_change())
+    def one(self, number: str) -> Record[Any] | None:
+        """The record of this id."""
+        if not isinstance(self._connection, Batch):
+            return get_records(self._connection, [number]).get(number)
+        aside, known = self._connection.aside, self._connection.records
+        if number not in known:
+            known[number] = get_records(aside, [number]).get(number)
+        return known[number]
+
+    def write(self, before: Record[Any] | None, kept: Record[Any]) -> int:
+        """Write a record as the next change, whose number it gives. What others may see or not see because of it becomes news as well."""
+        change = self.next_change()
+        moved = self._put(kept, before is None, change)
+        if isinstance(self._connection, Batch):
+            self._connection.remember(kept)
         if before is None:
-            return
+            return change
         if moved or before.body.sensitivity != kept.body.sensitivity:
             self._rescope([kept], numbered=True)
         if isinstance(kept.body, Subcortex) and before.body.visibility != kept.body.visibility:
             self._renumber_scope(kept.id)
+        return change
 
     def copy(self, kept: Record[Any], change: int) -> None:
         """Write a record as another store has it; `settle` has to follow."""
-        row = self._connection.execute("SELECT version FROM records WHERE id = ?", (kept.id,)).fetchone()
-        if row is not None and row[0] < kept.version:
-            self.keep_version(kept.id)
-        self._connection.execute("DELETE FROM versions WHERE record = ? AND version >= ?", (kept.id, kept.version))
-        known = get_records(self._connection, [kept.id]).get(kept.id)  # none where it is damaged
+        row = self._connection.execute(f"SELECT {COLUMNS} FROM records WHERE id = ?", (kept.id,)).fetchone()
+        known = None if row is None else record_of(row)  # none where it is damaged
+        if row is not None:
+            if row[-1] < kept.version:
+                self.keep_version(kept.id)
+            self._connection.execute("DELETE FROM versions WHERE record = ? AND version >= ?", (kept.id, kept.version))
         if self._put(kept, row is None, change):
             self._moved.append(kept)
         if isinstance(kept.body, Thread) and (known is None or known.body.title != kept.body.title):
@@ -134,6 +149,8 @@ class RecordRows:
 
     def next_change(self) -> int:
         """The number of a write. The counter's row is locked until the step ends: whoever reads 12 has seen 11 committed."""
+        if isinstance(self._connection, Batch):
+            return self._connection.next_change()
         self._connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'change'")
         return self._connection.execute("SELECT value FROM counters WHERE name = 'change'").fetchone()[0]
 
@@ -146,11 +163,7 @@ class RecordRows:
         values = (kept.version, body.state, body.sensitivity, to_json(body), kept.updated, source, change, scope)
         header = (kept.id, kept.kind, kept.author, kept.created, kept.id[-26:])
         if new:
-            self._connection.execute(
-                "INSERT INTO records (version, state, sensitivity, body, updated, source, change, scope, id, kind, author, created, made) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*values, *header),
-            )
+            insert(self._connection, INTO_RECORDS, [(*values, *header)])
         else:
             self._connection.execute(
                 "UPDATE records SET version = ?, state = ?, sensitivity = ?, body = ?, updated = ?, source = ?, change = ?, scope = ?, "
@@ -158,9 +171,7 @@ class RecordRows:
                 (*values, kept.author, kept.created, kept.id),
             )
             self._connection.execute("DELETE FROM refs WHERE record = ?", (kept.id,))
-        self._connection.executemany(
-            "INSERT INTO refs VALUES (?, ?, ?)", [(role, target, kept.id) for role, target in refs_of(body)]
-        )
+        insert(self._connection, INTO_REFS, [(role, target, kept.id) for role, target in refs_of(body)])
         return new or scope != scope_before
 
     def _rescope(self, moved: list[Record[Any]], *, numbered: bool) -> None:
@@ -187,8 +198,8 @@ class RecordRows:
 
     def _renumber(self, ids: Iterable[str]) -> None:
         """Have these written as the next changes, without another version."""
-        for number in ids:
-            self._connection.execute("UPDATE records SET change = ? WHERE id = ?", (self.next_change(), number))
+        rows = [(self.next_change(), number) for number in ids]
+        self._connection.executemany("UPDATE records SET change = ? WHERE id = ?", rows)
 
     def _hanging_on(self, record: Record[Any]) -> list[Record[Any]]:
         names = (record.id, *((record.body.slug,) if isinstance(record.body, Subcortex) else ()))

@@ -1,8 +1,7 @@
 """Records, written: each step is one durable transaction with its idempotency key, its history, its docs and its line in the audit log.
 
-Whatever a step reads, it reads inside that transaction, and a record is only replaced by who has seen its last version: no update is
-lost, in one process or in several. A step is a function and not a block, because another database may have to run it again. What a
-record means, and who may write it, is not known here.
+What a step reads and writes is in `recordstep.py`; here is what it is surrounded by, and records that are taken over as another store has them. A
+step is a function and not a block, because another database may have to run it again.
 """
 
 from __future__ import annotations
@@ -10,17 +9,18 @@ from __future__ import annotations
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from cortex.errors import InputError
-from cortex.kinds import KINDS, Actor, Body, Record, Subcortex, Wanted
-from cortex.seeing import Get
+from cortex.kinds import Actor, Record
+from cortex.store.batch import INTO_KEYS, Batch, insert
 from cortex.store.connect import Connected, WritersMet
-from cortex.store.outbox import (
+from cortex.store.outboxrows import (
+    NEVER_HERE,
     check_facts,
+    compare_anew,
     enqueue,
     forget_sent,
     is_connected,
@@ -29,19 +29,16 @@ from cortex.store.outbox import (
     settle_entry,
     waiting_for,
 )
-from cortex.store.recordlookup import Kept, get_records, select_records, starting_with
+from cortex.store.parts import marks, parts
+from cortex.store.recordlookup import Kept
+from cortex.store.recordreading import BATCH, get_records
 from cortex.store.recordrows import RecordRows, Wording
+from cortex.store.recordstep import Guard, Sees, Step
 from cortex.text import hash_bytes
 
 ATTEMPTS = 5  # of a step that met another one
 WAIT_SECONDS = 0.05  # at most, before the second; a little more before each other
-FEWEST_LOOKED_AT = 20  # of those that are wanted, where not all may be seen
 
-# Of each kind by itself, which an index tells.
-_NEWEST = f"SELECT max(made) FROM ({' UNION ALL '.join(['SELECT max(made) AS made FROM records WHERE kind = ?'] * len(KINDS))}) AS each_kind"
-
-Sees = Callable[[Record[Any], Get], bool]  # whether the one who writes may know of a record
-Guard = Callable[[Record[Any] | None, Record[Any], Get], None]  # raises, where a write isn't allowed
 R = TypeVar("R")
 
 
@@ -51,139 +48,6 @@ class Done:
 
     result: str
     replayed: bool
-
-
-class Step:
-    """One step under way: what there is, as far as it may be seen, and what is written."""
-
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        rows: RecordRows,
-        actor: Actor,
-        key: str,
-        action: str,
-        sees: Sees | None = None,
-        guard: Guard | None = None,
-    ) -> None:
-        self.now = int(time.time() * 1000)
-        self.actor = actor
-        self.author = actor.name  # of what is new: whoever does it, unless it is done for somebody else
-        self.written: dict[str, tuple[Record[Any] | None, Record[Any]]] = {}  # before the step, and after it
-        self._connection = connection
-        self._rows = rows
-        self._key, self._action = key, action
-        self._sees, self._guard = sees, guard
-        self._read: dict[str, Record[Any] | None] = {}  # nobody else writes while a step is under way
-
-    def get(self, number: str) -> Record[Any] | None:
-        """The record of this id, as it is now."""
-        found = self._get(number)
-        return found if found is not None and self._shows(found) else None
-
-    def select(self, wanted: Wanted, limit: int = 100) -> list[Record[Any]]:
-        """The records that are wanted, as they are now."""
-        return self._shown(lambda count, offset: select_records(self._connection, wanted, count, offset), limit)
-
-    def starting(self, prefix: str, limit: int = 10) -> list[Record[Any]]:
-        """The records whose id begins like this, as they are now."""
-        return self._shown(lambda count, offset: starting_with(self._connection, prefix, count, offset), limit)
-
-    def newest(self) -> str:
-        """The end of the id of what was made last, "" where there is nothing."""
-        return self._connection.execute(_NEWEST, tuple(KINDS)).fetchone()[0] or ""
-
-    def put(self, record: Record[Any], action: str = "") -> Record[Any]:
-        """Write a record: a new one, or the next version of the one that was read; returns it as it is kept.
-
-        Raises: InputError RECORD_CHANGED, where somebody has written another version since; RECORD_INVALID for a slug that is taken;
-        whatever the guard raises.
-        """
-        known = self._get(record.id)
-        before = known.version if known else 0
-        kept = replace(
-            record,
-            author=known.author if known else (record.author or self.author),
-            created=known.created if known else (record.created or self.now),
-            updated=self.now,
-            version=before + 1,
-        )
-        if self._guard is not None:
-            self._guard(known, kept, self._rows.get)
-        if record.version != before:
-            raise InputError(
-                "RECORD_CHANGED",
-                f"{record.id} was changed meanwhile: it has version {before} now, not {record.version}",
-                context={"id": record.id, "version": before},
-            )
-        if isinstance(kept.body, Subcortex):
-            self._check_slug(kept.id, kept.body.slug)
-        if known is not None:
-            self._rows.keep_version(record.id)
-        self._rows.write(known, kept)
-        self._connection.execute(
-            "INSERT INTO audit (at, actor, tier, key, action, record, version) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (self.now, self.actor.name, self.actor.tier, self._key, action or self._action, kept.id, kept.version),
-        )
-        first = self.written.get(kept.id)
-        self.written[kept.id] = (known if first is None else first[0], kept)
-        self._read[kept.id] = kept
-        return kept
-
-    def make(self, number: str, body: Body, action: str = "") -> Record[Any]:
-        """Write a new record."""
-        return self.put(Record(number, body), action)
-
-    def reword(self, record: Record[Any]) -> None:
-        """Have a record found by what it says now, where only something that it tells besides was changed."""
-        self._rows.reword(record)
-
-    @contextmanager
-    def unconfined(self) -> Iterator[None]:
-        """Show everything inside the block and ask no guard: what follows from a write that was allowed concerns all, seen or not."""
-        sees, guard = self._sees, self._guard
-        self._sees = self._guard = None
-        try:
-            yield
-        finally:
-            self._sees, self._guard = sees, guard
-
-    def _get(self, number: str) -> Record[Any] | None:
-        if number not in self._read:
-            self._read[number] = get_records(self._connection, [number]).get(number)
-        return self._read[number]
-
-    def _shows(self, record: Record[Any]) -> bool:
-        """Whether the one who writes may know of a record."""
-        return self._sees is None or self._sees(record, self._rows.get)
-
-    def _shown(self, ask: Callable[[int, int], list[Record[Any]]], limit: int) -> list[Record[Any]]:
-        """The first that may be seen, of as many as it takes."""
-        if self._sees is None:
-            return ask(limit, 0)
-        found: dict[str, Record[Any]] = {}
-        for one in _paged(ask, max(limit, FEWEST_LOOKED_AT)):
-            if len(found) == limit:
-                break
-            if self._shows(one):
-                found[one.id] = one
-        return list(found.values())
-
-    def _check_slug(self, number: str, slug: str) -> None:
-        """Raises: InputError RECORD_INVALID, where another subcortex has the slug, be it one that nobody here may know of."""
-        ask = "SELECT 1 FROM refs WHERE role = 'slug' AND target = ? AND record <> ?"
-        if self._connection.execute(ask, (slug, number)).fetchone() is not None:
-            raise InputError("RECORD_INVALID", f"the slug {slug} is taken", context={"field": "slug"})
-
-
-def _paged(ask: Callable[[int, int], list[Record[Any]]], size: int) -> Iterator[Record[Any]]:
-    """All, in pages that become larger."""
-    offset = 0
-    while page := ask(size, offset):
-        yield from page
-        if len(page) < size:
-            return
-        offset, size = offset + size, size * 2
 
 
 class Records:
@@ -224,7 +88,9 @@ class Records:
                 return before
             step = Step(connection, self.rows(connection, wording), actor, key, action, sees, guard)
             result = work(step)
-            connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?, ?)", (actor.name, key, asked, result, step.now))
+            insert(connection, INTO_KEYS, [(actor.name, key, asked, result, step.now)])
+            if isinstance(connection, Batch):
+                connection.keys[actor.name, key] = (asked, result)
             if self._indexed and quiet:
                 made = [(number,) for number, (before, _) in step.written.items() if before is None]
                 connection.executemany("INSERT OR IGNORE INTO local_only VALUES (?)", made)
@@ -260,7 +126,7 @@ class Records:
             if settle is not None:
                 settle_entry(connection, settle, refuse)
             if _begins_anew(connection, meta):
-                connection.execute("UPDATE replica SET change = 0")
+                compare_anew(connection)
             set_facts(connection, meta)
             rows = self.rows(connection, wording)
             count = _copy(connection, rows, records, skip_waiting)
@@ -289,6 +155,19 @@ class Records:
         with self._connections.write(durable=durable, erase=True) as connection:
             return attempt(connection)
 
+    def look_ahead(self, ids: Iterable[str], actors: Sequence[str], keys: Sequence[str]) -> None:
+        """Have what steps of one transaction will ask for looked up at once, where that is cheaper than one after the other."""
+        with self._connections.read() as connection:
+            if not isinstance(connection, Batch):
+                return
+            aside, wanted = connection.aside, [one for one in dict.fromkeys(ids) if one not in connection.records]
+            found = get_records(aside, wanted)
+            connection.records.update({number: found.get(number) for number in wanted})
+            for part in parts(keys, BATCH):
+                ask = f"SELECT actor, key, payload, result FROM keys WHERE actor IN ({marks(actors)}) AND key IN ({marks(part)})"
+                used = {(row[0], row[1]): (row[2], row[3]) for row in aside.execute(ask, (*actors, *part)).fetchall()}
+                connection.keys.update({(actor, key): used.get((actor, key)) for actor in actors for key in part})
+
     def known(self, actor: Actor, key: str, action: str, payload: str) -> Done | None:
         """What a key gave before, None where it is new. Raises: InputError IDEMPOTENCY_REPLAY."""
         with self._connections.read() as connection:
@@ -306,7 +185,8 @@ def _copy(connection: sqlite3.Connection, rows: RecordRows, records: Sequence[Ke
     ):  # behind the threads that they are found by
         number, mark = one.record.id, (one.record.version, one.change)
         if number in left:  # it is there, but what is here goes on from something else
-            connection.execute("INSERT OR IGNORE INTO replica VALUES (?, ?, 0)", (number, one.record.version))
+            unlike = (number, one.record.version, NEVER_HERE)
+            connection.execute("INSERT OR IGNORE INTO replica VALUES (?, ?, ?)", unlike)
         elif known.get(number, mark)[1] <= one.change:
             rows.copy(one.record, one.change)
             connection.execute("INSERT OR REPLACE INTO replica VALUES (?, ?, ?)", (number, *mark))
@@ -325,6 +205,17 @@ def _begins_anew(connection: sqlite3.Connection, meta: Mapping[str, str]) -> boo
     return meta.get("core.resync") == "1" or meta.get("core.epoch", before) != before
 
 
+def _answer(connection: Any, actor: str, key: str) -> tuple[bytes, str] | None:
+    """What a key was used for, and what it gave."""
+    ask = "SELECT payload, result FROM keys WHERE actor = ? AND key = ?"
+    if not isinstance(connection, Batch):
+        return connection.execute(ask, (actor, key)).fetchone()
+    aside, known = connection.aside, connection.keys
+    if (actor, key) not in known:
+        known[actor, key] = aside.execute(ask, (actor, key)).fetchone()
+    return known[actor, key]
+
+
 def _unfound(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> None:
     return None
 
@@ -334,9 +225,7 @@ def _hash(action: str, payload: str) -> bytes:
 
 
 def _replay(connection: sqlite3.Connection, actor: Actor, key: str, asked: bytes) -> Done | None:
-    row = connection.execute(
-        "SELECT payload, result FROM keys WHERE actor = ? AND key = ?", (actor.name, key)
-    ).fetchone()
+    row = _answer(connection, actor.name, key)
     if row is None:
         return None
     if row[0] != asked:

@@ -8,11 +8,12 @@ ten of 100,000. Reads only counts.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cortex.kinds import KINDS, PREFIXES, Wanted
 from cortex.store.confined import Confined
+from cortex.store.parts import marks
 
 FEW = 3_000  # rows that may be looked at one by one
 
@@ -152,8 +153,3 @@ def _rest(wanted: Wanted, driver: _Driver) -> list[Part]:
         if ref != driver.meets
     ]
     return parts
-
-
-def marks(values: Sequence[object]) -> str:
-    """As many question marks."""
-    return ", ".join("?" * len(values))

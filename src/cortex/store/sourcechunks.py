@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cortex.store.connect import Connections
+from cortex.store.parts import parts
 
 Ids = npt.NDArray[np.int64]
 
@@ -38,8 +39,8 @@ class SourceChunks:
         with self._lock:
             self._follow([one for one in sources if one in self._known and self._known[one][0] < seq], seq)
             missing = [one for one in sources if one not in self._known]
-            for start in range(0, len(missing), PART):
-                self._look_up(missing[start : start + PART], seq)
+            for part in parts(missing, PART):
+                self._look_up(part, seq)
             found = [self._known[one][1] for one in sources]
         ids = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *found]), kind="stable")  # they are in order, each
         return ids[np.concatenate((np.ones(1, dtype=bool), ids[1:] != ids[:-1]))[: len(ids)]]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from cortex.errors import Cancelled
 from cortex.store.connect import Connections
 from cortex.store.lookup import rows_below
+from cortex.store.parts import marks, parts
 from cortex.text import role_of
 from cortex.types import Cut, Found, Skipped, Source
 
@@ -102,10 +103,8 @@ class Truth:
         """The ids of those contents that are already stored."""
         found: dict[bytes, int] = {}
         with self._connections.read() as connection:
-            for start in range(0, len(hashes), 500):
-                part = hashes[start : start + 500]
-                marks = ",".join("?" * len(part))
-                found.update(connection.execute(f"SELECT hash, id FROM blobs WHERE hash IN ({marks})", part))
+            for part in parts(hashes, 500):
+                found.update(connection.execute(f"SELECT hash, id FROM blobs WHERE hash IN ({marks(part)})", part))
         return found
 
     def apply(self, source: int, change: Change) -> int:

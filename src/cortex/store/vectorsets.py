@@ -16,7 +16,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from cortex.errors import LimitError, NetworkError
 from cortex.store.connect import Connections
 from cortex.store.lookup import unpack
 from cortex.store.paid import Embed, Making, Paid
+from cortex.store.parts import marks, parts
 from cortex.store.qdrant import UNAVAILABLE, Qdrant
 from cortex.store.qdrantvectors import QdrantVectors
 from cortex.store.sourcechunks import SourceChunks, expand
@@ -213,12 +214,10 @@ class VectorSets:
         return found
 
     def _find_within(self, narrow: Narrow) -> Ids:
-        marks = ",".join("?" * len(narrow.languages))
-        places = ",".join("?" * len(narrow.sources))
-        spoken = f" AND blobs.language IN ({marks})" if narrow.languages else ""
+        spoken = f" AND blobs.language IN ({marks(narrow.languages)})" if narrow.languages else ""
         ask = (
             "SELECT docs.id, docs.path, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = docs.blob "
-            f"WHERE docs.source IN ({places}){spoken} AND NOT private"
+            f"WHERE docs.source IN ({marks(narrow.sources)}){spoken} AND NOT private"
         )
         values = (*narrow.sources, *narrow.languages)
         with self._connections.read() as connection:
@@ -226,9 +225,8 @@ class VectorSets:
                 rows = connection.execute(ask, values).fetchall()
             else:  # by themselves: a source may have a hundred times as many
                 docs, rows = sorted(narrow.docs), []
-                for start in range(0, len(docs), PART):
-                    part = docs[start : start + PART]
-                    some = f"{ask} AND docs.id IN ({','.join('?' * len(part))})".replace("docs.source", "+docs.source")
+                for part in parts(docs, PART):
+                    some = f"{ask} AND docs.id IN ({marks(part)})".replace("docs.source", "+docs.source")
                     rows += connection.execute(some, (*values, *part)).fetchall()
         ranges = {
             (first, last)
@@ -256,6 +254,21 @@ class VectorSets:
                     store = self._truth.get("identity")
                     names = {self._qdrant.name_of(store, stamp) for stamp in stamps}
                     self._qdrant.drop(one.name for one in self._qdrant.collections(store) if one.name not in names)
+
+    def erase(self) -> None:
+        """Leave no row on disk of what is no longer in use, in the sets that nobody asks any more either: a vector tells what a text is about."""
+        with self._writing:
+            used = self._live()
+            for path in self._paths():
+                manifest = read_manifest(path)
+                if manifest is None:  # nobody can tell what it has
+                    _remove(path)
+                    continue
+                opened = self._open.get(manifest.stamp)
+                with nullcontext(opened) if opened is not None else closing(Vectors.open(path, manifest.stamp)) as one:
+                    one.remove(np.setdiff1d(one.ids(), used))
+                    one.compact()
+                    one.sync(one.watermark)
 
     def rest_but(self, stamp: Stamp) -> None:
         """Let go of the memory of all others, unless somebody writes just now."""

@@ -35,7 +35,7 @@ WRITER_BYTES = (
 )
 LOCK_SECONDS = 2.0  # that the lock of a writer is waited for
 LOCK_POLL_SECONDS = 0.01
-FORMAT = "5"  # part of the directory's name: another layout is another directory
+FORMAT = "6"  # part of the directory's name: another layout is another directory
 NO_WATERMARK = -1
 MANY_DOCS = 1_000  # in a query: 5,000 take 10 ms, ten times the search itself
 MAX_HELD = 20  # a sum of single precision tells 24 words apart
@@ -43,6 +43,7 @@ LONGER = (4, 16)  # times as many rows
 MAX_REMEMBERED = 100_000  # identifiers whose stems are kept; Django has 67,000
 MAX_COUNTED = 64  # choices of sources whose words are counted once
 MAX_WORDS_COUNTED = 2_000  # of each
+FEW_ROWS = 1_000  # that are looked at one by one to count them
 # tantivy tells of a thread that could not write only that it "was killed": a full disk or quota, since what it reads is ours
 _FULL = ("No space left", "StorageFull", "QuotaExceeded", "FileTooLarge", "os error 28", "index writer was killed")
 
@@ -98,6 +99,7 @@ class Words:
         self._merged = create  # no merge of a writer that was killed is left to do
         self._sparse: frozenset[int] = frozenset()  # docs that were too few among all for a longer list
         self._counted: dict[tuple[int, ...], dict[tuple[str, str], int]] = {}  # frequencies, by sources; of this state
+        self._within: dict[tuple[int, ...], tantivy.Query] = {}  # what asks each row for its source, by sources
 
     def watermark(self) -> int:
         """The `seq` up to which this index is complete, or NO_WATERMARK."""
@@ -211,13 +213,29 @@ class Words:
         counts = known.setdefault(narrow.sources, {})
         count = counts.get((field, word))
         if count is None:
-            query = self._narrowed(self._term(field, word), Narrow(narrow.sources))
             with _translated():
-                count = int(self._index.searcher().search(query, limit=1, count=True).count)  # type: ignore[attr-defined]
+                count = self._count(field, word, narrow.sources)
             if len(counts) >= MAX_WORDS_COUNTED:
                 counts.clear()
             counts[field, word] = count
         return count
+
+    def _count(self, field: str, word: str, sources: tuple[int, ...]) -> int:
+        """In how many rows of these sources a word stands in a field.
+
+        Where it stands in few, those are asked for their source: to gather all rows of hundreds of sources first takes much longer.
+        """
+        searcher = self._index.searcher()
+        most = searcher.doc_freq(field, stem_of(word))  # deleted rows are still among them
+        if not most:
+            return 0
+        if most > FEW_ROWS:
+            query = self._narrowed(self._term(field, word), Narrow(sources))
+            return int(searcher.search(query, limit=1, count=True).count)  # type: ignore[attr-defined]
+        hits = searcher.search(self._term(field, word), limit=most, count=False).hits
+        whose = searcher.fast_field_values("source", [address for _, address in hits])
+        wanted = frozenset(sources)
+        return sum(source in wanted for source in whose)
 
     def identities(self) -> set[tuple[int, int]]:
         """Every (doc, chunk) that the index holds, to compare with SQLite."""
@@ -290,17 +308,30 @@ class Words:
 
     def _narrowed(self, query: tantivy.Query, narrow: Narrow) -> tantivy.Query:
         schema = self._index.schema
-        filters = [] if narrow.alone else [tantivy.Query.term_set_query(schema, "source", list(narrow.sources))]
+        filters: list[tantivy.Query] = []
         if narrow.extensions:
             filters.append(tantivy.Query.term_set_query(schema, "extension", list(narrow.extensions)))
         if narrow.languages:
             filters.append(tantivy.Query.term_set_query(schema, "language", list(narrow.languages)))
         if narrow.docs is not None:
             filters.append(tantivy.Query.term_set_query(schema, "doc", list(narrow.docs)))
-        if not filters:
-            return query
         must = [query, *(tantivy.Query.const_score_query(one, 0.0) for one in filters)]
+        if not narrow.alone:
+            must.append(self._of(narrow.sources))
+        if len(must) == 1:
+            return query
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, one) for one in must])
+
+    def _of(self, sources: tuple[int, ...]) -> tantivy.Query:
+        """What only rows of these sources match; made once for whoever sees the same, since they may be hundreds."""
+        known = self._within
+        query = known.get(sources)
+        if query is None:
+            if len(known) >= MAX_COUNTED:
+                known = self._within = {}
+            chosen = tantivy.Query.term_set_query(self._index.schema, "source", list(sources))
+            query = known[sources] = tantivy.Query.const_score_query(chosen, 0.0)
+        return query
 
 
 class _Stems(dict[str, str]):
@@ -372,7 +403,7 @@ def _schema() -> tantivy.Schema:
     builder = tantivy.SchemaBuilder()
     builder.add_integer_field("doc", indexed=True, fast=True)
     builder.add_integer_field("chunk", indexed=False, fast=True)
-    builder.add_integer_field("source", indexed=True)
+    builder.add_integer_field("source", indexed=True, fast=True)
     for raw in ("meta", "extension", "language"):
         builder.add_text_field(raw, tokenizer_name="raw", index_option="basic")
     for field in FIELDS:

@@ -1,0 +1,152 @@
+"""Steps that are written together leave what they would have left one by one, whatever they read, change, or fail at in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cortex.errors import CortexError, InputError
+from cortex.kinds import Actor, Observation, Thread, Wanted
+from cortex.records.ids import fresh_key, new_id
+from cortex.store import Done, Step
+from cortex.store.batch import Batch
+from cortex.store.ledger import Ledger, open_ledger
+
+ADA = Actor("ada", 4)
+NAMES = ("a", "b", "c")  # what a deed is about
+DEEDS = ("make", "change", "get", "select", "newest")
+STEPS = st.lists(
+    st.tuples(
+        st.integers(0, 5),  # its key
+        st.lists(st.tuples(st.sampled_from(DEEDS), st.sampled_from(NAMES)), max_size=4),
+        st.booleans(),  # whether it is refused at its end
+    ),
+    max_size=8,
+)
+
+
+class Played:
+    """Steps on one ledger, beside those that were played there before."""
+
+    def __init__(self, ledger: Ledger, ids: dict[str, str], mark: str) -> None:
+        self._ledger, self._ids, self._mark = ledger, ids, mark
+        self._names = {number: name for name, number in ids.items()}
+        self._since = ledger.recorded.last_change()
+        self.told: list[object] = []  # to each step
+
+    def play(self, steps: Any, *, together: bool = False, ahead: bool = False) -> None:
+        with self._ledger.together() if together else nullcontext():
+            if ahead:
+                keys = [f"{self._mark}{number}" for number in range(6)]
+                self._ledger.records.look_ahead(self._ids.values(), [ADA.name], keys)
+            for number, (key, deeds, refused) in enumerate(steps):
+                try:
+                    done = perform(self._ledger, self._work(number, deeds, refused), f"{self._mark}{key}", str(deeds))
+                except InputError as error:
+                    self.told.append(error.code)
+                else:
+                    self.told.append((done.result, done.replayed))
+
+    def left(self) -> object:
+        """All that there is of it."""
+        lookup = self._ledger.recorded
+        records = [(one.record.id, one.record.body, one.record.version) for one in lookup.changes(self._since, 100)]
+        changes = [one.change - self._since for one in lookup.changes(self._since, 100)]
+        deeds = [[(one.version, one.key) for one in lookup.deeds(number)] for number in self._names]
+        versions = [[one.body for one in lookup.versions(number).values()] for number in self._names]
+        return records, changes, deeds, versions, lookup.last_change() - self._since
+
+    def _work(self, number: int, deeds: list[tuple[str, str]], refused: bool) -> Callable[[Step], str]:
+        def work(step: Step) -> str:
+            for deed, name in deeds:
+                self._do(step, number, deed, name)
+            if refused:
+                raise InputError("RECORD_INVALID", "it isn't taken")
+            return str(number)
+
+        return work
+
+    def _do(self, step: Step, number: int, deed: str, name: str) -> None:
+        found = step.get(self._ids[name])
+        match deed:
+            case "make" if found is None:
+                step.make(self._ids[name], Thread(f"{name}{number}"))
+            case "change" if found is not None:
+                step.put(replace(found, body=replace(found.body, title=f"{found.body.title}+{number}")))
+            case "get":
+                self.told.append(None if found is None else (found.body.title, found.version))
+            case "select":
+                several = step.select(Wanted(kinds=("thread",)))
+                self.told.append(sorted(one.body.title for one in several if one.id in self._names))
+            case "newest":
+                ends = {one[-26:]: name for one, name in self._names.items()}
+                self.told.append(ends.get(step.newest()))
+
+
+def perform(ledger: Ledger, work: Callable[[Step], str], key: str, payload: str) -> Done:
+    return ledger.records.perform(
+        work, actor=ADA, key=key, action="play", payload=payload, wording=lambda record, get: None
+    )
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS, ahead=st.booleans())
+def test_together_is_as_one_by_one(alone_ledger: Ledger, kept: Ledger, steps: Any, ahead: bool):
+    ids, mark = {name: new_id(Thread) for name in NAMES}, fresh_key()
+    alone, together = Played(alone_ledger, ids, mark), Played(kept, ids, mark)
+    alone.play(steps)
+    together.play(steps, together=True, ahead=ahead)
+    assert alone.told == together.told and alone.left() == together.left()
+
+
+@pytest.fixture
+def alone_ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with open_ledger(f"sqlite:///{tmp_path}") as ledger:
+        yield ledger
+
+
+@pytest.fixture
+def kept(database: str) -> Iterator[Ledger]:
+    with open_ledger(database) as ledger:
+        yield ledger
+
+
+class Counting:
+    """A connection that counts."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def execute(self, statement: str, values: object = ()) -> None:
+        self.asked += 1
+
+
+def test_new_records_are_written_with_few_statements():
+    counting = Counting()
+    batch = Batch(counting, 7)
+    for number in range(50):
+        with batch.part():
+            batch.insert("INSERT INTO refs (role, target, record)", [("tag", "x", f"thread_{number}")])
+            assert batch.next_change() == 8 + number
+    batch.write()
+    assert counting.asked == 4  # 32 + 16 + 2 rows, and the counter
+    batch.write()
+    assert counting.asked == 4
+
+
+def test_what_a_database_can_not_hold_fails_the_block_and_nothing_is_kept(ledger: Ledger):
+    def work(step: Step) -> str:
+        return step.make(new_id(Observation), Observation("a", tags=("\0",))).id
+
+    with pytest.raises(CortexError), ledger.together():
+        for key in ("k", "l"):
+            ledger.records.perform(work, actor=ADA, key=key, action="a", payload="p", wording=lambda record, get: None)
+        raise CortexError("INTERNAL_ERROR", "SQLite takes it")
+    assert ledger.recorded.last_change() == 0
