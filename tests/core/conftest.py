@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,9 @@ from cortex.settings import Settings, load
 from cortex.store.ledger import Ledger, open_ledger
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # what other tests make is shared
+
+import inmemory
+from core.straight import StraightClient
 
 EVERYWHERE = {"*": True}
 
@@ -79,7 +80,7 @@ class Place:
     def __init__(self, settings: Settings, ledger: Ledger, hall: Hall, clock: Clock) -> None:
         self.settings, self.ledger, self.hall, self.clock = settings, ledger, hall, clock
         self.app: App = make_app(hall, ledger, settings, clock=clock)
-        self.http = TestClient(self.app, base_url="http://127.0.0.1", raise_server_exceptions=True)
+        self.http = StraightClient(self.app)
 
     def person(self, name: str, tier: int, grants: dict[str, bool] | None = None, *, sensitive: bool = False) -> Client:
         """Somebody new, with a token."""
@@ -87,12 +88,19 @@ class Place:
         return Client(self.http, self.ledger.principals.make_token(one.id)[1])
 
 
+@pytest.fixture(scope="module")
+def world() -> Iterator[Any]:
+    """A team with much to hide."""
+    from core.guarded_world import open_world  # which needs what is above
+
+    with inmemory.folder() as folder, open_world(folder) as opened:
+        yield opened
+
+
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder in memory where the system has one: every write here is durable, and a disk takes its time for that."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
-        yield Path(name)
+def folder(memory: Path) -> Path:
+    """Every write here is durable."""
+    return memory
 
 
 @pytest.fixture

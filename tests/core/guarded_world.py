@@ -56,7 +56,7 @@ PEOPLE: dict[str, Somebody] = {
     "all-write-s":  Somebody(2, EVERYWHERE,                        True,  (*NORMAL, "harbor!", "meadow!", "none!", "crypt!")),
     "reviewer":     Somebody(3, EVERYWHERE,                        False, NORMAL),
     "reviewer-s":   Somebody(3, EVERYWHERE,                        True,  (*NORMAL, "harbor!", "meadow!", "none!", "crypt!")),
-    "granted":      Somebody(2, {"*": False, "vault": False},      False, (*NORMAL, "vault")),
+    "granted":      Somebody(2, {"*": True, "vault": False},       False, (*NORMAL, "vault")),
     "closed-write":Somebody(3, {"vault": True},                   False, ("vault",)),
     "closed-s":     Somebody(3, {"vault": True},                   True,  ("vault", "vault!")),
     "steward":      Somebody(2, {},                                False, ("attic",)),

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from core.straight import StraightClient
+from cortex.core.app import PING_SECONDS, make_app
+from cortex.core.limits import GOOD_SECONDS
 from cortex.core.logs import JsonLines
 from cortex.errors import StoreError
 from cortex.settings import load
+from cortex.store.principals import Principals
 
 LIMITED = {"CORTEX_CORE_RATES": "2,3,4,5,6"}
 
@@ -83,6 +89,40 @@ def test_strangers_are_counted_before_anybody_is_asked_and_shut_nobody_out_who_i
     place.ledger.close()
     assert place.http.get("/api/v2/me", headers={"Authorization": "Bearer nonsense"}).status_code == 401
     assert [place.http.get("/api/v2/me", headers=guess).status_code for _ in range(2)] == [503, 429]
+
+
+def test_strangers_shut_nobody_out_who_has_a_token_whether_or_not_it_was_seen_before(open_place, folder, clock):
+    settings = load(None, environment={"CORTEX_HOME": str(folder / "home"), **LIMITED}, user_home=folder)
+    place = open_place(settings=settings)
+    ada = place.person("ada", 4)
+    guess = {"Authorization": "Bearer ctx_abc_def"}
+    app = make_app(place.hall, place.ledger, settings, clock=clock)  # as after a start: nobody was here yet
+    with StraightClient(app) as http:
+        for headers in ({}, {}, {}, guess):
+            http.get("/api/v2/me", headers=headers)
+        assert http.get("/api/v2/me", headers=guess).status_code == 429
+        bob, gone = place.person("bob", 4), place.person("gone", 4)  # whose tokens were made since
+        ada.http = bob.http = gone.http = http
+        place.ledger.principals.change(place.ledger.principals.named("gone").id, state="revoked")
+        assert [one.ask("GET", "/me").status_code for one in (ada, bob, gone)] == [200, 429, 429]
+        clock.now += GOOD_SECONDS
+        assert http.get("/api/v2/me", headers=guess).status_code == 429
+        assert [one.ask("GET", "/me").status_code for one in (ada, bob, gone)] == [200, 200, 429]
+
+
+def test_guesses_ask_the_database_as_often_as_strangers_may(open_place, folder, clock, monkeypatch):
+    settings = load(None, environment={"CORTEX_HOME": str(folder / "home"), **LIMITED}, user_home=folder)
+    place = open_place(settings=settings)
+    asked: list[str] = []
+    for name in ("whose", "good"):
+        real = getattr(Principals, name)
+        monkeypatch.setattr(
+            Principals, name, lambda self, *told, name=name, real=real: (asked.append(name), real(self, *told))[1]
+        )
+    clock.now += GOOD_SECONDS
+    for number in range(20):
+        place.http.get("/api/v2/me", headers={"Authorization": f"Bearer ctx_abc_{number}"})
+    assert sorted(asked) == ["good", "whose", "whose"]
 
 
 def test_requests_for_another_machine_or_from_another_site_are_refused(place, ada):
@@ -160,6 +200,25 @@ def test_health_says_whether_the_database_answers(place, monkeypatch):
     assert (response.status_code, response.json()["status"]) == (503, "unavailable")
 
 
+def test_health_waits_for_no_database_and_asks_it_once_however_many_want_to_know(place, monkeypatch, until):
+    assert PING_SECONDS <= 1.0
+    asked, back = [], threading.Event()
+
+    def hang(self) -> None:
+        asked.append(threading.current_thread())
+        assert back.wait(30)
+
+    monkeypatch.setattr("cortex.core.app.HEALTH_SECONDS", 0.0)
+    monkeypatch.setattr("cortex.core.app.PING_SECONDS", 0.05)
+    monkeypatch.setattr("cortex.store.ledger.Ledger.ping", hang)
+    with ThreadPoolExecutor(8) as pool:
+        told = list(pool.map(lambda _: place.http.get("/health").status_code, range(16)))
+    assert told == [503] * 16 and len(asked) == 1
+    back.set()
+    until(lambda: place.http.get("/health").status_code == 200)
+    assert len(set(asked)) == 1
+
+
 def test_figures_tell_of_requests_and_not_of_records(place, ada):
     ada.post("/threads", {"title": "a"})
     ada.ask("GET", "/threads/nothing")
@@ -173,6 +232,13 @@ def test_figures_tell_of_requests_and_not_of_records(place, ada):
     assert not any("records" in line for line in lines)
     for line in lines:
         assert line.startswith("# ") or float(line.rpartition(" ")[2]) >= 0
+
+
+def test_figures_do_not_grow_with_what_somebody_makes_up(place, ada):
+    for number in range(20):
+        place.http.request(f"MADE{number}", "/health")
+    text = place.http.get("/metrics", headers={"Authorization": f"Bearer {ada.token}"}).text
+    assert 'cortex_requests_total{method="other",route="/health",status="405"} 20' in text.splitlines()
 
 
 def test_a_line_of_the_log_tells_who_asked_for_what_and_never_what_they_wrote(place, ada, caplog):

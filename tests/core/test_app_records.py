@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from cortex.core.app import ROUTES
 from cortex.core.shapes import PLURALS
+from cortex.kinds import Draft
+from cortex.records.ids import new_id
 
 SECRET = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 THREAD = {"title": "How often do we retry?", "body_md": "The queue retries 3 times.", "tags": ["queue"]}
@@ -316,3 +320,29 @@ def test_a_retry_of_what_was_hidden_since_does_not_show_it(ada, place):
 def test_every_operation_has_a_name_of_its_own():
     assert len({route.name for route in ROUTES}) == len(ROUTES)
     assert len({(route.method, route.path) for route in ROUTES}) == len(ROUTES)
+
+
+def test_what_was_compared_with_something_hidden_since_tells_nothing_of_it(ada, place):
+    hush = ada.post("/subcortexes", {"slug": "hush", "name": "Hush", "visibility": "private"})["id"]
+    eve = place.person("eve", 3, {"*": True, hush: True})
+    told = {"title": "Login timeout", "body_md": "The login timeout is 30 seconds.", "subcortex_id": hush}
+    ada.post("/artifacts", told)
+    eve.post("/artifacts", {"title": "The login timeout", "body_md": "The login timeout is 60 seconds."})
+    [link] = eve.get("/links")
+    assert "30 seconds" in link["note"] and [one["about_id"] for one in eve.get("/notifications")] == [link["id"]]
+    ada.patch("/principals/eve", {"grants": {"*": True}})
+    assert eve.get("/links") == []
+    for path in ("/notifications", "/inbox"):
+        assert "30 seconds" not in json.dumps(eve.get(path))
+
+
+def test_a_draft_that_is_over_is_listed_as_that_whatever_else_is_asked(ada):
+    after = {"type": "thread", "title": "a", "body": "b", "expires": 1, "tags": ["late"]}
+    number = new_id(Draft)
+    made = {"id": number, "kind": "draft", "author": "person", "created": 1, "before": None, "after": after}
+    payload = {"actor": "person", "tier": 4, "at": 1, "changes": [made]}
+    sent = {"idempotency_key": "a", "action": "create_draft", "payload": payload}
+    assert ada.post("/sync/flush", {"actions": [sent]}, key=None)["results"][0]["status"] == "applied"
+    for narrowed in ({}, {"author": "ada"}, {"tag": "late"}):
+        assert ada.get("/drafts", status="pending_review", **narrowed) == []
+        assert [one["id"] for one in ada.get("/drafts", status="expired", **narrowed)] == [number]

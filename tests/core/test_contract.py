@@ -7,10 +7,6 @@ not everything ends at what isn't.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -27,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from core.guarded_world import World, open_world
+from core.guarded_world import World
 from cortex.core.app import ROUTES, SCHEMAS
 from cortex.core.openapi import describe
 from cortex.records.ids import fresh_key
@@ -49,16 +45,6 @@ KINDS = {"subcortexes": "subcortex", "threads": "thread", "comments": "comment",
 REFS = {"subcortex_id": "subcortex", "linked_subcortex_id": "subcortex", "linked_thread_id": "thread", "linked_task_id": "task",
         "target_id": "thread", "source_id": "artifact", "superseded_by_id": "artifact", "supersedes_id": "artifact", "thread_id": "thread",
         "task_id": "task", "artifact_id": "artifact", "subcortex": "subcortex", "thread": "thread", "task": "task"}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    memory = Path("/dev/shm")
-    with (
-        tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name,
-        open_world(Path(name)) as opened,
-    ):
-        yield opened
 
 
 def known(world: World, path: str) -> str:

@@ -93,6 +93,7 @@ BY_PERSON: list[tuple[str, Deed]] = [
     do("observe several", lambda at, actor: create_observations(
         at.library, [Observation("one"), Observation("two", subcortex="web")], actor=actor, key=f"several{actor.tier}")),
     new("proposed", lambda at: Artifact("Waiting", "We wait.", state="proposed", evidence=URL, subcortex="api")),
+    new("judged", lambda at: Artifact("Waiting, judged", "We wait.", state="proposed", verification="verified")),
     new("accepted", lambda at: Artifact("Waiting, first", "We waited.", state="accepted", evidence=URL)),
     new("next", lambda at: Artifact("Waiting, next", "x", evidence=(Evidence("thread", at.ids["thread"]),), supersedes=at.ids["accepted"])),
     new("third", lambda at: Artifact("Waiting, third", "y", state="accepted", evidence=URL)),

@@ -134,6 +134,35 @@ def test_a_database_that_was_put_back_while_nobody_followed_is_noticed_at_the_st
         again.close()
 
 
+@pytest.mark.parametrize("written", [1, 2, 3])
+def test_a_database_that_lost_what_another_core_wrote_past_since_is_noticed(
+    away, open_place, database, folder, written
+):
+    other = open_place(database, folder / "other")
+    write_past(away.ledger, "one", "lost", "lost, too")
+    assert titles(away.hall) == titles(other.hall) == ["lost, too", "lost", "one"]
+    go_back(database, 1)
+    new = [f"new {number}" for number in range(written)]
+    write_past(other.ledger, *new)  # before any of the two has looked
+    assert titles(away.hall) == titles(other.hall) == [*new[::-1], "one"]
+    assert away.hall.lag() == other.hall.lag() == 0
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_ledger_where_nothing_happens_is_asked_for_one_number_only(open_place, database, folder, monkeypatch, kind):
+    place = open_place(*(() if kind == "sqlite" else (database, folder / "replica")))
+    write_past(place.ledger, "one")
+    asked: list[str] = []
+    monkeypatch.setattr(Ledger, "remembers", lambda self, witness: asked.append(witness) or True)
+    for number in range(3):  # of what is no record, too
+        place.hall.take_over()
+        asked.clear()
+        place.hall.take_over()
+        place.hall.keep_up()
+        assert not asked
+        place.person(f"p{number}", 1)
+
+
 def write_past(ledger: Ledger, *titles: str) -> None:
     """Write threads, and have no hall hear of it."""
     for title in titles:
@@ -228,7 +257,7 @@ def test_whoever_reads_and_asks_how_it_is_does_not_wait_for_those_who_write(away
             writes = [pool.submit(ada.ask, "POST", "/threads", {"title": str(one)}) for one in range(24)]
             until(lambda: watch.execute(waiting).fetchone() == (WRITERS,))
             assert [one["title"] for one in ada.get("/threads")] == ["before"]
-            assert away.http.get("/health").status_code == 200
+            until(lambda: away.http.get("/health").status_code == 200)
             assert not any(one.done() for one in writes)
         assert {one.result().status_code for one in writes} == {201}
     assert len(ada.get("/threads")) == 25

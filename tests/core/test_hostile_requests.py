@@ -352,6 +352,19 @@ def test_cursors_that_somebody_changed(ada, raw):
         assert status in (200, 400), text
 
 
+def test_numbers_in_cursors_that_nobody_gave(ada):
+    artifact = ada.post("/artifacts", {"title": "a"})["id"]
+    for title in "bcd":
+        ada.patch(f"/artifacts/{artifact}", {"title": title})
+    for path in ("/audit", f"/artifacts/{artifact}/versions"):
+        good = ada.ask("GET", path, params={"limit": 2}).json()["pagination"]["cursor"]
+        digest = base64.urlsafe_b64decode(good).decode().partition(":")[2]
+        for place in ("9" * 19, "9" * 100, "0", "x"):
+            cursor = base64.urlsafe_b64encode(f"{place}:{digest}".encode()).decode()
+            ada.refused(400, "VALIDATION_ERROR", ada.ask("GET", path, params={"limit": 2, "cursor": cursor}))
+        assert ada.ask("GET", path, params={"limit": 2, "cursor": good}).json()["data"]
+
+
 def test_places_of_a_pull_that_nobody_gave(place, ada, raw):
     epoch = place.ledger.epoch()
     ada.post("/threads", {"title": "a"})
@@ -391,9 +404,35 @@ def test_too_many_of_anything(place, ada, raw):
     refused(raw.ask("POST", "/api/v2/sync/flush", json.dumps({"actions": [{}] * 10_000}).encode()), 400)
     refused(raw.ask("POST", "/api/v2/threads", json.dumps({"title": "a", "tags": ["a"] * 10_000}).encode()), 400)
     refused(raw.ask("POST", "/api/v2/threads", json.dumps(dict.fromkeys(many, 1)).encode()), 400)
+    tags = ",".join(map(str, range(1_500))).encode()
+    for kind in ("threads", "observations", "drafts", "artifacts", "tasks"):
+        refused(raw.ask("GET", f"/api/v2/{kind}", query=b"tag=" + tags), 400)
     grants = {"name": "zz", "tier": 1, "grants": dict.fromkeys(many, True)}
     refused(raw.ask("POST", "/api/v2/principals", json.dumps(grants).encode()), 400)
     refused(raw.ask("GET", "/api/v2/threads", query=b"&".join(b"tag=a" for _ in range(10_000))), 400)
     told = json.loads(raw.ask("POST", "/api/v2/sync/visible", json.dumps({"ids": many[:1_000]}).encode())[2])
     assert len(told["data"]["unknown"]) == 1_000
     assert nothing_is_there(place)
+
+
+def test_a_search_for_more_tags_than_anything_has(ada):
+    ada.post("/artifacts", {"title": "retry", "tags": ["a"]})
+    for tags, status in ((["a"] * 2_000, 200), (["a", *map(str, range(2_000))], 400)):
+        assert ada.ask("POST", "/search", {"query": "retry", "filters": {"tags": tags}}, key=None).status_code == status
+
+
+def test_a_body_of_countless_values_is_refused_before_each_is_a_problem(ada, raw):
+    nested = b'{"a":' + b"[" * 40 + b"]" * 40 + b"}"
+    for path, body in (
+        ("/sync/visible", b'{"ids":[' + b"1," * 100_000 + b"1]}"),
+        ("/observations/batch", b'{"observations":[{"title":"a","tags":[' + b"1," * 100_000 + b"1]}]}"),
+        ("/threads", b"{" + b",".join(b'"%d":1' % number for number in range(100_001)) + b"}"),
+        ("/sync/flush", b"{" + b",".join(b'"%d":1' % number for number in range(101)) + b"}"),
+        ("/sync/flush", b'{"actions":[' + b"1," * 100_000 + b"1]}"),
+        ("/sync/flush", b'{"actions":[' + b",".join([nested] * 4_000) + b"]}"),
+    ):
+        error = refused(raw.ask("POST", f"/api/v2{path}", body), 400)
+        assert len(error["details"]) == 1, "nobody counts what doesn't fit"
+    text = "[,{" * 33_000
+    assert ada.post("/artifacts", {"title": "a", "body_md": text, "summary_md": ",[" * 900})["body_md"] == text
+    assert len(ada.get("/artifacts")) == 1

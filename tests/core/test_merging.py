@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.core.merging import SUMMARY, Conflict, merged, supplied_only, supplies
-from cortex.kinds import Artifact, CodeLink, Draft, Evidence, Notification, Subcortex, Task, Term, Thread
+from cortex.core.merging import Conflict, merged, supplied_only, supplies
+from cortex.kinds import SUMMARY, Artifact, CodeLink, Draft, Evidence, Notification, Subcortex, Task, Term, Thread
 from cortex.records.discussing import SINCE
 
 word = st.sampled_from(["", "a", "b", "c"])

@@ -6,16 +6,12 @@ What somebody may not see is answered as what isn't there: the same status, the 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.guarded_world import COMMON, PATH, PEOPLE, PLACES, Reader, World, open_world
+from core.guarded_world import COMMON, PATH, PEOPLE, PLACES, Reader, World
 from cortex.core.app import ROUTES
 from cortex.core.shapes import PLURALS
 
@@ -35,16 +31,6 @@ SOME = [
     "chief-one",
 ]  # where many questions are asked
 SWITCHES = ("canon_artifacts", "recent_threads", "recent_observations", "in_progress_tasks", "contradictions")
-
-
-@pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    memory = Path("/dev/shm")
-    with (
-        tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name,
-        open_world(Path(name)) as opened,
-    ):
-        yield opened
 
 
 @pytest.fixture

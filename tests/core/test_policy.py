@@ -44,7 +44,7 @@ def refusal(who: Principal, before: Record | None, after: Record, *others: Recor
 
 def test_everywhere_is_not_where_it_is_private():
     viewer = viewer_of(principal(everywhere=True), SCOPES)
-    assert viewer.may_write("") and viewer.may_write(OPEN.id) and viewer.hidden == {SECRET.id}
+    assert viewer.may_write("") and viewer.may_write(OPEN.id) and not viewer.may_write(SECRET.id)
     assert not viewer.may_read(SECRET.id) and viewer.may_write(OTHER.id), "a steward writes"
     assert viewer_of(principal(4, everywhere=False), SCOPES).may_read(SECRET.id), "whoever may do all sees all"
     assert not viewer_of(principal(4, open=True), SCOPES).may_read(SECRET.id)
@@ -56,6 +56,14 @@ def test_grants_are_read_or_write():
     assert not viewer.may_read("") and not viewer.may_write("")
     nobody = viewer_of(replace(principal(), name="zoe"), SCOPES)
     assert not nobody.reads and not nobody.writes
+
+
+def test_who_writes_everywhere_and_may_read_in_a_private_subcortex_only_reads_there():
+    who = principal(3, everywhere=True, hush=False)
+    viewer = viewer_of(who, SCOPES)
+    assert viewer.may_read(SECRET.id) and not viewer.may_write(SECRET.id) and viewer.may_write(OPEN.id)
+    told = refusal(who, None, made(Thread("A title", "", subcortex=SECRET.id)))
+    assert told is not None and told.code == "RIGHTS_MISSING"
 
 
 def test_the_stamp_changes_with_what_may_be_seen():

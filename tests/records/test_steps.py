@@ -42,6 +42,23 @@ def test_what_cannot_be_indexed_yet_is_written_and_found_later(library, settings
     assert [hit.record.id for hit in find(library, Asked("second lamp")).hits][:1] == [kept.id]
 
 
+def test_nobody_waits_twice_for_a_holder_who_does_not_follow(library, settings, monkeypatch):
+    assert library.holds()
+    with Library(settings, embedders=Embedders(None)) as other, ThreadPoolExecutor(1) as threads:
+        monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.05)
+        create(other, Thread("Which lamp?"), actor=person())
+        monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 60.0)
+        started = time.monotonic()
+        create(other, Thread("Which chair?"), actor=person())
+        assert not other.follow() and time.monotonic() - started < 30
+        library.catch_up()
+        later = threads.submit(create, other, Thread("Which table?"), actor=person())
+        while not later.done():
+            library.catch_up()
+        assert other.follow()  # whoever followed once is waited for again
+        assert len(find(other, Asked("table")).hits) == 1
+
+
 def test_of_many_who_approve_a_draft_at_once_one_publishes_it(library, settings, monkeypatch):
     monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.1)  # the one with the lease has nobody who keeps it
     thread = create(library, Thread("Which lamp?"), actor=person()).id

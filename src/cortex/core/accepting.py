@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from cortex.core.sight import Sight
 from cortex.core.taking import Taking
-from cortex.errors import CortexError, InputError
+from cortex.errors import CortexError, FileError, StoreError
 from cortex.kinds import Actor
 from cortex.records.ids import go_on_from
 from cortex.records.rights import AGENT, MOST_OF_AGENTS
@@ -43,14 +43,19 @@ class Accepted:
 def accept(ledger: Ledger, principal: Principal, viewer: Viewer, action: Action, settings: Settings) -> Accepted:
     """Take what a home wrote, once for each key; what can't be taken is told and not raised.
 
-    "refused" is for good, as things are; "retry" is for a moment in which the ledger can't be written.
+    "refused" is for good, as things are; "retry" is for a moment in which the ledger can't be written. What fails for another reason
+    would do so each time, and nothing behind it would ever be taken: it is refused, too, so that somebody sees it.
     """
     rename = outward(principal.name)
     changes = tuple(_unplaced(renamed_changed(one, rename)) for one in action.changes)
+    made: tuple[Kept, ...] | None = None
 
     def work(step: Step) -> str:
+        nonlocal made
         go_on_from(step.newest())
-        return json.dumps(Taking(step, viewer, known).take(changes))
+        ids = Taking(step, viewer, known, again=action.again).take(changes)
+        made = _made(step, viewer, ids)
+        return json.dumps(ids)
 
     try:
         known = frozenset(one.name for one in ledger.principals.all()) if action.action == UPLOAD else None
@@ -63,12 +68,27 @@ def accept(ledger: Ledger, principal: Principal, viewer: Viewer, action: Action,
             payload=canonical(changes),
             wording=wording(settings),
         )
-        records = shown(ledger, viewer, json.loads(done.result))
-    except InputError as error:
-        return Accepted(REFUSED, shown(ledger, viewer, [one.id for one in changes]), error)
+        told = None if done.replayed else made
+        records = shown(ledger, viewer, json.loads(done.result)) if told is None else told
     except CortexError as error:
-        return Accepted(RETRY, (), error)
+        if is_passing(error):
+            return Accepted(RETRY, (), error)
+        return Accepted(REFUSED, shown(ledger, viewer, [one.id for one in changes]), error)
     return Accepted(REPLAYED if done.replayed else APPLIED, records)
+
+
+def is_passing(error: CortexError) -> bool:
+    """Whether the ledger can't be written just now, whatever was sent."""
+    return isinstance(error, (StoreError, FileError))
+
+
+def _made(step: Step, viewer: Viewer, ids: Sequence[str]) -> tuple[Kept, ...] | None:
+    """What a step made and a viewer may see, None where it changed or left alone something, too: that has to be asked for."""
+    if any(before is not None for before, _ in step.written.values()) or any(one not in step.written for one in ids):
+        return None
+    sight = Sight(step, viewer)
+    kept = [Kept(step.written[one][1], step.changes[one]) for one in ids]
+    return tuple(one for one in kept if sight.shows(one.record))
 
 
 def _unplaced(one: Changed) -> Changed:

@@ -24,7 +24,7 @@ from cortex.core.logs import Served, note
 from cortex.core.metrics import CONTENT_TYPE, Metrics
 from cortex.core.openapi import describe
 from cortex.core.routing import Asked, Core, Route, Table, payload_of, permit, read_body, read_key, read_query
-from cortex.errors import CortexError, LimitError, NetworkError
+from cortex.errors import CortexError, LimitError, NetworkError, StoreError
 from cortex.home import VERSION
 from cortex.records.ids import new_ulid
 from cortex.settings import Settings
@@ -45,8 +45,11 @@ SCHEMAS: Mapping[str, Mapping[str, object]] = {**routes_records.SCHEMAS, **route
 HEALTH, METRICS = "/health", "/metrics"
 REQUEST_SECONDS = 60.0  # for an answer
 HEALTH_SECONDS = 1.0  # for which it is known whether the database answers
-PING_SECONDS = 5.0
+PING_SECONDS = 1.0  # for its answer
 WRITERS, STRANGERS = THREADS // 2, 2  # threads that they have at most
+READERS = 2  # with sixteen a search took twice the CPU, waiting for the interpreter again and again
+LOOKS = 3  # at something, while others change who may see it
+MAX_METHOD = 20  # characters that are noted of one that somebody made up
 UNKNOWN = "unknown"  # in place of a route, where there is none
 _OWN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -56,11 +59,12 @@ class _Workers:
     """The threads of one event loop: they tell it what they have done.
 
     Whoever writes may wait in the database for others who do, and whoever isn't known is in no hurry: neither keeps those who read
-    from a thread, and nobody keeps whoever asks how it is.
+    from a thread, and nobody keeps whoever asks how it is. Those who read have a few, since it is one interpreter that they all want.
     """
 
     loop: asyncio.AbstractEventLoop
     all: Threads
+    reading: Threads
     writing: Threads
     strange: Threads
     watching: Threads
@@ -84,11 +88,14 @@ class App(Application):
         self._local = local
         self._table = Table(ROUTES)
         self._limits = Limits(core.settings.core.rates, clock)
+        with suppress(CortexError):  # it is asked again
+            self._limits.know(core.ledger.principals.good())
         self._metrics = Metrics()
         self._crew: _Workers | None = None
         self._document = describe(ROUTES, SCHEMAS)
         self._turn, self._working = threading.Lock(), 0  # threads that are at work
         self._pinged = (-HEALTH_SECONDS, False)  # when, and whether it answered
+        self._pinging: asyncio.Task[bool] | None = None
 
     async def respond(self, incoming: Incoming) -> Outgoing:
         """The answer to a request, counted and noted."""
@@ -102,7 +109,7 @@ class App(Application):
         seconds, method = time.perf_counter() - started, incoming.method
         self._metrics.count(method, noted.route, told.status, seconds)
         ms = round(1000 * seconds, 2)
-        note(Served(noted.request_id, noted.principal, method, noted.route, told.status, ms))
+        note(Served(noted.request_id, noted.principal, method[:MAX_METHOD], noted.route, told.status, ms))
         return told
 
     async def _answer(self, incoming: Incoming, noted: _Noted) -> Outgoing:
@@ -149,14 +156,16 @@ class App(Application):
         permit(route, principal)
         key = read_key(route, incoming.headers.getlist("idempotency-key"))
         query = read_query(route, incoming.query)
-        body = None
-        if route.body is not None:
-            body = read_body(route.body, await _body_of(incoming, route))
+        raw = b"" if route.body is None else await _body_of(incoming, route)
         call = Call()
-        work = partial(self._perform, route, variables, principal, query, body, key, call)
+
+        def work() -> Outgoing:  # to read and to write megabytes of JSON takes long enough to keep everybody waiting
+            body = None if route.body is None else read_body(route.body, raw)
+            told, replayed = self._perform(route, variables, principal, query, body, key, call)
+            return answer(told, noted.request_id, replayed=replayed)
+
         workers = self._workers()
-        told, replayed = await self._run(work, call, workers.writing if route.writes else workers.all)
-        return answer(told, noted.request_id, replayed=replayed)
+        return await self._run(work, call, workers.writing if route.writes else workers.reading)
 
     def _perform(
         self,
@@ -168,21 +177,32 @@ class App(Application):
         key: str,
         call: Call,
     ) -> tuple[Told, bool]:
-        """Do what a route does, as far as whoever asks may; in a thread."""
+        """Do what a route does, as far as whoever asks may; in a thread.
+
+        What they may see can become less between the two moments in which that and the records are looked up: then it is done again.
+        Who writes is judged when they do. Raises: StoreError STORE_LOCKED, where that happens each time.
+        """
         hall = self._core.hall
-        (hall.refresh if route.searches else hall.keep_up)()
-        viewer = policy.viewer_of(principal, hall.subcortexes())
         asked_for = payload_of(route.method, route.path.format(**variables), body)
-        with self._at_work(), hall.as_(viewer) as visit:
-            asked = Asked(self._core, principal, viewer, visit, variables, query, body, key, asked_for, call.cancel)
-            return route.run(asked), visit.replayed
+        for _ in range(LOOKS):
+            (hall.refresh if route.searches else hall.keep_up)()
+            viewer = policy.viewer_of(principal, hall.subcortexes())
+            with self._at_work(), hall.as_(viewer) as visit:
+                asked = Asked(self._core, principal, viewer, visit, variables, query, body, key, asked_for, call.cancel)
+                told = route.run(asked), visit.replayed
+            found = None if route.writes else hall.present.look(principal.name)
+            if found is None or found[1] == viewer:
+                return told
+            principal = found[0]
+        raise StoreError("STORE_LOCKED", f"what {principal.name} may see was changed just now")
 
     def _workers(self) -> _Workers:
         """The threads of this event loop."""
         loop = asyncio.get_running_loop()
         if self._crew is None or self._crew.loop is not loop:
             threads = Threads()
-            self._crew = _Workers(loop, threads, Share(threads, WRITERS), Share(threads, STRANGERS), Threads(1))
+            reading, writing, strange = (Share(threads, most) for most in (READERS, WRITERS, STRANGERS))
+            self._crew = _Workers(loop, threads, reading, writing, strange, Threads(1))
         return self._crew
 
     @property
@@ -215,7 +235,7 @@ class App(Application):
         """Whoever asks. Raises: NetworkError AUTH_REQUIRED, AUTH_EXPIRED; LimitError, where strangers ask too often."""
         scheme, _, token = incoming.headers.get("authorization", "").partition(" ")
         token = token.strip() if scheme.lower() == "bearer" else ""
-        good, known, workers = self._limits.is_good(token), False, self._workers()
+        good, known, workers = await self._is_good(token), False, self._workers()
         if not good:
             self._limits.count_stranger(incoming.network)
         if is_token(token):
@@ -228,6 +248,13 @@ class App(Application):
             raise NetworkError("AUTH_EXPIRED", "this token counts no more: it was revoked, or its time is over")
         raise NetworkError("AUTH_REQUIRED", "send `Authorization: Bearer` with a token of this Core")
 
+    async def _is_good(self, token: str) -> bool:
+        """Whether a token counts, as far as that is known without asking for it: that is for those who aren't strangers."""
+        if self._limits.wants(token):
+            with suppress(CortexError):  # whoever asks is told, once they are counted
+                self._limits.know(await self._run(self._core.ledger.principals.good, Call(), self._workers().all))
+        return self._limits.is_good(token)
+
     def _look_up(self, token: str) -> tuple[Principal | None, bool]:
         principals = self._core.ledger.principals
         found = principals.whose(token)
@@ -236,14 +263,14 @@ class App(Application):
     # -- how it is -----------------------------------------------------------------------------------------------------
 
     async def _health(self, noted: _Noted) -> Outgoing:
-        """Whether it could answer; the database is asked once a second at most."""
-        at, answered = self._pinged
-        if time.monotonic() - at >= HEALTH_SECONDS:
-            answered = False
-            with suppress(TimeoutError):
-                async with asyncio.timeout(PING_SECONDS):
-                    answered = await self._workers().watching.run(self._ping, Call())
-            self._pinged = (time.monotonic(), answered)
+        """Whether it could answer; the database is asked once a second at most, and once at a time, however many want to know."""
+        if time.monotonic() - self._pinged[0] >= HEALTH_SECONDS:
+            ping = self._pinging
+            if ping is None or ping.done() or ping.get_loop() is not asyncio.get_running_loop():
+                ping = self._pinging = asyncio.create_task(self._workers().watching.run(self._ping, Call()))
+            await asyncio.wait({ping}, timeout=PING_SECONDS)
+            self._pinged = (time.monotonic(), ping.done() and ping.result())
+        answered = self._pinged[1]
         told = {"status": "ok" if answered else "unavailable", "version": VERSION}
         return plain(told, noted.request_id, 200 if answered else 503)
 

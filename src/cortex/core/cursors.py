@@ -20,6 +20,7 @@ from cortex.tools import Arguments
 
 LIMIT, MOST = 25, 100
 _PLACE = re.compile(r"[A-Za-z0-9_]{1,100}")
+_NUMBER = re.compile(r"[1-9][0-9]{0,17}")  # that every database can be asked for
 
 One = TypeVar("One")
 
@@ -46,7 +47,15 @@ def place_in(question: str, cursor: str | None) -> str:
             return place
     except (ValueError, binascii.Error, UnicodeError):
         pass
-    raise InputError("CURSOR_INVALID", "this cursor does not belong to this list", context={"field": "cursor"})
+    raise _strange()
+
+
+def number_in(question: str, cursor: str | None) -> int:
+    """The number that a cursor names in a list that goes by numbers, 0 for the beginning. Raises: InputError CURSOR_INVALID."""
+    place = place_in(question, cursor)
+    if place and not _NUMBER.fullmatch(place):
+        raise _strange()
+    return int(place or 0)
 
 
 def page_of(
@@ -61,6 +70,10 @@ def page_of(
 def cursor_at(question: str, place: object) -> str:
     """Where a list goes on after a record."""
     return base64.urlsafe_b64encode(f"{place}:{_digest(question)}".encode()).decode()
+
+
+def _strange() -> InputError:
+    return InputError("CURSOR_INVALID", "this cursor does not belong to this list", context={"field": "cursor"})
 
 
 def _digest(question: str) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from cortex.core.merging import SUMMARY
 from cortex.kinds import (
     SENSITIVE,
+    SUMMARY,
     Artifact,
     Body,
     Comment,
@@ -60,7 +60,8 @@ def _to_make(body: Body, alone: bool) -> tuple[str, ...]:
             return ("observe",)
         case Artifact():
             made = {"accepted": "accept_artifact", "superseded": "supersede_artifact", "deprecated": "edit"}
-            return (made.get(body.state, "propose_artifact"),)
+            judged = body.state in ("draft", "proposed") and (body.verification != "unverified" or body.last_reviewed)
+            return (made.get(body.state, "propose_artifact"), *(("edit",) if judged else ()))
         case Task():
             return ("create_task",)
         case Draft():

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cortex.core import policy
+from cortex.core.present import Present
 from cortex.errors import InputError, StoreError
 from cortex.kinds import Actor, Record
 from cortex.seeing import Get, Viewer, sees
@@ -31,10 +32,9 @@ class Visit:
 class Desk(Records):
     """The records of the ledger, for whoever visits this thread."""
 
-    def __init__(self, ledger: Ledger, take_over: Callable[[], None], shows: Callable[[str], bool]) -> None:
-        """`take_over` has what was written readable, `shows` is whether the visitor can read a record."""
-        self._ledger = ledger
-        self._take_over, self._shows = take_over, shows
+    def __init__(self, ledger: Ledger, present: Present, take_over: Callable[[], None]) -> None:
+        """`take_over` has what was written readable."""
+        self._ledger, self._present, self._take_over = ledger, present, take_over
         self._here = threading.local()
 
     @contextmanager
@@ -59,12 +59,15 @@ class Desk(Records):
         guard: Guard | None = None,
         quiet: bool = False,
     ) -> Done:
-        """As the ledger does it, but only what the visitor may do. Raises: StoreError STORE_READ_ONLY, where there is none; as there."""
+        """As the ledger does it, but only what the visitor may do.
+
+        Raises: StoreError STORE_READ_ONLY, where there is none; STORE_LOCKED, where what they may do was changed since they came; as there.
+        """
         visit: Visit | None = getattr(self._here, "visit", None)
         if visit is None:
             raise StoreError("STORE_READ_ONLY", "nobody is there who writes")
         done = self._ledger.records.perform(
-            _seen(work),
+            self._seen(work, visit.viewer),
             actor=actor,
             key=key,
             action=action,
@@ -75,27 +78,23 @@ class Desk(Records):
         )
         visit.replayed = done.replayed
         self._take_over()
-        if done.replayed and kind_of_id(done.result) and not self._shows(done.result):
-            raise InputError(
-                "RECORD_UNKNOWN", f"there is no record {done.result!r} any more", context={"id": done.result}
-            )
         return done
 
     def known(self, actor: Actor, key: str, action: str, payload: str) -> Done | None:
         """What a key gave before, None where it is new. Raises: InputError IDEMPOTENCY_REPLAY."""
         return self._ledger.records.known(actor, key, action, payload)
 
+    def _seen(self, work: Callable[[Step], str], viewer: Viewer) -> Callable[[Step], str]:
+        """A step that isn't taken where its own author could not see what it wrote. It raises: InputError RIGHTS_MISSING; StoreError."""
 
-def _seen(work: Callable[[Step], str]) -> Callable[[Step], str]:
-    """A step that isn't taken where its own author could not see what it wrote. Raises: InputError RIGHTS_MISSING."""
+        def step_of(step: Step) -> str:
+            self._present.check(viewer)  # nobody else writes from here on
+            result = work(step)
+            if kind_of_id(result) and step.get(result) is None:
+                raise InputError("RIGHTS_MISSING", f"{step.actor.name} could not see what that would write")
+            return result
 
-    def step_of(step: Step) -> str:
-        result = work(step)
-        if kind_of_id(result) and step.get(result) is None:
-            raise InputError("RIGHTS_MISSING", f"{step.actor.name} could not see what that would write")
-        return result
-
-    return step_of
+        return step_of
 
 
 def sees_of(viewer: Viewer) -> Sees:

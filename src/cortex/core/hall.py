@@ -11,12 +11,13 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cortex.core.desk import Desk, Visit
 from cortex.core.policy import PRIVATE
+from cortex.core.present import Present
 from cortex.errors import CortexError, StoreError
 from cortex.guarded import Embedders
 from cortex.kinds import Record, Subcortex, Wanted
@@ -44,11 +45,11 @@ class Mark:
 
     epoch: str = ""
     change: int = 0
-    witness: str = field(default="", compare=False)  # that the history was this one
+    witness: str = ""  # that the history was this one
 
     def covers(self, other: Mark) -> bool:
-        """Whether whoever is here has been there."""
-        return self.epoch == other.epoch and self.change >= other.change
+        """Whether whoever is here has been there; who is at the same change in another history hasn't."""
+        return self == other or (self.epoch == other.epoch and self.change > other.change)
 
 
 class Back(Library):
@@ -74,16 +75,24 @@ class Hall(Library):
         own = settings.model_copy(update={"home": directory, "team": _nobody(settings)})
         ensure_store_dir(directory)
         self.ledger = ledger
-        self._desk = Desk(ledger, self.take_over, self._shows)
+        self.present = Present(ledger)
+        self._desk = Desk(ledger, self.present, self.take_over)
         self._turn = threading.RLock()  # one follows at a time
         self._done = Mark()  # that is followed, and found
+        self._taken = Mark()  # that is taken over of a directory; of a database the replica knows it
         self._emptied = 0  # how often another history began
         self._scopes: tuple[tuple[tuple[int, int], int], tuple[Record[Subcortex], ...]] | None = None
         self._once_open: tuple[tuple[tuple[str, int], ...], frozenset[str]] = ((), frozenset())
         self.back = Back(own, embedders=embedders)
         try:
             if not self.back.holds():
-                raise StoreError("STORE_LOCKED", f"another process uses {directory}: each Core needs its own")
+                raise StoreError(
+                    "STORE_LOCKED",
+                    f"another process uses {directory}: each Core needs its own",
+                    instead=(
+                        "A second Core on the same PostgreSQL takes --data DIR; records in SQLite are served by one process.",
+                    ),
+                )
             _check_own(self.back.store, directory, replica=ledger.kind != SQLITE)
             super().__init__(own, embedders=self.back.embedders, read_only=True)
         except BaseException:
@@ -107,9 +116,6 @@ class Hall(Library):
         """Have this thread see what a viewer may see, and write as far as they may, inside the block."""
         with self.store.viewed_by(viewer), self._desk.visited_by(viewer) as visit:
             yield visit
-
-    def _shows(self, number: str) -> bool:
-        return self.store.recorded.one(number) is not None
 
     def subcortexes(self) -> tuple[Record[Subcortex], ...]:
         """All of them, private ones too: what somebody may see depends on them."""
@@ -213,7 +219,7 @@ class Hall(Library):
     def _take_over(self) -> Mark:
         """Copy what is new in a database into the replica, each page with its place; a directory is its own replica."""
         mark, store = self._mark(), self.back.store
-        known = self._done
+        known = self._taken
         if self.ledger.kind != SQLITE:
             known = Mark(store.truth.get(EPOCH), int(store.truth.get(CURSOR, "0")), store.truth.get(WITNESS))
         if self._was_put_back(known, mark):
@@ -223,28 +229,31 @@ class Hall(Library):
             self.ledger.renew_epoch(mark.epoch)
             mark = self._mark()
         if self.ledger.kind == SQLITE:
+            self._taken = mark
             return mark
         if known.epoch != mark.epoch:
             self._empty(store)
-            store.truth.set({EPOCH: mark.epoch, CURSOR: "0"})
             known = Mark(mark.epoch)
+            store.truth.set({EPOCH: known.epoch, CURSOR: "0", WITNESS: ""})
         cursor = known.change
         while cursor < mark.change:
             page = self.ledger.recorded.changes(cursor, PAGE)
             cursor = page[-1].change if page else mark.change
             facts = {EPOCH: mark.epoch, CURSOR: str(cursor), WITNESS: mark.witness}
             store.records.apply(page, (), wording=wording(self.settings), meta=facts)
-        return Mark(mark.epoch, cursor)
+        if known.change == mark.change and known.witness != mark.witness:  # of what is no record: who may come in
+            store.truth.set({WITNESS: mark.witness})
+        return Mark(mark.epoch, cursor, mark.witness)
 
     def _was_put_back(self, known: Mark, now: Mark) -> bool:
-        """Whether the ledger has lost what was taken over of it. Who has followed since the start would have seen it go backwards."""
+        """Whether the ledger has lost what was taken over of it: it went backwards, or others have written there since in its place."""
         if known.epoch != now.epoch:
             return False
-        return now.change < known.change or (not self._done.epoch and not self.ledger.remembers(known.witness))
+        return now.change < known.change or (known.witness != now.witness and not self.ledger.remembers(known.witness))
 
     def _empty(self, store: Store) -> None:
         """Forget another history."""
-        store.truth.set({EPOCH: "", CURSOR: "0"})
+        store.truth.set({EPOCH: "", CURSOR: "0", WITNESS: ""})
         while known := store.recorded.changes(0, PAGE):
             gone = [one.record.id for one in known]
             store.records.apply((), gone, wording=wording(self.settings), meta={CURSOR: "0"})

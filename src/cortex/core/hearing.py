@@ -33,7 +33,7 @@ def is_due(told: Notification, about: Record[Any], viewer: Viewer, names: Collec
         case "task_update", Task() as task:
             return told.recipient in (*task.assignees, *task.watchers, about.author)
         case "artifact_accepted", Artifact() as artifact:
-            return told.recipient in (about.author, artifact.owner)
+            return artifact.state == "accepted" and told.recipient in (about.author, artifact.owner)
         case (("draft_approved" | "draft_rejected"), Draft()):
             return told.recipient == about.author
         case "review_needed", (Draft() | Link()):

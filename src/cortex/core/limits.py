@@ -1,19 +1,21 @@
 """How much each may ask of a Core: so many requests a minute by tier; whoever has no token is counted by their address.
 
-Whose a token is only the database knows: so whoever comes with one that wasn't good lately is counted as a stranger before it is
-asked, and no more where it was somebody's.
+Whose a token is only the database knows. Which tokens count is known here, by their hashes, so that whoever comes with another one is
+counted as a stranger before it is asked, and strangers shut nobody out who shares an address with them. A token that was made since
+is looked for now and then, not for whoever guesses; until then its owner is a stranger, too, who is given back what was counted.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from cortex.errors import LimitError
-from cortex.store.principals import Principal
-from cortex.surfaces.http_door import MAX_CLIENTS, Rates
-from cortex.text import hash_bytes
+from cortex.store.principals import Principal, hash_of, is_token
+from cortex.surfaces.http_door import Rates
+
+GOOD_SECONDS = 5.0  # after which it is asked again which tokens count, where one comes that isn't known
 
 
 class Limits:
@@ -24,7 +26,8 @@ class Limits:
         self._rates = tuple(rates)
         self._known = [Rates(rate, clock=clock) for rate in rates]
         self._strangers = Rates(rates[0], clock=clock)
-        self._good: dict[bytes, None] = {}  # tokens that were somebody's when they were seen last, longest unseen first
+        self._clock, self._asked = clock, -math.inf
+        self._good: set[bytes] = set()  # hashes of tokens that count
 
     def count(self, principal: Principal) -> None:
         """Count a request. Raises: LimitError RATE_LIMITED."""
@@ -36,28 +39,32 @@ class Limits:
         _check(self._strangers.wait(network), self._rates[0])
 
     def is_good(self, token: str) -> bool:
-        """Whether a token was somebody's when it was seen last."""
-        return _hash(token) in self._good
+        """Whether a token counts, as far as that is known."""
+        return is_token(token) and hash_of(token) in self._good
+
+    def wants(self, token: str) -> bool:
+        """Whether to ask now which tokens count, since this one may be new; then nobody else is told so for a while."""
+        if not is_token(token) or self.is_good(token) or self._clock() - self._asked < GOOD_SECONDS:
+            return False
+        self._asked = self._clock()
+        return True
+
+    def know(self, good: Iterable[bytes]) -> None:
+        """Remember which tokens count."""
+        self._good, self._asked = set(good), self._clock()
 
     def note(self, token: str, network: str, *, good: bool) -> None:
         """Remember whether a token was somebody's, of whom that wasn't known before. Raises: LimitError RATE_LIMITED."""
         known = self.is_good(token)
-        self._good.pop(_hash(token), None)
-        if good:
-            self._good[_hash(token)] = None
-            if len(self._good) > MAX_CLIENTS:
-                del self._good[next(iter(self._good))]
         if good and not known:
+            self._good.add(hash_of(token))
             self._strangers.give_back(network)
         elif known and not good:
+            self._good.discard(hash_of(token))
             self.count_stranger(network)
 
     def _tier(self, principal: Principal) -> int:
         return min(max(principal.tier, 0), len(self._rates) - 1)
-
-
-def _hash(token: str) -> bytes:
-    return hash_bytes(b"token", token.encode("utf-8", "surrogatepass"))
 
 
 def _check(seconds: float, rate: int) -> None:

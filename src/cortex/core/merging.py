@@ -12,12 +12,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from cortex.errors import InputError
-from cortex.kinds import Artifact, Attachment, Body, CodeLink, Draft, Evidence, Notification, Term, Thread
+from cortex.kinds import SUMMARY, Artifact, Attachment, Body, CodeLink, Draft, Evidence, Notification, Term, Thread
 from cortex.records.discussing import SINCE
 
 B = TypeVar("B", bound=Any)
 
-SUMMARY = ("summary", "summary_sources", "summary_by")  # of a thread
 _REVIEW = ("reviewed_by", "reviewed_at")  # what somebody wrote with it is theirs
 SHOWN = 200  # characters of a value in a conflict
 _FURTHER = {"new": 0, "seen": 1, "done": 2}  # states of a notification
@@ -132,7 +131,9 @@ def _special(before: Body, after: Body, current: Body) -> dict[str, object]:
             return {name: getattr(current, name) for name in SUMMARY}
         case Notification(), Notification(), Notification() if before.state not in (after.state, current.state):
             return {"state": max(after.state, current.state, key=lambda state: _FURTHER.get(state, 0))}
-        case Draft(), Draft(), Draft() if before.state != after.state == current.state == "rejected":
+        case Draft(), Draft(), Draft() if (
+            current.reviewed_by and before.state != after.state == current.state == "rejected"
+        ):
             return {name: getattr(current, name) for name in _REVIEW}  # whoever rejected it first
         case Artifact(), Artifact(), Artifact() if before.last_reviewed not in (
             after.last_reviewed,

@@ -14,6 +14,7 @@ from cortex.home import VERSION
 from cortex.process import memory_bytes
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+METHODS, OTHER = ("GET", "POST", "PATCH", "PUT", "DELETE", "OPTIONS"), "other"  # anybody may make up more, without end
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
 
 
@@ -29,7 +30,7 @@ class Metrics:
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
-        self._requests[method, route, status] += 1
+        self._requests[method if method in METHODS else OTHER, route, status] += 1
         counts = self._seconds.setdefault(route, [0] * (len(BUCKETS) + 1))
         for place, most in enumerate(BUCKETS):
             counts[place] += seconds <= most

@@ -26,12 +26,12 @@ def viewer_of(principal: Principal, subcortexes: Iterable[Record[Subcortex]]) ->
     """Whoever a principal is when they look at records; `subcortexes` are all that there are."""
     reads = set(principal.grants)
     writes = {scope for scope, may in principal.grants.items() if may}
-    hidden: set[str] = set()
+    hidden: set[str] = set()  # also what they may read by name: who writes everywhere doesn't write there for that
     for one in subcortexes:
         if principal.name in one.body.stewards:
             reads.add(one.id)
             writes.add(one.id)
-        elif one.body.visibility == PRIVATE and one.id not in reads:
+        if one.body.visibility == PRIVATE:
             hidden.add(one.id)
     if EVERYWHERE in reads and principal.tier >= ALL:
         hidden.clear()

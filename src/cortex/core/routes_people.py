@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cortex.core import people, policy
-from cortex.core.cursors import Paged, page_of, place_in, question_of
+from cortex.core.cursors import Paged, number_in, page_of, question_of
 from cortex.core.envelopes import Told
 from cortex.core.routing import Asked, Route
 from cortex.core.shapes import Row, moment
@@ -86,11 +86,12 @@ def add_principal(asked: Asked) -> Told:
 def change_principal(asked: Asked) -> Told:
     """Let somebody do more or less from now on."""
     body: ChangePrincipal = asked.body
-    ledger, principal = asked.core.ledger, _principal(asked)
+    ledger = asked.core.ledger
     if not body.model_fields_set:
         raise refusal("body", "there is nothing to change")
 
     def change() -> str:
+        principal = _principal(asked)
         grants = None if body.grants is None else _scopes(asked, body.grants)
         tier = None if body.tier is None else int(body.tier)
         people.change(
@@ -117,8 +118,7 @@ def make_token(asked: Asked) -> Told:
         return one.id
 
     number = _once(asked, "make_token", make)
-    told = None if asked.visit.replayed else secret  # of one that was made twice at once the second is nobody's
-    return Told({**_token_row(_token(asked, number)), "token": told}, status=201)
+    return Told({**_token_row(_token(asked, number)), "token": secret or None}, status=201)
 
 
 def revoke_token(asked: Asked) -> Told:
@@ -135,8 +135,7 @@ def revoke_token(asked: Asked) -> Told:
 def read_audit(asked: Asked) -> Told:
     """Who did what, the newest first: of records that whoever asks may see, and of principals."""
     question = question_of("/audit", asked.query)
-    place = place_in(question, asked.query.cursor)
-    before = int(place) if place.isdecimal() else 0
+    before = number_in(question, asked.query.cursor)
     found: list[Deed] = []
     while len(found) <= asked.query.limit:
         lines = asked.core.ledger.recorded.deeds(asked.query.record or "", _BATCH, before)
@@ -153,18 +152,25 @@ def read_audit(asked: Asked) -> Told:
 
 
 def _once(asked: Asked, action: str, work: Callable[[], str]) -> str:
-    """Do something that isn't about records once for its key, as far as a crash between the two leaves that possible."""
-    records = asked.core.ledger.records
-    known = records.known(asked.actor, asked.key, action, asked.payload)
-    result = known.result if known is not None else work()
-    done = records.perform(
-        lambda step: result,
-        actor=asked.actor,
-        key=asked.key,
-        action=action,
-        payload=asked.payload,
-        wording=wording(asked.hall.settings),
-    )
+    """Do something that isn't about records once for its key, in one transaction, by who may at that moment.
+
+    Raises: NetworkError AUTH_EXPIRED, InputError RIGHTS_MISSING, where that has changed since they came.
+    """
+    ledger = asked.core.ledger
+    with ledger.together():  # nobody else writes from here on
+        found = asked.hall.present.look(asked.principal.name)
+        if found is not None and found[0].tier < ALL:
+            raise InputError("RIGHTS_MISSING", f"{asked.principal.name} has tier {found[0].tier} now")
+        known = ledger.records.known(asked.actor, asked.key, action, asked.payload)
+        result = known.result if known is not None else work()
+        done = ledger.records.perform(
+            lambda step: result,
+            actor=asked.actor,
+            key=asked.key,
+            action=action,
+            payload=asked.payload,
+            wording=wording(asked.hall.settings),
+        )
     asked.visit.replayed = done.replayed
     return done.result
 

@@ -1,151 +1,34 @@
-"""Every kind of record over HTTP: lists, one by its id, new ones, and changes. One row for each in a table; the rest is the same for all.
+"""Every kind of record over HTTP: lists, one by its id, new ones, and changes; the same for all but a few.
 
 What a write means is `records`'s; what may be seen the hall's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, create_model
 
-from cortex.core.cursors import Paged, page_of, place_in, question_of
+from cortex.core.cursors import Paged, question_of
 from cortex.core.envelopes import Told, code_of
+from cortex.core.lists import KINDS, Kind, list_query, list_records, page
 from cortex.core.routing import Asked, Route
 from cortex.core.shapes import PLURALS, create_body, patch_body, record_row, record_schema, sent
 from cortex.core.sight import aimed
-from cortex.families.team.searching import moment
-from cortex.kinds import (
-    Artifact,
-    Comment,
-    Draft,
-    Link,
-    Notification,
-    Observation,
-    Record,
-    Subcortex,
-    Task,
-    Thread,
-    Wanted,
-)
-from cortex.records.allowed import SENSITIVITIES, STATES, TYPES
+from cortex.kinds import Comment, Draft, Link, Notification, Observation, Record, Task, Thread, Wanted
+from cortex.records.changing import PATCH_FIELDS
 from cortex.records.checks import refusal
-from cortex.records.drafts import create_draft, listed, now_ms
+from cortex.records.drafts import create_draft, now_ms
 from cortex.records.noticing import who
 from cortex.records.revising import revise
-from cortex.records.targets import resolve_ref, scope_of
+from cortex.records.targets import resolve_ref
 from cortex.records.writing import MOST_AT_ONCE, create_observations, create_once
-from cortex.sync.names import agent_of
 from cortex.tools import Arguments
 
-_ID = Annotated[str | None, Field(max_length=200)]
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What can be asked of the records of a kind."""
-
-    cls: type
-    narrowed: Mapping[str, str]  # parameters of its list, and the roles in which records point to them
-
-    @property
-    def name(self) -> str:
-        return self.cls.__name__.lower()
-
-    @property
-    def path(self) -> str:
-        return f"/{PLURALS[self.name]}"
-
-
-KINDS = (
-    Kind(Subcortex, {}),
-    Kind(Thread, {"subcortex": "subcortex", "tag": "tag", "type": "type", "task": "task"}),
-    Kind(Comment, {"subcortex": "subcortex", "thread": "thread"}),
-    Kind(Observation, {"subcortex": "subcortex", "tag": "tag", "thread": "thread", "task": "task", "path": "path"}),
-    Kind(Draft, {"tag": "tag", "target": "target"}),
-    Kind(Artifact, {"subcortex": "subcortex", "tag": "tag", "type": "type"}),
-    Kind(Task, {"subcortex": "subcortex", "tag": "tag", "thread": "thread", "assignee": "assignee"}),
-    Kind(Link, {"source": "source", "target": "target", "relation": "relation"}),
-    Kind(Notification, {"about": "about"}),
-)
-_BY_CLASS = {one.cls: one for one in KINDS}
-
-
 # -- reading -----------------------------------------------------------------------------------------------------------
-
-
-def _list_query(kind: Kind) -> type[Arguments]:
-    cls = kind.cls
-    states = Literal[STATES[cls]]  # type: ignore[valid-type]
-    fields: dict[str, Any] = {
-        "status": (tuple[states, ...], ()),
-        "author": (_ID, None),
-        "sensitivity": (Literal[SENSITIVITIES] | None, None),  # type: ignore[valid-type]
-        "since": (
-            Annotated[str | None, Field(max_length=40, description="Changed since: a date, a moment or 7d")],
-            None,
-        ),
-        "until": (Annotated[str | None, Field(max_length=40, description="Changed until")], None),
-    }
-    if cls is Notification:
-        fields["agent"] = (Annotated[bool, Field(description="Those for one's agent instead")], False)
-    for name in kind.narrowed:
-        if name == "type":
-            fields[name] = (Literal[TYPES[cls]] | None, None)  # type: ignore[valid-type]
-        elif name == "tag":
-            fields[name] = (tuple[str, ...], ())
-        else:
-            fields[name] = (_ID, None)
-    return create_model(f"List{cls.__name__}", __base__=Paged, **fields)
-
-
-def _wanted(asked: Asked, kind: Kind) -> Wanted:
-    query = asked.query
-    refs: list[tuple[str, str]] = []
-    for name, role in kind.narrowed.items():
-        given = getattr(query, name)
-        for value in given if isinstance(given, tuple) else (given,) if given else ():
-            refs.append((role, _target(asked, name, value)))
-    if kind.cls is Notification:
-        refs.append(("recipient", agent_of(asked.principal.name) if query.agent else asked.principal.name))
-    return Wanted(
-        kinds=(kind.name,),
-        states=tuple(dict.fromkeys(query.status)),
-        refs=tuple(dict.fromkeys(refs)),
-        authors=(query.author,) if query.author else (),
-        sensitivity=query.sensitivity or "",
-        since=moment(query.since, "since"),
-        until=moment(query.until, "until"),
-    )
-
-
-def _target(asked: Asked, name: str, value: str) -> str:
-    """What a parameter names, as records point to it."""
-    if name == "subcortex":
-        return scope_of(asked.hall.store.recorded, value).id
-    if name == "tag":
-        return value.strip().casefold()
-    return who(value, me=asked.principal.name) if name == "assignee" else value
-
-
-def list_records(kind: Kind, asked: Asked) -> Told:
-    """A page of the records of a kind, the newest first."""
-    wanted, question = _wanted(asked, kind), question_of(kind.path, asked.query)
-    return _page(asked, question, wanted)
-
-
-def _page(asked: Asked, question: str, wanted: Wanted) -> Told:
-    before, size = place_in(question, asked.query.cursor), asked.query.limit + 1
-    now = now_ms()
-    if wanted.kinds == ("draft",) and not wanted.refs and wanted == Wanted(kinds=wanted.kinds, states=wanted.states):
-        found: Sequence[Record[Any]] = listed(asked.hall, wanted.states, size, before=before, now=now)
-    else:
-        found = asked.hall.store.recorded.select(replace(wanted, before=before), size)
-    shown, pagination = page_of(question, asked.query, found, lambda one: one.id)
-    return Told([record_row(one, now) for one in shown], pagination)
 
 
 def get_record(kind: Kind, asked: Asked) -> Told:
@@ -161,7 +44,7 @@ def list_comments(asked: Asked) -> Told:
     """The comments of a thread, the newest first."""
     thread = _named(asked, Thread)
     question = question_of(f"/threads/{thread.id}/comments", asked.query)
-    return _page(asked, question, Wanted(kinds=("comment",), refs=(("thread", thread.id),)))
+    return page(asked, question, Wanted(kinds=("comment",), refs=(("thread", thread.id),)))
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -247,7 +130,7 @@ def _changed(fields: Mapping[str, Any], body: Any) -> Any:
 
 def _action(cls: type, fields: Mapping[str, Any]) -> str:
     """What a change is called, and so who may make it."""
-    if cls is Task:
+    if cls is Task and fields.keys() <= set(PATCH_FIELDS):
         return "update_task"
     if cls is Link and "state" in fields:
         return "judge_link"
@@ -303,7 +186,7 @@ def _routes() -> list[Route]:
         several = partial(list_records, kind)
         found.append(
             Route("GET", path, f"list{cls.__name__}", f"List {PLURALS[name]}", several, PLURALS[name], _array(cls),
-                  query=_list_query(kind), listed=True)
+                  query=list_query(kind), listed=True)
         )  # fmt: skip
         found.append(
             Route("GET", f"{path}/{{id}}", f"get{cls.__name__}", f"Read {article} {name}", partial(get_record, kind),

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from cortex.core.cursors import Paged, page_of, place_in, question_of
+from cortex.core.cursors import Paged, number_in, page_of, place_in, question_of
 from cortex.core.envelopes import Pagination, Told
 from cortex.core.hall import Hall
 from cortex.core.routes_records import schema_ref
@@ -118,8 +118,7 @@ def list_versions(asked: Asked) -> Told:
     """The versions of an artifact that whoever asks may see, the newest first; they are in the ledger alone."""
     record = _named(asked, "artifact")
     question = question_of(f"/artifacts/{record.id}/versions", asked.query)
-    place = place_in(question, asked.query.cursor)
-    before = int(place) if place.isdecimal() else record.version + 1
+    before = number_in(question, asked.query.cursor) or record.version + 1
     found = [
         one
         for number, one in sorted(asked.core.ledger.recorded.versions(record.id).items(), reverse=True)

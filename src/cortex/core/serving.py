@@ -19,6 +19,7 @@ from cortex.core.app import App, make_app
 from cortex.core.hall import Hall
 from cortex.core.logs import write_logs
 from cortex.errors import ConfigError, CortexError, InputError, NetworkError
+from cortex.process import give_memory_back
 from cortex.settings import Settings
 from cortex.store.ledger import Ledger
 from cortex.surfaces.http_door import is_loopback
@@ -94,7 +95,8 @@ def _certificate(cert: Path | None, key: Path | None) -> tuple[Path, Path] | Non
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, _no_password)
     except (OSError, ValueError) as error:
-        raise ConfigError("CONFIG_INVALID", f"the certificate or its key can't be used: {error}") from error
+        why = f"the certificate {cert} or its key {key} can't be used: {error}"
+        raise ConfigError("CONFIG_INVALID", why, instead=("Give both as PEM, the key without a password.",)) from error
     return cert, key
 
 
@@ -112,6 +114,7 @@ def _open(ledger: Ledger, settings: Settings, directory: Path) -> Iterator[Hall]
     try:
         hall.follow()
         hall.warm()
+        give_memory_back()  # of an index that was built for the first time: 200 MB with 100,000 records
         chores.start()
         yield hall
     finally:
@@ -122,11 +125,12 @@ def _open(ledger: Ledger, settings: Settings, directory: Path) -> Iterator[Hall]
 
 
 def _keep(hall: Hall, ending: threading.Event) -> None:
-    """Follow the ledger where nobody asks, and drop once a day what is older than it is to be kept."""
+    """Follow the ledger where nobody asks, let go of what many at once needed, and drop once a day what is older than it is to be kept."""
     cleaned = time.monotonic()
     while not ending.wait(LOOK_SECONDS):
         try:
             hall.refresh()
+            give_memory_back()
             if time.monotonic() - cleaned > CLEAN_SECONDS:
                 cleaned = time.monotonic()
                 hall.back.clean_up()

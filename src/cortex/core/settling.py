@@ -58,6 +58,13 @@ def check_decided(step: Step, before: Record[Draft] | None, after: Record[Draft]
         raise refusal("published", f"{after.id} is published as nothing that was written with that")
 
 
+def check_became(step: Step, draft: str, number: str) -> None:
+    """What speaks in the name of who drafted it is what their draft became. Raises: InputError RECORD_INVALID."""
+    now = step.get(draft)
+    if now is None or (now.body.state, now.body.published) != (PUBLISHED, number):
+        raise refusal("published", f"{draft} didn't become {number}")
+
+
 def check_uploaded(step: Step, record: Record[Any]) -> None:
     """What was there before says what could have become so; what it names may still come. Raises: InputError RECORD_INVALID."""
     match record.body:
@@ -100,8 +107,8 @@ def settle_artifact(
     takes = was is None or was.state != "accepted" or was.supersedes != body.supersedes
     old = step.get(body.supersedes) if body.state == "accepted" and body.supersedes and takes else None
     if old is not None and old.body.superseded_by != now.id:
-        check_supersedes(step, old, now)
         guard(old, old, sight.raw)
+        check_supersedes(step, old, now)
         write_superseded(step, old, now)
 
 

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from cortex.core.bylines import reviewed, without_bylines
 from cortex.core.demands import changed_fields, rights_of
 from cortex.core.hearing import is_due, titled
 from cortex.core.merging import Conflict, conflict_error, differing, merged, supplied_only, supplies, unsummarized
 from cortex.core.policy import guard_of, not_found
 from cortex.core.settling import (
+    check_became,
     check_decided,
     check_published,
     check_uploaded,
@@ -38,14 +40,14 @@ from cortex.kinds import (
 )
 from cortex.records.allowed import TARGET_KINDS
 from cortex.records.checks import check_first, check_move, check_value, checked, refusal
-from cortex.records.drafts import PENDING, PUBLISHED, REJECTED, risks_of
+from cortex.records.drafts import EXPIRED, PENDING, PUBLISHED, risks_of
 from cortex.records.noticing import OPEN, close_notices, notice_spoken
 from cortex.records.publishing import check_outcome
 from cortex.records.revising import check_kept, follow
 from cortex.records.rights import TIERS, need
 from cortex.records.targets import resolved, target_of
 from cortex.seeing import UNFILED, Viewer
-from cortex.store import Changed, Step
+from cortex.store import Changed, Step, kind_of_id
 from cortex.sync.wire import is_id
 
 KEEPS_AUTHORS, IS_ANYBODY = 3, 4  # tiers from which an upload may hold what others wrote, and what other principals did
@@ -56,11 +58,14 @@ _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 class Taking:
     """One action under way."""
 
-    def __init__(self, step: Step, viewer: Viewer, known: frozenset[str] | None = None) -> None:
-        """`known` are the principals that there are, for an upload of what was there before; None for what was just done."""
+    def __init__(self, step: Step, viewer: Viewer, known: frozenset[str] | None = None, *, again: bool = False) -> None:
+        """`known` are the principals that there are, for an upload of what was there before; None for what was just done.
+
+        What comes `again` was taken before the ledger was put back: what it names may come again, too.
+        """
         self._step = step
         self._viewer = viewer
-        self._known = known
+        self._known, self._again = known, again
         self._upload = known is not None
         self._sight = Sight(step, viewer)
         self._guard = guard_of(viewer)
@@ -111,9 +116,12 @@ class Taking:
     # -- what is new ---------------------------------------------------------------------------------------------------
 
     def _make(self, one: Changed) -> None:
+        if one.before is not None and not self._upload and not self._may_name(one.author):
+            raise not_found(one.id)  # as of one that may not be seen
         body: Any = checked(one.after)
         if one.before is None and not self._upload:
             check_first(body)
+        body = without_bylines(body, self._may_name)
         match body:
             case Notification():
                 if (body := self._notification(body)) is None:
@@ -155,10 +163,16 @@ class Taking:
             raise not_found(body.about, "about")
         if not self._upload and body.about not in self._touched:
             raise refusal("about", f"a notification comes with what was done, and nothing was done with {body.about}")
+        if not self._upload and not (own or self._is_done(body.about)):
+            return None
         if not self._upload and not is_due(body, about, self._viewer, self._names()):
             return None
         body = body if own else titled(body, about)
         return replace(body, sensitivity=SENSITIVE) if about.body.sensitivity == SENSITIVE else body
+
+    def _is_done(self, number: str) -> bool:
+        """Whether something was done with a record, or said there; that it stays as it is, anybody may send."""
+        return number in self._step.written or number in self._spoken
 
     def _draft(self, body: Draft, *, new: bool) -> Draft:
         if body.state == PENDING:
@@ -166,12 +180,17 @@ class Taking:
         if new:
             check_outcome(body)
         told, body = body.target, aimed(body, self._sight)
-        if told and not body.target and not self._viewer.may_write(UNFILED):
+        lost = self._again and is_id(told, kind_of_id(told))  # it is sent once more when that has come
+        if told and not body.target and (lost or not self._viewer.may_write(UNFILED)):
             raise not_found(told, "target")
         place = self._sight.get(body.target) if body.target else None
         if place is not None and place.body.sensitivity == SENSITIVE:
             body = replace(body, sensitivity=SENSITIVE)
-        if not new:
+        return self._flagged(body)
+
+    def _flagged(self, body: Draft) -> Draft:
+        """A draft with what whoever approves it should look at twice, while somebody may, whatever its home says of that."""
+        if body.state not in (PENDING, EXPIRED):
             return body
         flags = dict.fromkeys((*risks_of(body, self._sight.get), *body.risk_flags))
         return replace(body, risk_flags=tuple(flags))
@@ -209,9 +228,7 @@ class Taking:
         if author == self._step.actor.name:
             return
         if self._upload or one.before is not None:
-            principal = author.partition("/")[0]
-            others = self._upload and tier >= (IS_ANYBODY if principal in (self._known or ()) else KEEPS_AUTHORS)
-            if others or self._viewer.is_own(author):
+            if self._may_name(author):
                 return
         elif isinstance(record.body, Notification) and author in self._names():
             return
@@ -223,6 +240,11 @@ class Taking:
             f"{self._step.actor.name} may not write in the name of {author[:80]}",
             context={"action": "author", "tier": tier, "needed": KEEPS_AUTHORS},
         )
+
+    def _may_name(self, name: str) -> bool:
+        """Whether what comes as it was may be by somebody: by who tells it, or, where their tier allows that, by others."""
+        needed = IS_ANYBODY if name.partition("/")[0] in (self._known or ()) else KEEPS_AUTHORS
+        return self._viewer.is_own(name) or (self._upload and self._step.actor.tier >= needed)
 
     def _names(self) -> set[str]:
         """In whose names this action may speak: of who does it, and of who drafted what is published with it."""
@@ -238,6 +260,8 @@ class Taking:
             raise not_found(one.id)
         if type(one.after) is not type(current.body):
             raise refusal("kind", f"{one.id} is a {current.kind} and stays one")
+        if self._is_made(one, current):
+            return
         after, before = self._aimed(checked(one.after)), self._aimed(one.before)
         result = differing(after, current.body) if before is None else merged(before, after, current.body)
         if isinstance(result, Conflict):
@@ -250,6 +274,12 @@ class Taking:
         if isinstance(body, Draft) and body.state != current.body.state:
             close_notices(self._step, written.id)
         follow(self._step, current.body, written, besides=self._told.get(written.id, ()))
+
+    def _is_made(self, one: Changed, current: Record[Any]) -> bool:
+        """Whether something is made once more by who made it: another home of theirs has brought it as it is since, and all that
+        changed it is told for itself. What is uploaded may hold changes that nobody tells."""
+        own = one.author == current.author and self._viewer.is_own(current.author)
+        return one.before is None and not self._upload and own
 
     def _aimed(self, body: Any) -> Any:
         if not isinstance(body, Draft):
@@ -268,9 +298,9 @@ class Taking:
                 body = replace(body, subcortex=thread.body.subcortex)
             case Artifact():
                 body = replace(body, last_reviewed=min(body.last_reviewed, now))
-            case Draft() if body.state in (PUBLISHED, REJECTED) and body.state != current.body.state:
-                at = min(body.reviewed_at or now, now)
-                body = replace(body, reviewed_by=self._step.actor.name, reviewed_at=at)
+            case Draft():
+                body = reviewed(current.body, body, self._step.actor.name, now)
+                body = self._flagged(body) if body != current.body else body
         return resolved(self._sight, checked(body), current.body)
 
     def _check_change(self, current: Record[Any], body: Any) -> None:
@@ -308,6 +338,8 @@ class Taking:
                     settle_artifact(self._step, self._sight, self._guard, before, after)
                 case Link() if before is None:
                     settle_link(self._step, after)
+        for number, draft in self._published.items():
+            check_became(self._step, draft.id, number)
         for number in self._spoken:
             authors = settle_summary(self._step, number)
             for before, after in list(self._step.written.values()):

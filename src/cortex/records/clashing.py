@@ -40,7 +40,6 @@ class Clash:
     """A record that says otherwise, and how."""
 
     id: str
-    title: str
     note: str
     sensitivity: str
 
@@ -70,7 +69,7 @@ def _clashes(library: Library, body: Any, own: str, until: float) -> list[Clash]
     found: list[Clash] = []
     for other, shares_code in _near(library, body) if time.monotonic() < until else ():
         if time.monotonic() >= until:
-            log.info("not everything was compared with %r: it took too long", one_line(body.title, 80))
+            log.info("not everything was compared with what is new: it took too long")
             break
         if not _counts(other.body) or other.id in (own, getattr(body, "supersedes", "")):
             continue
@@ -79,7 +78,7 @@ def _clashes(library: Library, body: Any, own: str, until: float) -> list[Clash]
         if differing := differences(text, _text_of(other.body)):
             told = (f"{one.subject}: {one.left} here, {one.right} there" for one in differing)
             note = one_line("; ".join(told), CHARACTERS)
-            found.append(Clash(other.id, other.body.title, note, other.body.sensitivity))
+            found.append(Clash(other.id, note, other.body.sensitivity))
             if len(found) == MOST:
                 break
     return found
@@ -95,12 +94,8 @@ def write_clashes(step: Step, record: Record[Any], clashes: Sequence[Clash]) -> 
         sensitivity = SENSITIVE if private else NORMAL
         body = Link(record.id, "contradicts", clash.id, clash.note, "candidate", sensitivity)
         link = step.make(new_id(Link), body, "propose_link")
-        notice_review(
-            step,
-            link,
-            f"{record.body.title} may contradict {clash.title}",
-            CLASHES.format(said=clash.note),
-        )
+        # What the other one says stands in the link, which is seen by who sees both.
+        notice_review(step, link, f"{record.body.title} may contradict another record", CLASHES)
         hidden = clash.sensitivity == SENSITIVE != record.body.sensitivity
         warnings.append(f"may contradict {clash.id}" + ("" if hidden else f": {clash.note}"))
     return warnings

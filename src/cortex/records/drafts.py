@@ -34,7 +34,7 @@ from cortex.records.publishing import (
 )
 from cortex.records.rights import need
 from cortex.records.routing import Route
-from cortex.records.steps import perform
+from cortex.records.steps import perform, written
 from cortex.records.targets import resolve_ref
 from cortex.store import RecordLookup, Step, kind_of_id
 from cortex.text import one_line
@@ -44,6 +44,7 @@ EXPIRES_MS = 90 * 24 * 3600 * 1000
 LARGE_CHARACTERS = 10_000
 TITLE_CHARACTERS = 120
 PAGE = 100
+DRAFTS = Wanted(kinds=("draft",))
 _OUTSIDE = re.compile(r"https?://(?!localhost\b|127\.)", re.IGNORECASE)
 _PRIVATE = re.compile(
     r"\b(?:confidential|internal only|do not (?:share|distribute))\b|(?<![\w.+-])(?!git@)[\w.+-]{1,64}@[\w-]{1,63}\.[a-z]{2,}",
@@ -82,7 +83,7 @@ def create_draft(
     done = perform(
         library, work, actor=actor, key=key or fresh_key(), action="create_draft", payload=payload or repr(draft)
     )
-    record = _kept(library, done.result)
+    record = written(library, done.result)
     return record, done.replayed, next_step(library.store.recorded, record)
 
 
@@ -112,13 +113,8 @@ def approve(
 
     payload = repr((draft_id, target, notes))
     done = perform(library, work, actor=actor, key=key or fresh_key(), action="approve_draft", payload=payload)
-    kept = _kept(library, done.result)
-    record = library.store.recorded.one(kept.body.published)
-    if record is None:  # nothing deletes one, but it may be hidden from who approved it before
-        raise InputError(
-            "RECORD_UNKNOWN", f"there is no record {kept.body.published!r}", context={"id": kept.body.published}
-        )
-    return Published(kept, record, done.replayed)
+    kept = written(library, done.result)
+    return Published(kept, written(library, kept.body.published), done.replayed)
 
 
 def reject(library: Library, draft_id: str, *, actor: Actor, notes: str = "", key: str = "") -> Record[Draft]:
@@ -131,7 +127,7 @@ def reject(library: Library, draft_id: str, *, actor: Actor, notes: str = "", ke
 
     payload = repr((draft_id, notes))
     done = perform(library, work, actor=actor, key=key or fresh_key(), action="reject_draft", payload=payload)
-    return _kept(library, done.result)
+    return written(library, done.result)
 
 
 def is_expired(draft: Draft, now: int) -> bool:
@@ -145,13 +141,22 @@ def state_of(draft: Draft, now: int) -> str:
 
 
 def listed(
-    library: Library, states: Sequence[str] = (PENDING,), limit: int = 50, *, before: str = "", now: int = 0
+    library: Library,
+    states: Sequence[str] = (PENDING,),
+    limit: int = 50,
+    *,
+    before: str = "",
+    now: int = 0,
+    wanted: Wanted = DRAFTS,
 ) -> list[Record[Draft]]:
-    """The drafts that are in these states (none: in any) now, the newest first; `before` is the last one of the page before."""
+    """The drafts that are in these states (none: in any) now, the newest first; `before` is the last one of the page before.
+
+    `wanted` says what else holds for them.
+    """
     now = now or now_ms()
     kept = {*states, PENDING} if EXPIRED in states else {*states}
     found: list[Record[Draft]] = []
-    for record in pages(library.store.recorded, Wanted(kinds=("draft",), states=tuple(kept), before=before)):
+    for record in pages(library.store.recorded, replace(wanted, states=tuple(kept), before=before)):
         if len(found) == limit:
             break
         if not states or state_of(record.body, now) in states:
@@ -308,9 +313,3 @@ def pages(lookup: RecordLookup, wanted: Wanted, size: int = PAGE) -> Iterator[Re
 def now_ms() -> int:
     """Milliseconds since 1970."""
     return int(time.time() * 1000)
-
-
-def _kept(library: Library, draft_id: str) -> Record[Draft]:
-    record = library.store.recorded.one(draft_id)
-    assert record is not None  # nothing deletes one
-    return record

@@ -16,6 +16,7 @@ from typing import Any
 from cortex.errors import InputError
 from cortex.kinds import FOUND_KINDS, Body, Record, Wanted
 from cortex.library import Library
+from cortex.records.allowed import LIMITS
 from cortex.records.sentences import cut, fold, sentences_of
 from cortex.records.targets import scope_of
 from cortex.records.wording import about_of
@@ -30,6 +31,7 @@ DEPTH = 150  # hits that are looked at, so that a boost can reach what is nearly
 WINDOW = 20  # among several stores, where each hit costs its text
 MOST_DOCS = 4_000  # that narrow a search
 SNIPPET_CHARACTERS = 280
+MOST_TAGS = max(limits.get("tags", 0) for limits in LIMITS.values())
 MAX_WORDS = 6  # that are named as what matched
 NEW_SHARE, NEW_DAYS = 0.03, 30.0  # what being new adds at most, and after how many days half of that
 PINNED_SHARE = 0.05
@@ -146,7 +148,10 @@ def wanted_of(library: Library, asked: Asked) -> Wanted:
         raise InputError(
             "ARGUMENT_INVALID", f"there are no records of type {unknown[0]!r}: there are {', '.join(FOUND_KINDS)}"
         )
-    refs = [("tag", tag.strip().casefold()) for tag in asked.tags if tag.strip()]
+    tags = dict.fromkeys(tag.strip().casefold() for tag in asked.tags if tag.strip())
+    if len(tags) > MOST_TAGS:  # the database has a limit, too
+        raise InputError("ARGUMENT_INVALID", f"no record has more than {MOST_TAGS} tags", context={"filter": "tags"})
+    refs = [("tag", tag) for tag in tags]
     if asked.subcortex:
         refs.append(("subcortex", scope_of(library.store.recorded, asked.subcortex.strip()).id))
     return Wanted(

@@ -17,7 +17,7 @@ ACCEPTED = "{name} accepted your artifact"
 DRAFTED = "{name} drafted {what}: approve or reject it"
 PUBLISHED = "you drafted this; {name} published it as {what}"
 REJECTED = "you drafted this; {name} rejected it"
-CLASHES = "a possible contradiction waits for your judgement: {said}"
+CLASHES = "a possible contradiction waits for your judgement"
 CHANGED = "a task {role}: {said}"
 ROLES = ("assigned to you", "that you follow")
 
@@ -49,7 +49,10 @@ def fits(type: str, reason: str, names: Collection[str]) -> bool:
 
 
 def _form(template: str) -> re.Pattern[str]:
-    """Reads a whole sentence; only what is said in the record itself may be anything, and an answer to a draft may say why."""
+    """Reads a whole sentence; only what is said in the record itself may be anything, and an answer to a draft may say why.
+
+    Of a possible contradiction older homes quote both sides.
+    """
     parts = {
         "name": r"(?P<name>\S{1,200})",
         "what": r"(?:an? [a-z]{1,20}(?: of a task)?|[a-z]{1,20}_[0-9A-Z]{26})",
@@ -57,7 +60,7 @@ def _form(template: str) -> re.Pattern[str]:
         "said": ".{0,2000}",
     }
     pattern = "".join(parts[one[1:-1]] if one[:1] == "{" else re.escape(one) for one in _FIELD.split(template))
-    return re.compile(pattern + ("(?:: .{0,2000})?" if template in (PUBLISHED, REJECTED) else ""))
+    return re.compile(pattern + ("(?:: .{0,2000})?" if template in (PUBLISHED, REJECTED, CLASHES) else ""))
 
 
 def _pattern(template: str) -> re.Pattern[str]:

@@ -31,7 +31,7 @@ from cortex.records.discussing import renew_summary
 from cortex.records.ids import fresh_key
 from cortex.records.noticing import close_notices, notice_accepted, notice_task
 from cortex.records.rights import TIERS, need
-from cortex.records.steps import perform
+from cortex.records.steps import perform, written
 from cortex.records.superseding import check_supersedes, write_superseded
 from cortex.records.targets import resolve_ref, resolved
 from cortex.records.writing import Created, need_sensitive
@@ -208,6 +208,4 @@ def carry_out(
 ) -> Created:
     """Do a step that gives the id of what it changed; the record as it is then, and whether that had been done before under the same key."""
     done = perform(library, work, actor=actor, key=key or fresh_key(), action=action, payload=payload)
-    record = library.store.recorded.one(done.result)
-    assert record is not None  # nothing is ever removed
-    return Created(record, done.replayed)
+    return Created(written(library, done.result), done.replayed)

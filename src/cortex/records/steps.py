@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from cortex.errors import InputError
-from cortex.kinds import Actor
+from cortex.kinds import Actor, Record
 from cortex.leaks import find_leaks
 from cortex.library import Library
 from cortex.records.ids import fresh_key, go_on_from
@@ -46,6 +47,16 @@ def perform(
     )
     library.follow()  # a retry, too: who tried first may have ended before it was found
     return done
+
+
+def written(library: Library, number: str) -> Record[Any]:
+    """The record that a step wrote, as it is now. Raises: InputError RECORD_UNKNOWN, where whoever wrote it may not see it any more."""
+    record = library.store.recorded.one(number)  # nothing is ever removed
+    if record is None:
+        raise InputError(
+            "RECORD_UNKNOWN", f"{number} was written, and isn't to be seen any more", context={"id": number}
+        )
+    return record
 
 
 def check_key(key: str, most: int = MOST_OF_KEY) -> None:

@@ -35,7 +35,7 @@ from cortex.records.discussing import renew_summary, supply_summary
 from cortex.records.ids import fresh_key, new_id
 from cortex.records.noticing import notice_accepted, notice_comment, notice_mentions, notice_task, who
 from cortex.records.rights import need
-from cortex.records.steps import perform
+from cortex.records.steps import perform, written
 from cortex.records.superseding import check_supersedes, linked, write_superseded
 from cortex.records.targets import by_slug, resolved, target_of
 from cortex.settings import Settings
@@ -128,6 +128,8 @@ def add_observation(step: Step, body: Observation, settings: Settings | None = N
 def add_artifact(step: Step, body: Artifact, settings: Settings | None = None) -> Record[Artifact]:
     """Write an artifact; one that is accepted takes the place of the one that it supersedes."""
     need(step.actor, "accept_artifact" if body.state == "accepted" else "propose_artifact")
+    if body.verification != "unverified":  # whoever proposes something doesn't judge it
+        need(step.actor, "edit")
     accepted = body.state == "accepted"
     owner = who(body.owner, settings, me=step.author) if body.owner else step.author
     body = _new(step, replace(body, owner=owner, superseded_by="", last_reviewed=step.now if accepted else 0))
@@ -244,9 +246,7 @@ def create_once(
         action=f"create_{kind_of(body)}",
         payload=payload or f"{body!r}{summary}",
     )
-    record = library.store.recorded.one(done.result)
-    assert record is not None  # nothing is ever removed
-    return Created(record, done.replayed)
+    return Created(written(library, done.result), done.replayed)
 
 
 def create_observations(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from cortex.errors import InputError
 from cortex.everywhere import Place
+from cortex.kinds import Record
 from cortex.library import Library
 from cortex.records.finding import Asked, page_of
 from cortex.types import Cancel, Hit, Mode, Page, Query
@@ -14,18 +18,19 @@ FAMILY = "team"
 def place_of(library: Library, asked: Asked | None = None) -> Place:
     """The records that may answer: all that are found, or those that `asked` narrows them to."""
     narrowed = asked or Asked()
+    known: dict[str, Record[Any]] = {}  # that were found
 
     def ask(query: Query, cancel: Cancel) -> Page:
         if query.mode in (Mode.EXACT, Mode.FULL):
             raise InputError(
                 "ARGUMENT_INVALID", f"records can't be searched in mode {query.mode.value}: ask code alone"
             )
-        return page_of(library, narrowed, query, cancel)
+        page = page_of(library, narrowed, query, cancel)
+        known.update(library.store.recorded.get(hit.path for hit in page.hits))
+        return replace(page, hits=tuple(hit for hit in page.hits if hit.path in known))  # others have gone since
 
     def cite(hit: Hit) -> dict[str, object]:
-        record = library.store.recorded.one(hit.path)
-        if record is None:
-            return {}
+        record = known[hit.path]
         told: dict[str, object] = {
             "id": record.id,
             "type": record.kind,

@@ -15,15 +15,11 @@ from cortex.families.team.arguments import (
     PublishComment,
     UpdateTask,
 )
+from cortex.families.team.observing import create_observations_tool
 from cortex.families.team.packs import get_bootstrap_pack, get_context_pack
 from cortex.families.team.reading import get_artifact, get_inbox, get_thread
 from cortex.families.team.searching import Search, search
-from cortex.families.team.writes import (
-    create_draft_tool,
-    create_observations_tool,
-    publish_comment_tool,
-    update_task_tool,
-)
+from cortex.families.team.writes import create_draft_tool, publish_comment_tool, update_task_tool
 from cortex.tools import Answer, Tool
 
 

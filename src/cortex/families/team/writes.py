@@ -1,4 +1,4 @@
-"""The tools that write: observations at once, everything else as a draft unless the settings let an agent do it.
+"""The tools that write: everything but observations as a draft, unless the settings let an agent do it. Those are in observing.py.
 
 Whether a write is direct is decided once for a key: a retry gets what the first call got, though the settings have changed since. What
 a plugin has to say is asked before anything is written. Shapes of the arguments are in arguments.py.
@@ -6,45 +6,33 @@ a plugin has to say is asked before anything is written. Shapes of the arguments
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cortex.errors import CortexError, InputError
+from cortex.errors import InputError
 from cortex.families.team import answers
-from cortex.families.team.answers import Row, code_of, cut, told
-from cortex.families.team.arguments import (
-    OBSERVATIONS,
-    CreateDraft,
-    CreateObservations,
-    Keyed,
-    OneObservation,
-    PublishComment,
-    UpdateTask,
-)
+from cortex.families.team.answers import Row, cut, told
+from cortex.families.team.arguments import CreateDraft, Keyed, PublishComment, UpdateTask
 from cortex.families.team.context import Team
-from cortex.families.team.reading import slug_of
 from cortex.families.team.rows import code_link
-from cortex.kinds import SENSITIVE, Attachment, CodeLink, Comment, Draft, Observation, Record, Task
+from cortex.kinds import SENSITIVE, Comment, Draft, Record, Task
 from cortex.library import Library
 from cortex.records.changing import checked_patch, update_task_once
 from cortex.records.checks import ARTIFACT_TYPES, STATES, THREAD_TYPES, check_value, refusal
 from cortex.records.codelinks import absent, cited
 from cortex.records.drafts import create_draft, destination
 from cortex.records.rights import may
-from cortex.records.routing import Route, route
+from cortex.records.routing import route
 from cortex.records.steps import check_key
 from cortex.records.targets import resolve_ref
-from cortex.records.writing import Batch, create_observations, create_once
+from cortex.records.writing import create_once
 from cortex.store import kind_of_id
 from cortex.text import one_line
 from cortex.tools import Answer, Call
 
-MESSAGE_CHARACTERS = 300
 NO_PLACE = "no thread, task or subcortex is set for this project: a person can say `cortex context set`"
-_URL = re.compile(r"https?://\S+", re.IGNORECASE)
-_SCOPE = "subcortex:"
+SCOPE = "subcortex:"  # before a slug, where ids are meant as well
 _TYPES = {"artifact": ARTIFACT_TYPES, "thread": THREAD_TYPES}  # what metadata.type may say of a draft
 
 
@@ -90,149 +78,6 @@ def screened(context: Team, texts: Mapping[str, str]) -> tuple[dict[str, str], l
     return kept, list(dict.fromkeys(warnings))
 
 
-# -- observations ------------------------------------------------------------------------------------------------------
-
-
-def create_observations_tool(context: Team, arguments: CreateObservations, call: Call) -> Answer:
-    """Keep observations; what can't be kept is told by its place in the list."""
-    key, payload = key_of(arguments, "create_observations"), payload_of(arguments)
-    if not 0 < len(arguments.observations) <= OBSERVATIONS:
-        raise refusal("observations", f"1 to {OBSERVATIONS} at once, these are {len(arguments.observations)}")
-    with context.writing() as library:
-        way = route(library.reader.store.recorded, context.routes)
-        bodies: list[Observation] = []
-        refused: dict[int, CortexError] = {}
-        missing: dict[int, str] = {}
-        warnings: list[str] = []
-        for index, one in enumerate(arguments.observations):
-            body = _observation(one, arguments)
-            try:
-                texts, said = screened(context, {"title": body.title, "summary": body.summary})
-                body = replace(_placed(body, way), code_links=_linked(context, library, body), **texts)
-                warnings += said
-                missing[index] = absent(context.root, body.code_links)
-            except CortexError as error:
-                refused[index] = error
-            bodies.append(body)
-        done = create_observations(library, bodies, actor=context.actor, key=key, payload=payload, refused=refused)
-        where = _where(library, done, arguments.observations)
-        homeless = not any((way.thread, way.task, way.subcortex)) and not all(
-            body.thread or body.task or body.subcortex for body in bodies
-        )
-    warnings += [*way.missing, *([NO_PLACE] if homeless else ())]
-    return _batch_answer(done, where, missing, warnings)
-
-
-def _batch_answer(done: Batch, where: Row, missing: Mapping[int, str], warnings: Sequence[str]) -> Answer:
-    failed = [
-        {"index": one.index, "code": code_of(one.error), "message": cut(one.error.message, MESSAGE_CHARACTERS)}
-        for one in done.outcomes
-        if one.error is not None
-    ]
-    if len(failed) == len(done.outcomes):
-        first = next(one.error for one in done.outcomes if one.error is not None)
-        context = {**first.context, "failed": failed}
-        why = (
-            first.message if len(failed) == 1 else f"none of the {len(failed)} was written; the first: {first.message}"
-        )
-        error = type(first)(first.code, why, context=context, suggestions=first.suggestions[:-1])
-        return Answer(answers.error_text(error), failed=True, error=error)
-    body: Row = {
-        "ids": [one.id or None for one in done.outcomes],
-        "failed": failed,
-        "warnings": [
-            *(
-                {"index": one.index, "warning": cut(said, MESSAGE_CHARACTERS)}
-                for one in done.outcomes
-                for said in (*one.warnings, missing.get(one.index, ""))
-                if one.id and said
-            ),
-            *dict.fromkeys(warnings),
-        ],
-        **where,
-        "replayed": done.replayed,
-    }
-    return Answer(answers.whole_text(told(body)))
-
-
-def _observation(one: OneObservation, arguments: CreateObservations) -> Observation:
-    """An observation as it was sent, what it links to in its places."""
-    places: dict[str, str] = {}
-    code: list[CodeLink] = []
-    attached = [Attachment(each.name or each.ref[:300], each.ref, each.media_type) for each in arguments.attachments]
-    for link in one.links:
-        place, kind = _place_kind(link), kind_of_id(link)
-        if place and place not in places:
-            places[place] = link.removeprefix(_SCOPE)
-        elif kind or place or _URL.fullmatch(link):
-            attached.append(Attachment(kind or place or link[:300], link))
-        elif link.strip():
-            code.append(code_link(link))
-    return Observation(
-        one.title,
-        one.summary_md,
-        one.type,
-        one.tags,
-        **places,
-        sensitivity=one.sensitivity,
-        source_type="api",
-        commit_id=arguments.commit_id or "",
-        attachments=tuple(attached),
-        code_links=tuple(code),
-    )
-
-
-def _linked(context: Team, library: Library, body: Observation) -> tuple[CodeLink, ...]:
-    """The code that an observation links to. Raises: InputError RECORD_INVALID with all that is wrong with its links."""
-    try:
-        return cited(library, context.root, body.code_links)
-    except InputError as error:
-        said = [error.message]
-        for kind in ("thread", "task", "subcortex"):
-            try:
-                if ref := getattr(body, kind):
-                    resolve_ref(library.reader.store.recorded, ref, kind)
-            except InputError as other:
-                said.append(other.message)
-        raise InputError(error.code, "; ".join(said), context=error.context, suggestions=error.suggestions) from None
-
-
-def _where(library: Library, done: Batch, asked: Sequence[OneObservation]) -> Row:
-    """Where observations are: of all of them, or of those that named no place; the others by their places in the list."""
-    kept = library.reader.store.recorded.get(one.id for one in done.outcomes if one.id)
-    slug = slug_of(library)
-    groups: dict[tuple[str, str, str], list[int]] = {}
-    usual: tuple[str, str, str] | None = None
-    for one in done.outcomes:
-        if one.id in kept:
-            body: Observation = kept[one.id].body
-            place = (body.thread, body.task, body.subcortex)
-            groups.setdefault(place, []).append(one.index)
-            named = any(_place_kind(link) for link in asked[one.index].links)
-            usual = usual if named else place
-    if len(groups) == 1:
-        usual = next(iter(groups))
-
-    def row(place: tuple[str, str, str]) -> Row:
-        return told({"thread": place[0], "task": place[1], "subcortex": slug(place[2])})
-
-    others = [{"indexes": many, **row(place)} for place, many in groups.items() if place != usual]
-    return {"where": row(usual) if usual else "", "elsewhere": others}
-
-
-def _place_kind(link: str) -> str:
-    """The kind of place that a link names, "" where it names none."""
-    kind = "subcortex" if link.startswith(_SCOPE) else kind_of_id(link)
-    return kind if kind in ("thread", "task", "subcortex") else ""
-
-
-def _placed(body: Observation, way: Route) -> Observation:
-    """An observation that says nothing of where it belongs goes where the project says."""
-    if body.thread or body.task or body.subcortex:
-        return body
-    return replace(body, thread=way.thread, task=way.task, subcortex=way.subcortex)
-
-
 # -- drafts ------------------------------------------------------------------------------------------------------------
 
 
@@ -240,7 +85,7 @@ def create_draft_tool(context: Team, arguments: CreateDraft, call: Call) -> Answ
     """Keep a contribution for a person to decide about."""
     key, payload = key_of(arguments, "create_draft"), payload_of(arguments)
     about = arguments.metadata
-    target = (arguments.target_ref or "").strip().removeprefix(_SCOPE)
+    target = (arguments.target_ref or "").strip().removeprefix(SCOPE)
     of_task = arguments.draft_type == "task_update"
     if about.type and arguments.draft_type in _TYPES:
         check_value("metadata.type", about.type, _TYPES[arguments.draft_type])

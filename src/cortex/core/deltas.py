@@ -1,0 +1,127 @@
+"""What was changed since a cursor, as far as whoever asks may see it.
+
+A cursor is a history, a number of a change, and a witness that the history was this one. What was visible in some version and isn't any
+more is told by its id alone; what never was isn't told at all.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from cortex.core import policy
+from cortex.core.envelopes import Told
+from cortex.core.routing import Asked
+from cortex.errors import InputError
+from cortex.kinds import Draft, Link, Notification, Observation, Record, Wanted
+from cortex.records.noticing import OPEN
+from cortex.records.rights import AGENT
+from cortex.seeing import REVIEWER, sees
+from cortex.store import Kept
+from cortex.store.ledger import Ledger
+from cortex.sync import wire
+
+MOST_LOOKED_AT = 10_000  # changes for one answer, where few of them may be seen
+_CURSOR = re.compile(r"([0-9a-f]{1,64}):([0-9]{1,18})(?::([0-9a-f.]{0,40})(?::(\d{1,18}))?)?")
+
+
+def read_deltas(asked: Asked) -> Told:
+    """What was changed since a cursor, as far as it may be seen, and which ids may not any more."""
+    query, view = asked.query, policy.stamp_of(asked.viewer)
+    epoch, last, witness = asked.core.ledger.mark()
+    since, begun = _since(asked.core.ledger, query.since, (epoch, last, witness))
+    if query.since and query.view and query.view != view:
+        raise _resync("view", "what may be seen is something else now")
+    updates: list[Kept] = []
+    gone: list[str] = []
+    looked_at, more = 0, True
+    while more and len(updates) < query.limit and looked_at < MOST_LOOKED_AT:
+        page = asked.hall.back.store.recorded.changes(since, query.limit - len(updates))
+        more = len(page) == query.limit - len(updates)
+        since = page[-1].change if page else since
+        looked_at += len(page)
+        visible = asked.hall.store.recorded.kept(
+            one.record.id for one in page
+        )  # as whoever asks may see it, at one moment
+        shown = {one.record.id for one in visible}
+        hidden = [one.record for one in page if one.record.id not in shown and one.change > begun]
+        updates += visible
+        gone += [one.id for one in hidden if _was_visible(asked, one)]
+    return Told(
+        {
+            "updates": [wire.record_to(one) for one in updates],
+            "invalidations": gone,
+            "notifications_count": _waiting(asked),
+            "next_cursor": f"{epoch}:{since}:{witness}" + (f":{begun}" if since < begun else ""),
+            "has_more": more,
+            "epoch": epoch,
+            "view": view,
+        }
+    )
+
+
+def _since(ledger: Ledger, cursor: str, mark: tuple[str, int, str]) -> tuple[int, int]:
+    """The change that a cursor stands for, and the last one when its pull began at the start: what was hidden by then was never told.
+
+    Raises: InputError CURSOR_INVALID; RESYNC_NEEDED, where the ledger never told that cursor.
+    """
+    if not cursor:
+        return 0, mark[1]
+    found = _CURSOR.fullmatch(cursor)
+    if found is None:
+        raise InputError("CURSOR_INVALID", "since is a cursor that a pull gave", context={"field": "since"})
+    epoch, last, witness = mark
+    told = found[3] or ""
+    if found[1] != epoch or int(found[2]) > last or (told != witness and not ledger.remembers(told)):
+        raise _resync("epoch", "the Core has another history now")
+    return int(found[2]), int(found[4] or 0)
+
+
+def _resync(reason: str, why: str) -> InputError:
+    return InputError("RESYNC_NEEDED", f"{why}: pull from the start", context={"problems": [{"reason": reason}]})
+
+
+def _was_visible(asked: Asked, record: Record[Any]) -> bool:
+    """Whether whoever asks may have seen a record in some version, that they don't see now."""
+    body, viewer = record.body, asked.viewer
+    match body:
+        case Draft() if not viewer.is_own(record.author) and viewer.tier < REVIEWER:
+            return False
+        case Notification() if not viewer.is_own(body.recipient) and not viewer.is_own(record.author):
+            return False
+    whole = asked.hall.whole
+    before = replace(viewer, hidden=viewer.hidden - asked.hall.once_open())
+
+    def once(one: Record[Any]) -> bool:
+        versions = asked.core.ledger.recorded.versions(one.id).values() if one.version > 1 else (one,)
+        return any(sees(before, version, whole) for version in versions)
+
+    above = _above(body)
+    if not above:
+        return once(record)
+    owners = [one for number in above if (one := whole(number)) is not None]
+    return bool(owners) and all(map(once, owners))  # it is where they are, and was where they were
+
+
+def _above(body: Any) -> tuple[str, ...]:
+    """The records on whose place it depends who sees a body; none where it says so itself."""
+    match body:
+        case Draft():
+            return (body.target,) if body.target else ()
+        case Notification():
+            return (body.about,)
+        case Link():
+            return (body.source, body.target)
+        case Observation() if not body.subcortex and (body.thread or body.task):
+            return (body.thread or body.task,)
+    return ()
+
+
+def _waiting(asked: Asked) -> int:
+    """How many notifications are open for whoever asks, and for their agent."""
+    names = (asked.principal.name, f"{asked.principal.name}/{AGENT}")
+    lookup = asked.hall.store.recorded
+    return sum(
+        lookup.count(Wanted(kinds=("notification",), states=OPEN, refs=(("recipient", name),))) for name in names
+    )

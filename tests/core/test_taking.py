@@ -1,0 +1,107 @@
+"""What a home can't bring about by changes that change nothing: it says of records what they never were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core.team import Home, Team, acting, open_team, told
+from cortex.core.accepting import APPLIED, REFUSED
+from cortex.kinds import Actor, Artifact, Draft, Evidence, Notification, Subcortex, Task, Thread
+from cortex.records import drafts
+from cortex.records.ids import new_id
+from cortex.records.reasons import ACCEPTED, ASSIGNED, CHANGED, MENTIONED, SPOKE
+from cortex.records.revising import revise
+from cortex.records.rights import person
+from cortex.records.writing import create
+
+
+@pytest.fixture
+def team(tmp_path: Path) -> Iterator[Team]:
+    with open_team(tmp_path) as team:
+        yield team
+        team.check()
+
+
+@pytest.fixture
+def ada(team: Team) -> Home:
+    return team.home("ada")
+
+
+def test_what_is_written_in_the_name_of_its_drafter_is_what_the_draft_became(team: Team, ada: Home):
+    bob = team.home("bob", 3)
+    draft, *_ = drafts.create_draft(ada.library, Draft("thread", "It", "is so"), actor=Actor("agent", 2))
+    ada.flush()
+    bob.pull()
+    drafts.approve(bob.library, draft.id, actor=person())
+    [(_, action)] = bob.actions()
+    decided = {one.id: replace(one, before=one.after) if one.kind == "draft" else one for one in action.changes}
+    pretended = acting(*decided.values(), tier=2)
+    assert team.accept(bob.principal, pretended).status == REFUSED, "nobody decided about it"
+    assert set(team.records()) >= {draft.id} and not [one for one in team.records() if one.startswith("thread_")]
+    assert team.accept(bob.principal, action).status == APPLIED
+    second = [replace(one, id=new_id(Thread)) if one.kind == "thread" else one for one in decided.values()]
+    claimed = [
+        replace(
+            one, before=replace(one.after, published=second[0].id), after=replace(one.after, published=second[0].id)
+        )
+        if isinstance(one.after, Draft)
+        else one
+        for one in second
+    ]
+    assert second[0].kind == "thread"
+    assert team.accept(bob.principal, acting(*claimed, key="twice")).status == REFUSED, "it became another one"
+
+
+def test_nobody_hears_of_what_was_not_done(team: Team, ada: Home):
+    artifact, task, thread = (
+        create(ada.library, body, actor=person()).id
+        for body in (Artifact("a", state="proposed"), Task("t", assignees=("bob",)), Thread("x"))
+    )
+    ada.flush()
+    low = team.home("low", 1)
+    there = team.records()
+    same = [told(one, there[one].body, there[one].body, author="low") for one in (artifact, task, thread)]
+    notices = [
+        told(new_id(Notification), Notification(type, name, about, "x", reason), author="low")
+        for type, name, about, reason in (
+            ("artifact_accepted", "ada", artifact, ACCEPTED.format(name="low")),
+            ("task_assigned", "bob", task, ASSIGNED.format(name="low")),
+            ("task_update", "bob", task, CHANGED.format(role="assigned to you", said="call me")),
+            ("mention", "bob", thread, MENTIONED.format(name="ada", what="a thread")),
+            ("thread_update", "ada", thread, SPOKE.format(name="low")),
+        )
+    ]
+    assert team.accept(low.principal, acting(*same, *notices)).status == APPLIED
+    assert not team.records().keys() & {one.id for one in notices}
+
+
+def test_nobody_hears_that_something_is_accepted_that_is_not(team: Team):
+    two = team.home("two", 2)
+    proposed = told(new_id(Artifact), Artifact("a", state="proposed", owner="zoe"), author="two")
+    body = Notification("artifact_accepted", "zoe", proposed.id, "a", ACCEPTED.format(name="two"))
+    notice = told(new_id(Notification), body, author="two")
+    assert team.accept(two.principal, acting(proposed, notice)).status == APPLIED
+    assert notice.id not in team.records() and proposed.id in team.records()
+
+
+def test_what_is_hidden_since_is_not_told_of_by_what_would_supersede_it(team: Team, ada: Home):
+    eve = team.home("eve", 3)
+    evidence = (Evidence("url", "https://example.com/"),)
+    hush = create(ada.library, Subcortex("hush", "Hush", visibility="private"), actor=person()).id
+    old = create(ada.library, Artifact("old", state="accepted", evidence=evidence), actor=person()).id
+    ada.flush()
+    proposed = Artifact("new", state="proposed", owner="eve", evidence=evidence, supersedes=old)
+    new = told(new_id(Artifact), proposed, author="eve")
+    assert team.accept(eve.principal, acting(new)).status == APPLIED
+    revise(ada.library, old, lambda body: replace(body, subcortex=hush), actor=person(), action="edit")
+    body = Artifact("hidden", state="accepted", evidence=evidence, subcortex=hush, supersedes=old)
+    hidden = create(ada.library, body, actor=person()).id
+    assert {one.status for one in ada.flush()} == {APPLIED}
+    late = told(new.id, replace(proposed, state="accepted"), proposed, author="eve")
+    refused = team.accept(eve.principal, acting(late, key="late"))
+    assert refused.error is not None and refused.error.code == "TARGET_NOT_FOUND"
+    assert hidden not in refused.error.message + repr(refused.error.context)
