@@ -16,6 +16,7 @@ from cortex.engines import CLOSED, Engines
 from cortex.errors import ConfigError, CortexError
 from cortex.families.code.workspaces import Workspaces
 from cortex.guarded import Embedders
+from cortex.library import Library
 from cortex.settings import Settings, Workspace, load
 from cortex.types import Cancel, Mode, Query
 
@@ -53,6 +54,15 @@ def found(engine: Engine, text: str) -> list[str]:
 
 def states(engines: Engines) -> dict[str, tuple[str, int]]:
     return {one.root.name: (one.freshness.state, one.windows) for one in engines.projects()}
+
+
+def test_the_persons_library_is_open_without_being_a_project(make, project):
+    root, settings = project("lamp")
+    engines = make(keep=False)
+    home, lamp = engines.borrow(settings.home, settings), engines.borrow(root, settings)
+    with engines.use(home) as library, engines.use(lamp):
+        assert isinstance(library, Library)
+        assert [one.root for one in engines.projects()] == [root]
 
 
 def test_an_engine_is_shared_by_all_who_have_the_folder_and_lingers_after_the_last(make, project, until):

@@ -167,9 +167,9 @@ class Engines:
         give_memory_back()
 
     def projects(self) -> list[Project]:
-        """What is open now, or was closed while a window has it."""
+        """What is open now, or was closed while a window has it; Cortex's own home is no project."""
         with self._lock:
-            known = [one for one in self._lent if one.engine or one.last]
+            known = [one for one in self._lent if (one.engine or one.last) and one.root != one.settings.home]
             for one in known:
                 one.calls += 1  # so that it stays open while it is asked
         try:

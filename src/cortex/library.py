@@ -74,6 +74,7 @@ class Library(Engine):
         self._reader_turn = threading.Lock()
         self.chores: tuple[Callable[[Library], None], ...] = ()  # what else its keeper sees to
         self._ids: tuple[int, dict[str, tuple[Folder, str]]] = (-1, {})
+        self._idle = (0, -1)  # a holder who was waited for in vain, and how far the words were then
         super().__init__(settings.home, settings, embedder=embedder, embedders=embedders, read_only=read_only)
 
     # -- what an engine asks -------------------------------------------------------------------------------------------
@@ -135,8 +136,11 @@ class Library(Engine):
             self.embedding.catch_up()
             if forget:
                 store.indexes.tidy()
-        while store.indexes.state()[1] < written or (forget and store.truth.words_linger):
-            if self.holds() or not store.lease.holder() or not _wait(deadline):
+        while (mark := store.indexes.state()[1]) < written or (forget and store.truth.words_linger):
+            if self.holds() or not (holder := store.lease.holder()):
+                return False
+            if self._idle == (holder, mark) or not _wait(deadline):  # stopped, or busy: not everybody waits for that
+                self._idle = (holder, mark)
                 return False
         while forget and not store.checkpoint():  # the write-ahead log has the text, too
             if not _wait(deadline):

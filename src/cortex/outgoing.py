@@ -126,7 +126,10 @@ class Connections:
                 if self._key:
                     headers["Authorization"] = f"Bearer {_sendable(self._key)}"
                 logging.getLogger("httpx2").setLevel(logging.WARNING)  # every request would be a line
-                trusted = httpx2.create_ssl_context(trust_env=self._own_certificates)
+                try:
+                    trusted = httpx2.create_ssl_context(trust_env=self._own_certificates)
+                except OSError as error:  # a file that somebody named: no server is asked
+                    raise Untrusted(f"can't be asked: the certificates to trust can't be read: {error}") from None
                 self._http = httpx2.Client(headers=headers, verify=trusted, trust_env=False, follow_redirects=False)
             return self._http
 

@@ -32,9 +32,11 @@ class Shaky(Remote):
     def __init__(self, url: str, token: str) -> None:
         super().__init__(url, token)
         self._late: list[Sequence[Mapping[str, object]]] = []
+        self.flushes = 0
 
     def flush(self, actions: Sequence[Mapping[str, object]]) -> list[Result]:
         self._shake()
+        self.flushes += 1
         results = super().flush(actions)
         if self.chance.random() < self.trouble:
             super().flush(actions)  # a copy of it arrives, too

@@ -6,14 +6,19 @@ import stat
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
+from cortex.cli import run
+from cortex.daemon.syncing import Syncing
+from cortex.engines import Engines
 from cortex.errors import ConfigError, CortexError
 from cortex.kinds import Comment, Observation, Subcortex, Thread
 from cortex.records.ids import new_id
 from cortex.records.inbox import acknowledge, inbox
 from cortex.records.rights import person
+from cortex.store import Store
 from cortex.sync import state
 from cortex.sync.connecting import TOKEN_FILE, connect, disconnect, remote_of, token_of
 from cortex.sync.running import Outcome, sync
@@ -200,6 +205,29 @@ def test_nothing_leaves_this_machine_where_that_was_forbidden(homes, core):
     library = homes("strict", **{"server.localOnly": True})
     assert code_of(lambda: connect(library, "https://core.example", TOKEN)) == "ADDRESS_REFUSED"
     assert connect(library, core.url, TOKEN).name == "ada"
+
+
+def test_status_tells_why_cortexd_sends_nothing(memory, until):
+    (memory / "config.yml").write_text("server:\n  localOnly: true\n", encoding="utf-8")
+    (memory / TOKEN_FILE).write_text(TOKEN, encoding="utf-8")
+    with closing(Store(memory)) as store, closing(Engines(keep=True, linger=60)) as engines:
+        store.truth.set({state.URL: "https://core.example.org", state.NAME: "ada"})
+        with closing(Syncing(engines, memory)) as syncing:
+            syncing.start()
+            until(lambda: "server.localOnly" in store.truth.get(state.ERROR))
+
+
+def test_a_core_of_the_settings_that_is_away_makes_a_sync_offline(memory, core, monkeypatch):
+    told = {"HOME": str(memory), "TEAM_SERVER": core.url, "CORE_TOKEN": TOKEN, "INDEXING_EMBEDDING_PROVIDER": "none"}
+    for name, value in told.items():
+        monkeypatch.setenv(f"CORTEX_{name}", value)
+    core.faults.append(Reply({}, 503))
+    assert run(["sync"]) == 3
+    core.faults.append(Reply({}, 503))
+    assert run(["pack", "pull", "--output", str(memory / "pack.md")]) == 3 and (memory / "pack.md").is_file()
+    core.faults.append(Reply({}, 404))
+    assert run(["sync"]) == 2
+    assert run(["sync"]) == 0
 
 
 def test_the_state_tells_how_a_home_stands(library, core):

@@ -7,24 +7,28 @@ import os
 import sqlite3
 import stat
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
-from cortex.core import people
-from cortex.errors import ConfigError
+from cortex.core import flushing, people
+from cortex.errors import ConfigError, LimitError
 from cortex.kinds import Artifact, Comment, Draft, Evidence, Observation, Subcortex, Thread
+from cortex.locks import turn
 from cortex.records.changing import accept_artifact, supersede_artifact
 from cortex.records.drafts import approve, create_draft
 from cortex.records.rights import agent, person
 from cortex.records.targets import by_slug
 from cortex.records.writing import create
-from cortex.store import outbox
-from cortex.sync import refusals, running
+from cortex.store import Step, outboxrows
+from cortex.sync import giving_up, refusals
+from cortex.sync.border import Border
 from cortex.sync.connecting import connect, disconnect
+from cortex.sync.fetching import Fetching
 from cortex.sync.remote import Refused, Remote
-from cortex.sync.running import sync
+from cortex.sync.running import LOCK, sync
 from cortex.types import Cancel
-from sync.homes import alerts
+from sync.homes import alerts, do
 from sync.members import Member, at_core
 
 LONG = "a long argument. " * 100 + "THE END"
@@ -44,11 +48,11 @@ def test_a_page_of_another_connection_is_not_taken(member, team):
     ada, bob = member("ada"), member("bob")
     bob.write(Thread("Of Bob"))
     bob.sync()
-    run = running._Run(ada.library, ada.remote, Cancel())
+    fetching = Fetching(Border(ada.library, ada.remote, Cancel()), lambda came: False)
     disconnect(ada.library)
     connect(ada.library, team.url, ada.token)
     with pytest.raises(ConfigError) as caught:
-        run._pull()
+        fetching.pull()
     assert caught.value.code == "CORE_MISSING" and ada.library.store.outbox.known() == {}
 
 
@@ -85,11 +89,28 @@ def test_what_the_core_cannot_read_is_taken_over_as_it_is_there(member, team):
     bob.change(thread, title="Of Bob")
     bob.sync()
     ada.change(thread, body="of Ada")
-    running._Run(ada.library, ada.remote, Cancel())._pull()  # a page comes while it waits
+    Fetching(Border(ada.library, ada.remote, Cancel()), lambda came: False).pull()  # a page comes while it waits
     remote = Unreadable(team.url, ada.token)
     assert sync(ada.library, remote).refused == 1
     remote.close()
     assert ada.get(thread).body == at_core(team)[thread][-1] and "of Ada" in alerts(ada.library)[0]
+
+
+def test_of_more_than_the_core_tells_at_once_the_rest_is_taken_over_too(member, team, monkeypatch):
+    monkeypatch.setattr(flushing, "MOST_IDS", 1)
+    ada = member("ada")
+    threads = [ada.write(Thread(title)) for title in ("First", "Second")]
+    ada.sync()
+
+    def work(step: Step) -> str:
+        for one in map(step.get, threads):
+            step.put(replace(one, body=replace(one.body, body="of Ada")))
+        return ""
+
+    do(ada.library, work, person())
+    with closing(Unreadable(team.url, ada.token)) as remote:
+        assert sync(ada.library, remote).refused == 1
+    assert [ada.get(one).body for one in threads] == [at_core(team)[one][-1] for one in threads]
 
 
 def test_all_that_was_typed_is_kept_until_it_is_given_up_and_then_in_a_file(member, team):
@@ -121,7 +142,7 @@ def test_what_was_written_while_away_is_kept_when_the_core_says_something_else(m
     bob.sync()
     disconnect(ada.library)
     ada.change(thread, body=LONG)
-    bob.change(thread, tags=("bobs",))
+    bob.change(thread, body="of Bob")
     bob.sync()
     connect(ada.library, team.url, ada.token)
     assert ada.sync().refused == 1
@@ -207,6 +228,52 @@ def test_a_slug_after_the_next_one_is_taken_too(member, team):
     assert ada.sync().status == "ok" and at_core(team)[mine][-1].slug == "backend-3"
 
 
+def test_only_the_subcortex_that_clashes_gets_another_slug(member, team, homes):
+    bob, library = member("bob"), homes("ada")
+    bob.write(Subcortex("api", "Of Bob"))
+    bob.sync()
+    mine = [create(library, Subcortex(slug, slug), actor=person()).id for slug in ("alpha", "api", "web")]
+    ids = [create(library, Thread(f"Topic {place}", subcortex="web"), actor=person()).id for place in range(8)]
+    ada = Member(team, "ada", library)
+    assert ada.sync().status == "ok" and [ada.get(one).body.slug for one in mine] == ["alpha", "api-2", "web"]
+    assert at_core(team).keys() >= {*mine, *ids} and len(alerts(library)) == 1
+    assert ada.remote.flushes <= 6  # all of it, each subcortex, the one again, the rest
+    ada.remote.close()
+
+
+def test_nothing_is_given_up_while_another_sync_may_refuse_more(member, monkeypatch):
+    monkeypatch.setattr(giving_up, "TURN_SECONDS", 0.1)
+    bob = member("bob", tier=2)
+    for slug in ("one", "two"):
+        bob.write(Subcortex(slug, f"Typed {slug}"))
+    bob.sync()
+    home, kept = bob.library.settings.home, bob.library.store.outbox
+    with turn(str(home / LOCK), 5, lambda: False), pytest.raises(LimitError):
+        giving_up.give_up(bob.library)
+    assert kept.count() == (0, 2) and len(alerts(bob.library)) == 2 and not (home / refusals.FOLDER).exists()
+    count, file = giving_up.give_up(bob.library)
+    assert count == 2 and file and all(f"Typed {slug}" in file.read_text("utf-8") for slug in ("one", "two"))
+    assert kept.count() == (0, 0) and not alerts(bob.library) and giving_up.give_up(bob.library) == (0, None)
+
+
+def test_what_was_given_up_is_sent_by_no_later_write_until_one_joins_anew(member, team):
+    bob = member("bob", tier=1)
+    thread = bob.write(Thread("Mine"))
+    assert bob.sync().refused == 1
+    bob.change(thread, body="waits")
+    giving_up.give_up(bob.library)
+    assert bob.library.store.outbox.count() == (0, 0) and bob.get(thread).body.body == "waits"
+    people.change(team.ledger, people.find(team.ledger, "bob"), tier=3)
+    bob.change(thread, body="later")
+    other = bob.write(Thread("For all"))
+    assert bob.sync().status == "ok" and set(at_core(team)) == {other}
+    disconnect(bob.library)
+    connect(bob.library, team.url, bob.token)
+    assert bob.sync().status == "ok" and set(at_core(team)) == {other, thread}
+    bob.change(thread, body="shared")
+    assert bob.sync().flushed == 1 and at_core(team)[thread][-1].body == "shared"
+
+
 def test_a_copy_of_a_home_has_keys_of_its_own(member, team, homes, memory):
     ada = member("ada")
     ada.write(Thread("Sent"))
@@ -227,23 +294,4 @@ def test_a_copy_of_a_home_has_keys_of_its_own(member, team, homes, memory):
     assert ada.sync().flushed == 1 and sync(copy, remote).flushed == 1
     remote.close()
     assert len([number for number in at_core(team) if number.startswith("obs_")]) == 2
-    assert copy.store.truth.get(outbox.DEVICE) != ada.library.store.truth.get(outbox.DEVICE)
-
-
-def test_what_was_refused_for_what_nobody_showed_is_sent_when_that_comes(member, team):
-    ada, bob = member("ada"), member("bob", tier=3)
-    private = ada.write(Subcortex("payroll", "Payroll", visibility="private"))
-    thread = ada.write(Thread("Plan", subcortex=private))
-    ada.sync()
-
-    def who():
-        return people.find(team.ledger, "bob")
-
-    people.grant(team.ledger, who(), private, writes=True)
-    bob.sync()
-    comment = bob.write(Comment(thread, LONG))
-    people.ungrant(team.ledger, who(), private)
-    assert bob.sync().refused == 1 and bob.get(thread) is None
-    assert bob.sync().status == "ok" and bob.library.store.outbox.count() == (0, 1)
-    people.grant(team.ledger, who(), private, writes=True)
-    assert bob.sync().status == "ok" and comment in at_core(team) and not alerts(bob.library)
+    assert copy.store.truth.get(outboxrows.DEVICE) != ada.library.store.truth.get(outboxrows.DEVICE)

@@ -180,6 +180,16 @@ def test_the_token_goes_into_one_header(core, remote):
     assert TOKEN not in asked.path and TOKEN not in json.dumps({**asked.headers, "Authorization": ""})
 
 
+def test_certificates_that_cant_be_read_are_no_server_that_is_away(core, monkeypatch, tmp_path):
+    (empty := tmp_path / "empty.pem").write_text("nothing")
+    for file in (tmp_path / "nowhere.pem", empty):
+        monkeypatch.setenv("SSL_CERT_FILE", str(file))
+        remote = Remote(core.url, TOKEN)
+        error = refusal(remote.bootstrap)
+        remote.close()
+        assert isinstance(error, Refused) and error.code == "CORE_REFUSED" and "SSL_CERT_FILE" in error.suggestions[0]
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="nothing makes a certificate here")
 def test_a_certificate_of_ones_own_is_trusted_where_one_says_so(tmp_path, monkeypatch):
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"

@@ -16,11 +16,12 @@ from cortex.records.ids import new_id
 from cortex.records.inbox import acknowledge, inbox
 from cortex.records.rights import agent, person
 from cortex.store import Step
-from cortex.sync import running, state
+from cortex.sync import border, fetching, sending, state
 from cortex.sync.connecting import connect
 from cortex.sync.remote import Remote
 from cortex.sync.running import Outcome, sync
 from cortex.types import Cancel
+from embedders.stub import Asked as Question
 from embedders.stub import Reply
 from sync.fake_core import CUT, LOST, TOKEN, FakeCore
 from sync.homes import alerts, do, edit, here, make, once
@@ -59,7 +60,7 @@ def test_many_entries_go_in_batches_of_fifty(joined, core):
 
 
 def test_large_entries_go_in_smaller_batches(joined, core, monkeypatch):
-    monkeypatch.setattr(running, "BATCH_BYTES", 3_000)
+    monkeypatch.setattr(sending, "BATCH_BYTES", 3_000)
     for place in range(6):
         make(joined, Observation(f"seen {place}", summary="x" * 1_000))
     assert once(joined, core).flushed == 6
@@ -239,6 +240,15 @@ def test_an_address_that_is_no_core_any_more_refuses_nothing(joined, core):
     assert once(joined, core).flushed == 1
 
 
+def test_a_core_that_wants_a_comparison_where_it_only_takes_is_a_failure(joined, core):
+    make(joined, Observation("seen"))
+    error = {"code": "RESYNC_NEEDED", "message": "no", "details": [{"reason": "epoch"}]}
+    core.faults.extend(("", Reply({"error": error}, 410)))
+    outcome = once(joined, core)
+    assert (outcome.status, outcome.waiting) == ("failed", 1) and "compared" in outcome.error
+    assert once(joined, core) == Outcome("ok", flushed=1)
+
+
 def test_a_token_that_no_longer_counts_leaves_everything_waiting(joined, core):
     make(joined, Observation("seen"))
     remote = Remote(core.url, "ctx_gone_token")
@@ -258,7 +268,7 @@ def test_a_core_that_asks_for_time_is_given_it(joined, core):
 
 
 def test_what_others_wrote_is_pulled_page_by_page_and_found(joined, core, monkeypatch):
-    monkeypatch.setattr(running, "PAGE", 50)
+    monkeypatch.setattr(fetching, "PAGE", 50)
     ids = [new_id(Thread) for _ in range(110)]
     for place, number in enumerate(ids):
         core.write(number, Thread(f"Topic {place}"))
@@ -271,7 +281,7 @@ def test_what_others_wrote_is_pulled_page_by_page_and_found(joined, core, monkey
 
 
 def test_a_sync_that_ends_between_pages_goes_on_where_it_was(joined, core, monkeypatch):
-    monkeypatch.setattr(running, "PAGE", 50)
+    monkeypatch.setattr(fetching, "PAGE", 50)
     for place in range(110):
         core.write(new_id(Thread), Thread(f"Topic {place}"))
     core.faults.extend(["", "", LOST])
@@ -331,7 +341,7 @@ def test_clocks_that_are_days_apart_decide_nothing(joined, core, monkeypatch):
     edit(joined, thread, body="next")
     once(joined, core)
     record = core.kept[thread].record
-    core.write(thread, replace(record.body, body="in a week"), "ada", updated=running._now() + week)
+    core.write(thread, replace(record.body, body="in a week"), "ada", updated=border.now() + week)
     once(joined, core)
     assert joined.store.recorded.one(thread).body.body == "in a week"
     edit(joined, thread, body="today")
@@ -354,6 +364,19 @@ def test_other_rights_make_everything_be_compared(joined, core):
     assert joined.store.truth.get(state.RESYNC) == "" and once(joined, core) == Outcome("ok")
 
 
+def test_a_comparison_ends_where_few_questions_are_answered_in_a_minute(joined, core, monkeypatch):
+    monkeypatch.setattr(fetching, "MOST_IDS", 1)
+    theirs = [core.write(new_id(Thread), Thread(f"Theirs {place}")).id for place in range(9)]
+    once(joined, core)
+    core.hidden.add(theirs[4])  # without being news
+    core.view = "v2"
+    for _ in range(3):
+        core.faults.clear()
+        core.faults.extend([""] * 5 + [Reply({}, 429)] * 20)
+        once(joined, core)
+    assert joined.store.truth.get(state.RESYNC) == "" and set(here(joined)) == {*theirs} - {theirs[4]}
+
+
 def test_a_ledger_that_was_put_back_gets_what_it_lost(joined, core):
     kept = make(joined, Thread("Kept"))
     core.write(theirs := new_id(Thread), Thread("Theirs"))
@@ -369,6 +392,14 @@ def test_a_ledger_that_was_put_back_gets_what_it_lost(joined, core):
     assert (outcome.status, outcome.refused, outcome.waiting) == ("ok", 0, 0), alerts(joined)
     assert set(core.kept) == {kept, theirs, lost, comment, later} and core.bodies()[lost].body == "written offline"
     assert here(joined) == {**core.bodies(), gone: Thread("Of Bob, lost")}  # Bob's machine may be lost, too
+
+
+def test_what_came_is_counted_where_everything_is_compared(joined, core):
+    mine = [make(joined, Thread(f"Mine {number}")) for number in range(3)]
+    once(joined, core)
+    core.put_back(mine, "e2")
+    core.write(new_id(Thread), Thread("New"))
+    assert once(joined, core).pulled == 1
 
 
 def test_a_ledger_that_was_put_back_gets_the_changes_that_it_lost(joined, core):
@@ -393,8 +424,8 @@ def test_a_ledger_that_was_put_back_gets_the_changes_that_it_lost(joined, core):
 
 @pytest.mark.parametrize("place", [0, 3, 6])
 def test_a_resync_that_ends_anywhere_is_gone_on_with(joined, core, place, monkeypatch):
-    monkeypatch.setattr(running, "PAGE", 20)
-    monkeypatch.setattr(running, "MOST_IDS", 20)
+    monkeypatch.setattr(fetching, "PAGE", 20)
+    monkeypatch.setattr(fetching, "MOST_IDS", 20)
     mine = make(joined, Thread("Mine"))
     for number in range(50):
         core.write(new_id(Thread), Thread(f"Topic {number}"))
@@ -433,3 +464,18 @@ def test_a_sync_that_is_called_off_stops(joined, core):
     with pytest.raises(Cancelled):
         once(joined, core, cancel=cancel)
     assert joined.store.outbox.count() == (1, 0)
+
+
+def test_a_sync_whose_connections_are_closed_with_it_is_no_failure_of_the_core(joined, core):
+    make(joined, Observation("seen"))
+    cancel, remote = Cancel(), Remote(core.url, TOKEN)
+
+    def end(asked: Question) -> Reply:
+        cancel.cancel()
+        remote.close()
+        return Reply({}, 503)
+
+    core.stub.answer = end
+    with pytest.raises(Cancelled):
+        sync(joined, remote, cancel=cancel)
+    assert joined.store.outbox.count() == (1, 0) and not joined.store.truth.get(state.ERROR)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -89,7 +90,13 @@ def test_an_action_comes_through():
     assert (action.key, action.action, action.actor, action.tier, action.at) == (
         "key@home/agent", "create_thread", "agent", 2, 77,
     )  # fmt: skip
-    assert action.changes == entry.changes
+    assert action.changes == entry.changes and not action.again
+    again: Any = action_to(replace(entry, taken=5), "key", entry.changes)
+    assert action_from(through_json(again)).again
+    again["payload"]["again"] = 1
+    with pytest.raises(InputError) as caught:
+        action_from(again)
+    assert caught.value.context["field"] == "action.payload.again"
 
 
 def told_action(**more: object) -> dict[str, Any]:

@@ -50,7 +50,8 @@ pytestmark = [
 
 SOAK = bool(os.environ.get("CORTEX_SOAK"))
 ROUNDS = 10  # of a world, in full
-WORLDS = {"sqlite": 32, "postgres": 10, "cortexd": 8} if SOAK else {"sqlite": 1, "postgres": 1, "cortexd": 1}
+SIZES = {"sqlite": 32, "postgres": 10, "cortexd": 30, "cortexd-postgres": 20}
+WORLDS = SIZES if SOAK else dict.fromkeys(SIZES, 1)
 DEEDS = 7  # of each member in a round, at most
 FOUND = 3  # marks that are searched for
 
@@ -66,18 +67,24 @@ def nursery() -> Iterator[Nursery]:
 
 
 @pytest.mark.parametrize("number", range(WORLDS["sqlite"]))
-def test_on_a_bad_road_nothing_is_lost_or_doubled(number, tmp_path, nursery, campaign, record_property):
-    play(World, number, tmp_path, nursery, f"sqlite:///{tmp_path / 'core'}", campaign(15, ROUNDS), record_property)
+def test_on_a_bad_road_nothing_is_lost_or_doubled(number, memory, nursery, campaign, record_property):
+    play(World, number, memory, nursery, f"sqlite:///{memory / 'core'}", campaign(10, ROUNDS), record_property)
 
 
 @pytest.mark.parametrize("number", range(100, 100 + WORLDS["postgres"]))
-def test_nor_with_postgresql(number, tmp_path, nursery, database, campaign, record_property):
-    play(World, number, tmp_path, nursery, database, campaign(7, ROUNDS), record_property)
+def test_nor_with_postgresql(number, memory, nursery, database, campaign, record_property):
+    play(World, number, memory, nursery, database, campaign(5, ROUNDS), record_property)
 
 
 @pytest.mark.parametrize("number", range(200, 200 + WORLDS["cortexd"]))
 def test_nor_where_agents_write_through_cortexd(number, tmp_path, nursery, campaign, record_property):
-    play(DaemonWorld, number, tmp_path, nursery, f"sqlite:///{tmp_path / 'core'}", campaign(3, ROUNDS), record_property)
+    url = f"sqlite:///{tmp_path / 'core'}"
+    play(DaemonWorld, number, tmp_path, nursery, url, campaign(13, ROUNDS), record_property)
+
+
+@pytest.mark.parametrize("number", range(300, 300 + WORLDS["cortexd-postgres"]))
+def test_nor_through_cortexd_with_postgresql(number, tmp_path, nursery, database, campaign, record_property):
+    play(DaemonWorld, number, tmp_path, nursery, database, campaign(12, ROUNDS), record_property)
 
 
 # -- a world -----------------------------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ class Syncing:
         try:
             with self._engines.use(lent, wait=False) as engine:
                 assert isinstance(engine, Library)
-                with closing(connecting.remote_of(engine)) as self._remote:
+                with closing(_remote_of(engine)) as self._remote:
                     outcome = running.sync(engine, self._remote, cancel=self._cancel)
         finally:
             self._remote = None
@@ -144,6 +144,16 @@ class Syncing:
 
     def _settings(self) -> Settings:
         return load(None, environment={"CORTEX_HOME": str(self._home)})
+
+
+def _remote_of(library: Library) -> Remote:
+    """The Core of a home; why nothing can be sent to it is told by status, too. Raises: CortexError."""
+    try:
+        return connecting.remote_of(library)
+    except CortexError as error:
+        if library.store.truth.get(state.URL):
+            library.store.truth.set({state.ERROR: error.message})
+        raise
 
 
 def _files_of(home: Path) -> object:

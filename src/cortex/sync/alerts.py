@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from cortex.kinds import NORMAL, SENSITIVE, Actor, Notification, Record, Subcortex, Wanted
@@ -21,7 +22,7 @@ from cortex.records.noticing import OPEN, title_of
 from cortex.records.rights import PERSON
 from cortex.records.wording import wording
 from cortex.store import Changed, Entry, Step
-from cortex.sync import refusals
+from cortex.sync import refusals, state
 from cortex.sync.wire import body_to
 from cortex.text import hash_bytes, one_line
 
@@ -39,7 +40,7 @@ BEFORE = "from before it was joined or put back"  # in the alert about all of it
 def tell_refused(library: Library, entry: Entry, code: str, message: str) -> None:
     """Have a refused write seen; an alert of an earlier try of the same one goes."""
     main = refusals.main_of(entry)
-    end = f"{refusals.STAYS if main.before is None else refusals.REPLACED}; {_way_out(code)}"
+    end = f"{refusals.became(library, entry)}; {_way_out(code)}"
     wrote = _wrote(main)
     reason = f"the Core did not take this ({code}): {one_line(message, WHY_CHARACTERS)}. {wrote}. {end}"
     title = title_of(Record(main.id, main.after))
@@ -52,23 +53,11 @@ def tell_refused(library: Library, entry: Entry, code: str, message: str) -> Non
 
 
 def take_back(library: Library, entry: Entry) -> None:
-    """Have the alert of an earlier try go: the Core has taken it."""
+    """Have the alert of an earlier try go: the Core has taken it, or it is given up."""
     main = refusals.main_of(entry)
     wrote = _wrote(main)
     if any(one.body.type == ALERT for one in library.store.recorded.select(_open(main.id), 100)):
         _perform(library, lambda step: _close(step, main.id, wrote), fresh_key())
-
-
-def give_up(library: Library) -> int:
-    """Have everything go that the Core refused, and the alerts about it; tells how much that was."""
-    entries = library.store.outbox.refused()
-    for entry in entries:
-        if not refusals.is_told_together(entry):
-            take_back(library, entry)  # it says that it can be sent again
-        library.store.outbox.drop(entry.id)
-    if entries:
-        tell_unsent(library)
-    return len(entries)
 
 
 def tell_renamed(library: Library, record: Record[Subcortex], slug: str, work: Callable[[Step], str]) -> None:
@@ -81,6 +70,23 @@ def tell_renamed(library: Library, record: Record[Subcortex], slug: str, work: C
         return _make(step, record.id, title_of(record), reason, record.body.sensitivity)
 
     _perform(library, both, fresh_key())
+
+
+def tell_replaced(library: Library, record: Record[Any], count: int, file: Path) -> None:
+    """Tell that a Core that was put back has older versions than were here, and where those are kept now; once for each file."""
+    many = f"{count} records" if count > 1 else "a record"
+    reason = (
+        f"the Core was put back, and what it has of {many} took the place of something later here, which is kept in {file}. "
+        "Whoever wrote it may still send it again; else write what you miss once more"
+    )
+
+    def work(step: Step) -> str:
+        for one in step.select(_open(record.id)):
+            if one.body.type == ALERT and str(file) in one.body.reason:
+                step.put(replace(one, body=replace(one.body, state="done")))
+        return _make(step, record.id, title_of(record), reason, record.body.sensitivity)
+
+    _perform(library, work, fresh_key())
 
 
 def tell_unsent(library: Library) -> None:
@@ -105,8 +111,10 @@ def tell_unsent(library: Library) -> None:
         private = any(one.after.sensitivity == SENSITIVE for one in first.changes)
         return _make(step, main.id, title_of(Record(main.id, main.after)), reason, SENSITIVE if private else NORMAL)
 
-    # The same ones are told once, also where the person is done with that already; what is tried by itself isn't told each time.
-    tries = (f"{one.key} {0 if one.taken else one.attempts}" for one in entries)
+    # The same ones are told once, also where the person is done with that already; what is tried by itself isn't told each time, but
+    # for each time that the Core was put back.
+    again = library.store.truth.get(state.RESENT)
+    tries = (f"{one.key} {again if one.taken else one.attempts}" for one in entries)
     key = hash_bytes(b"unsent", *(one.encode() for one in tries)).hex()[:32]
     _perform(library, work, f"unsent-{key}" if entries else fresh_key())
 

@@ -19,7 +19,8 @@ from cortex.outgoing import shown
 from cortex.records.ids import new_ulid
 from cortex.records.rights import person
 from cortex.settings import environment, stays_here
-from cortex.sync import refusals, state
+from cortex.store.outbox import LEFT
+from cortex.sync import giving_up, state
 from cortex.sync.remote import Greeting, Remote
 from cortex.sync.running import LOCK, TURN_SECONDS
 from cortex.types import Cancel
@@ -89,9 +90,9 @@ def disconnect(library: Library, *, force: bool = False) -> str:
                     "Or leave with --force: what was refused is written to a file, and all records stay here.",
                 ),
             )
-        if refused:
-            refusals.save(library)
-        library.store.outbox.forget()
+        giving_up.drop_refused(library)
+        told = library.store.truth.get
+        library.store.outbox.forget(state.left_of(told(state.EPOCH), told(state.NAME)))
         with suppress(FileNotFoundError):
             (library.settings.home / TOKEN_FILE).unlink()
     return url
@@ -139,15 +140,20 @@ def _join(library: Library, url: str, token: str, plain: bool, moved: bool, gree
             "CORE_CONNECTED",
             f"this home is connected to {shown(before)} as {name}, and not to {shown(url)} as {greeting.name}",
             context={"server": shown(before), "name": name},
-            suggestions=("If it is the same team's Core, moved from a backup: connect with --moved.",),
+            suggestions=("If it is the same team's Core, moved from a backup: connect with --moved.",)
+            if name == greeting.name
+            else (),
         )
     _keep_token(library.settings.home, token)
     facts = {state.URL: url, state.PLAIN: "1" if plain else "", state.NAME: greeting.name, state.ERROR: ""}
     if before:  # a new token, or another address of the same Core; another history is found by the next sync
         library.store.truth.set(facts)
         return Joined(url, greeting.name, greeting.tier, 0, again=True)
-    library.store.outbox.forget()
-    facts |= {state.EPOCH: greeting.epoch, state.VIEW: greeting.view, state.CURSOR: "", state.RESYNC: ""}
+    back = told(LEFT) == state.left_of(greeting.epoch, greeting.name)
+    if not back:
+        library.store.outbox.forget()
+    facts |= {state.EPOCH: greeting.epoch, state.VIEW: greeting.view, state.CURSOR: "", LEFT: ""}
+    facts[state.RESYNC] = "1" if back else ""  # what it had may be hidden now, or lost
     facts |= state.device_of(library)
     queued = library.store.outbox.upload(person(), f"{greeting.epoch}/{new_ulid()}", facts)
     return Joined(url, greeting.name, greeting.tier, queued, again=False)

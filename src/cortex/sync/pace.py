@@ -33,7 +33,8 @@ class Pace:
         if not outcome.error:
             wait = GAP_SECONDS if outcome.waiting else self.every  # written meanwhile
             return replace(self, due=now + wait, soonest=now + GAP_SECONDS, failures=0, waiting=outcome.waiting)
+        asked = min(MOST_SECONDS, outcome.retry_after)  # it may be a date, and one of the clocks wrong
         wait = min(MOST_SECONDS, FIRST_SECONDS * 2 ** min(self.failures, 16))
-        wait = max(wait * (1 - JITTER + 2 * JITTER * chance), outcome.retry_after)
-        soonest = now + max(min(wait, FIRST_SECONDS), outcome.retry_after)
+        wait = max(wait * (1 - JITTER + 2 * JITTER * chance), asked)
+        soonest = now + max(min(wait, FIRST_SECONDS), asked)
         return replace(self, due=now + wait, soonest=soonest, failures=self.failures + 1, waiting=outcome.waiting)

@@ -6,16 +6,14 @@ Nothing that was typed is lost by a refusal: it stays in the entry until the Cor
 from __future__ import annotations
 
 import json
-import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from cortex.errors import explained
-from cortex.kinds import refs_of
+from cortex.kinds import SUMMARY, refs_of
 from cortex.library import Library
 from cortex.store import Changed, Entry
 from cortex.store.outbox import UPLOAD
+from cortex.sync import aside
 from cortex.sync.wire import Told, changed_to
 
 FOLDER = "refused"  # in the home: what was given up
@@ -29,6 +27,11 @@ def makes(entry: Entry) -> bool:
     if entry.action == UPLOAD or entry.action.startswith(CREATES):
         return True
     return all(one.before is None for one in entry.changes if one.kind != "notification")
+
+
+def is_divisible(entry: Entry) -> bool:
+    """Whether a write can be sent in parts: what was there before the Core, and not what was done in one step."""
+    return entry.action == UPLOAD and len(entry.changes) > 1
 
 
 def is_told_together(entry: Entry) -> bool:
@@ -53,7 +56,9 @@ def typed(one: Changed) -> Told:
     after, before = told["after"], told["before"] or {}
     assert isinstance(after, dict) and isinstance(before, dict)
     changed: Told = {name: value for name, value in after.items() if before.get(name) != value}
-    return changed | {name: None for name in before if name not in after}
+    changed |= {name: None for name in before if name not in after}
+    made = SUMMARY if one.kind == "thread" and "summary_by" not in after else ()  # of what others say
+    return {name: value for name, value in changed.items() if name not in made}
 
 
 def became(library: Library, entry: Entry) -> str:
@@ -91,24 +96,7 @@ def title_of(entry: Entry) -> str:
     return str(getattr(main_of(entry).after, "title", "")) or entry.action
 
 
-def save(library: Library, entries: Sequence[Entry] | None = None) -> Path:
-    """Write refused writes, these or all, to a file that only the person can read. Raises: FileError."""
-    entries = library.store.outbox.refused() if entries is None else entries
-    folder = library.settings.home / FOLDER
-    stem = time.strftime("%Y%m%d-%H%M%S")
+def save(library: Library, entries: Sequence[Entry]) -> Path:
+    """Write refused writes to a file that only the person can read. Raises: FileError."""
     text = json.dumps([told(library, one) for one in entries], ensure_ascii=False, indent=2) + "\n"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-    for number in range(1, 1_000):
-        target = folder / f"{stem}-{number}.json"
-        try:
-            folder.mkdir(mode=0o700, exist_ok=True)
-            with open(os.open(target, flags, 0o600), "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise explained(error, f"writing {target}") from error
-        return target
-    raise explained(FileExistsError(str(folder)), f"writing to {folder}")
+    return aside.write_new(library.settings.home / FOLDER, ".json", text)

@@ -63,11 +63,11 @@ class Oversized(Refused):
     """The answer is larger than what is read: less should be asked for."""
 
 
-class Resync(Exception):
+class Resync(Refused):
     """What is here can't be gone on from: the ledger is another one ("epoch"), or what may be seen changed ("view")."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason)
+        super().__init__("CORE_REFUSED", f"the Core wants everything to be compared: {reason}")
         self.reason = reason
 
 

@@ -12,7 +12,7 @@ from cortex.library import Library
 from cortex.records.checks import SLUG
 from cortex.records.targets import by_slug
 from cortex.store import Entry, Step
-from cortex.sync import alerts
+from cortex.sync import alerts, refusals
 
 MOST_TRIED = 50
 MOST_CHARACTERS = 50
@@ -22,11 +22,15 @@ MOST_DRAFTS = 1_000
 def give_another(library: Library, entry: Entry) -> bool:
     """Call the subcortex that an entry makes something else, here and in all that waits; false where that can't be done.
 
-    It may end between the two: the next time what waits gets the slug that is here.
+    Of several nobody knows which one it is; what was there before is sent in parts then. It may end between the two: the next time
+    what waits gets the slug that is here.
     """
-    made = next((one for one in entry.changes if one.kind == "subcortex" and one.before is None), None)
-    record = library.store.recorded.one(made.id) if made else None
-    if made is None or record is None or not isinstance(made.after, Subcortex):
+    new = [one for one in entry.changes if one.kind == "subcortex" and one.before is None]
+    if len(new) != 1 or refusals.is_divisible(entry):
+        return False
+    (made,) = new
+    record = library.store.recorded.one(made.id)
+    if record is None or not isinstance(made.after, Subcortex):
         return False
     slug = record.body.slug
     if slug == made.after.slug:

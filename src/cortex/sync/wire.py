@@ -19,7 +19,7 @@ from cortex.kinds import KINDS, PREFIXES, Body, Record
 from cortex.leaks import redact
 from cortex.records.rights import AGENT, PERSON
 from cortex.store import Changed, Entry, Kept
-from cortex.store.recordjson import to_json
+from cortex.store.recordjson import told_of
 
 Told = dict[str, object]
 
@@ -28,7 +28,6 @@ MOST_CHARACTERS = 200_000  # of one text; more than any field may have
 MOST_VALUES = 1_000  # of one field; as above
 MOST_NUMBER = 2**53 - 1  # that every reader of JSON understands
 MOST_KEY = 400  # characters: a key of a home, and which home that is
-MOST_NAME = 200
 
 _ULID = "[0-7][0-9A-HJKMNP-TV-Z]{25}"
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}")
@@ -46,6 +45,7 @@ class Action:
     tier: int
     at: int  # milliseconds since 1970, there
     changes: tuple[Changed, ...]
+    again: bool = False  # the ledger took it once, before it was put back
 
 
 # -- telling -----------------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ class Action:
 
 def body_to(body: Body) -> Told:
     """A body, without what is as it is anyway."""
-    return json.loads(to_json(body))
+    return told_of(body)
 
 
 def record_to(kept: Kept) -> Told:
@@ -85,12 +85,14 @@ def changed_to(one: Changed) -> Told:
 
 def action_to(entry: Entry, key: str, changes: Sequence[Changed]) -> Told:
     """An entry of the outbox under the key that it has at the Core; `changes` are its own, with the names of the Core."""
-    payload = {
+    payload: Told = {
         "actor": entry.actor,
         "tier": entry.tier,
         "at": entry.at,
         "changes": [changed_to(one) for one in changes],
     }
+    if entry.taken:
+        payload["again"] = True
     return {"idempotency_key": key, "action": entry.action, "payload": payload}
 
 
@@ -141,13 +143,16 @@ def action_from(told: object, place: str = "action") -> Action:
     """An action that a home tells. Raises: InputError RECORD_INVALID with the place that is wrong."""
     told = _object(told, place, ("idempotency_key", "action", "payload"))
     inside = f"{place}.payload"
-    payload = _object(told.get("payload"), inside, ("actor", "tier", "at", "changes"))
+    payload = _object(told.get("payload"), inside, ("actor", "tier", "at", "changes", "again"))
     actor = _matching(payload, "actor", inside, _NAME)
     if actor not in (PERSON, AGENT):
         raise _wrong(f"{inside}.actor", f"is {PERSON} or {AGENT}")
     changes = _list(payload.get("changes"), f"{inside}.changes", MOST_CHANGES)
     if not changes:
         raise _wrong(f"{inside}.changes", "are none")
+    again = payload.get("again", False)
+    if not isinstance(again, bool):
+        raise _wrong(f"{inside}.again", "is true or false")
     return Action(
         _matching(told, "idempotency_key", place, _KEY),
         _matching(told, "action", place, _ACTION),
@@ -155,6 +160,7 @@ def action_from(told: object, place: str = "action") -> Action:
         _number(payload, "tier", inside),
         _number(payload, "at", inside),
         tuple(changed_from(one, f"{inside}.changes[{number}]") for number, one in enumerate(changes)),
+        again,
     )
 
 

@@ -1,0 +1,60 @@
+"""What was refused for something that may no longer be seen: one's own words stay, and nobody else's."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cortex.core import people
+from cortex.kinds import Comment, Subcortex, Thread
+from cortex.sync import refusals
+from sync.homes import alerts
+from sync.members import at_core
+
+LONG = "a long argument. " * 100 + "THE END"
+
+
+@pytest.mark.parametrize("read", [False, True], ids=["hidden", "refused, then hidden"])
+def test_of_what_may_no_longer_be_seen_only_ones_own_words_stay_until_it_is_seen_again(member, team, read):
+    ada, bob = member("ada"), member("bob", tier=3)
+    private = ada.write(Subcortex("payroll", "Payroll", visibility="private"))
+    thread = ada.write(Thread("Salaries", body="the falcon lands", subcortex=private))
+    ada.write(Comment(thread, "the falcon eats"))
+    ada.sync()
+    people.grant(team.ledger, people.find(team.ledger, "bob"), private, writes=True)
+    bob.sync()
+    bob.change(thread, tags=("money",))
+    bob.write(Comment(thread, LONG))
+    if read:
+        people.change(team.ledger, people.find(team.ledger, "bob"), tier=0)
+        assert bob.sync().refused == 2 and bob.get(thread).body.tags == ()
+    people.ungrant(team.ledger, people.find(team.ledger, "bob"), private)
+    assert bob.sync().refused == 2 * (not read) and bob.get(thread) is None
+    home = bob.library.settings.home
+    assert b"falcon" not in b"".join(one.read_bytes() for one in home.iterdir() if one.is_file())
+    told = json.dumps([refusals.told(bob.library, one) for one in bob.library.store.outbox.refused()])
+    assert LONG in told and "money" in told and "falcon" not in told
+    people.grant(team.ledger, people.find(team.ledger, "bob"), private, writes=True)
+    people.change(team.ledger, people.find(team.ledger, "bob"), tier=3)
+    bob.library.store.outbox.retry()
+    assert bob.sync().status == "ok" and bob.library.store.outbox.count() == (0, 0) and not alerts(bob.library)
+    body = at_core(team)[thread][-1]
+    assert (body.title, body.body, body.tags) == ("Salaries", "the falcon lands", ("money",))
+    assert "falcon eats" in body.summary and "long argument" in body.summary and bob.get(thread).body == body
+
+
+def test_an_alert_says_what_became_of_what_was_changed(member, team):
+    ada, bob = member("ada"), member("bob", tier=3)
+    private = ada.write(Subcortex("payroll", "Payroll", visibility="private"))
+    thread = ada.write(Thread("Salaries", subcortex=private))
+    ada.sync()
+    people.grant(team.ledger, people.find(team.ledger, "bob"), private, writes=True)
+    bob.sync()
+    bob.write(Comment(thread, LONG))
+    (entry,) = bob.library.store.outbox.waiting()
+    assert [list(refusals.typed(one)) for one in entry.changes if one.kind == "thread"] == [[]]  # a summary is made
+    bob.change(thread, tags=("money",))
+    people.ungrant(team.ledger, people.find(team.ledger, "bob"), private)
+    bob.sync()
+    assert any("money. It is not here any more" in one for one in alerts(bob.library))
