@@ -136,6 +136,8 @@ class Measuring:
             idle = self._server.size()
             self._search()
             self._write()
+            if arm.database is not None and not brief:
+                self._search_two()
             if not brief:
                 self._homes()
                 self._fresh()
@@ -173,6 +175,13 @@ class Measuring:
             )
         self._load("search, one client without a pause", "all", 1, amounts.writing)
 
+    def _search_two(self) -> None:
+        """A second Core on the same database: how many more they answer together."""
+        clients, folder = self._amounts.clients, self._arm.folder.with_name("second-replica")
+        with Server(self._setup.cortex, self._arm.url, folder, self._inside.environment) as second:
+            what = f"search, {clients} clients without a pause, at two Cores"
+            self._load(what, "all", clients, self._amounts.closed, second=second)
+
     def _load(
         self,
         what: str,
@@ -183,11 +192,13 @@ class Measuring:
         pace: float = 0.0,
         way: str = "search",
         warm: bool = False,
+        second: Server | None = None,
     ) -> list[float]:
         given = self._scopes if way == "write" else self._questions
-        with self._costs() as spent, self._server.watched(self._sizes):
+        servers = (self._server,) if second is None else (self._server, second)
+        with self._costs(servers) as spent, self._server.watched(self._sizes):
             told = self._inside.clients(
-                address=self._server.address,
+                addresses=[one.address for one in servers],
                 tokens=self._tokens[who][:clients],
                 seconds=seconds,
                 pace=pace,
@@ -226,7 +237,7 @@ class Measuring:
         )
 
     def _sync(self, what: str, task: str, home: Path, **given: object) -> None:
-        with self._costs() as spent, self._server.watched(self._sizes):
+        with self._costs((self._server,)) as spent, self._server.watched(self._sizes):
             told = self._inside(task, home=home, **given)
         count = told["pulled"] if told["pulled"] > told["flushed"] else self._amounts.changes
         database = f", database {spent['database']:.1f}" if self._arm.database else ""
@@ -269,9 +280,9 @@ class Measuring:
         rows[f"on disk: {what}"] = f"{bytes_below(self._arm.folder) / 1e6:.0f} MB"
 
     @contextmanager
-    def _costs(self) -> Iterator[dict[str, float]]:
-        """CPU seconds of the Core and of its database inside the block."""
-        ask: dict[str, Callable[[], float]] = {"core": self._server.cpu}
+    def _costs(self, servers: Sequence[Server]) -> Iterator[dict[str, float]]:
+        """CPU seconds of Cores and of their database inside the block."""
+        ask: dict[str, Callable[[], float]] = {"core": lambda: sum(one.cpu() for one in servers)}
         if self._arm.database is not None:
             ask["database"] = self._arm.database.cpu
         spent = {name: -cpu() for name, cpu in ask.items()}

@@ -110,10 +110,10 @@ async def _client(
 
 
 async def load(
-    address: str, tokens: Sequence[str], asks: Iterator[Ask], seconds: float, pace: float
+    addresses: Sequence[str], tokens: Sequence[str], asks: Iterator[Ask], seconds: float, pace: float
 ) -> dict[str, object]:
-    """Have one client for each token ask for so many seconds."""
-    clients = [Client(address, token) for token in tokens]
+    """Have one client for each token ask for so many seconds, each the next of these servers."""
+    clients = [Client(address, token) for address, token in zip(cycle(addresses), tokens)]
     took: list[float] = []
     try:
         for client in clients:
@@ -135,7 +135,7 @@ def main() -> None:
     given = json.loads(sys.argv[1])
     ways: dict[str, Callable[[Sequence[str]], Iterator[Ask]]] = {"search": searches, "write": writes}
     asks = ways[given["way"]](given["given"])
-    print(json.dumps(asyncio.run(load(given["address"], given["tokens"], asks, given["seconds"], given["pace"]))))
+    print(json.dumps(asyncio.run(load(given["addresses"], given["tokens"], asks, given["seconds"], given["pace"]))))
 
 
 if __name__ == "__main__":

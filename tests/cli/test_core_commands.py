@@ -174,6 +174,7 @@ def test_a_backup_becomes_a_core_in_an_empty_database_and_nowhere_else(core, tmp
     assert core.refused("restore", tmp_path / "no.backup", "--db", f"sqlite:///{tmp_path / 'third'}")["code"] == (
         "IMPORT_UNREADABLE"
     )
+    assert not (tmp_path / "third").exists()
     code = core.refused("backup", tmp_path / "nowhere" / "core.backup")["code"]
     assert code == "FILE_NOT_FOUND" and [one.name for one in tmp_path.glob(".*")] == []
 

@@ -187,6 +187,7 @@ def test_what_the_page_says_about_trouble_is_what_one_sees(
         assert "1 sent" in connect(core, "bo")
         monkeypatch.setenv("CORTEX_CORE_TOKEN", tokens["ada"])
         trouble(1, "bo", "connect", core.url)
+        trouble(1, "new", "connect", f"{core.url}/api/v2")
         monkeypatch.delenv("CORTEX_CORE_TOKEN")
         core.stop()
         trouble(3, "bo", "sync")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from cortex.tools import Prompt, Resource, Tool, input_schema, spell
 DOCS = Path(__file__).parents[2] / "docs"
 
 
+@cache
 def commands() -> dict[str, Any]:
     """Every command by its full name, groups left out."""
     found: dict[str, Any] = {}
@@ -202,6 +204,7 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+@cache
 def tables() -> dict[str, tuple[str, Callable[[str], list[str]]]]:
     """Every table: its page, and how it is rendered, given what stands there now."""
     found: dict[str, tuple[str, Callable[[str], list[str]]]] = {}

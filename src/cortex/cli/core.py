@@ -5,15 +5,14 @@ from __future__ import annotations
 import getpass
 import os
 import re
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cortex.cli import core_people, core_tokens
+from cortex.cli.aside import written_aside
 from cortex.cli.core_options import (
     DataOption,
     DbOption,
@@ -138,7 +137,7 @@ def backup(
 
     if os.path.lexists(file):
         raise InputError("ARGUMENT_INVALID", f"{file} is there already; nothing was written")
-    with ledger(db) as opened, _aside(file) as temporary:
+    with ledger(db) as opened, written_aside(file) as temporary:
         dump(opened, temporary)
     size = file.stat().st_size
     if as_json:
@@ -156,21 +155,27 @@ def restore(
 ) -> int:
     """Make a Core of a backup, in a database that is empty; clients notice it, and send again what the backup doesn't have."""
     from cortex.records.wording import wording
-    from cortex.store.backup import load
+    from cortex.store.backup import check, load
 
     if not file.is_file():
-        raise FileError("FILE_NOT_FOUND", f"{file} is no file")
+        raise FileError(
+            "FILE_NOT_FOUND", f"{file} is no file", instead=("Name a file that `cortex core backup` wrote.",)
+        )
     url = database(db)
+    try:
+        counts = check(file)
+    except OSError as error:
+        raise explained(error, f"reading {file}") from error
     with ledger(db, new=True) as opened:
-        try:
-            load(opened, file, wording=wording(core_settings()))
-        except OSError as error:
-            raise explained(error, f"reading {file}") from error
+        load(opened, file, wording=wording(core_settings()), counts=counts)
         body = {"database": shown(url), **_counts(opened)}
     if as_json:
         print_json(body)
     else:
         say(f"✓ Restored {file} into {shown(url)}: change {body['change']:,}, {body['principals']} principals")
+        say(
+            "  Tokens and grants are those of the backup: revoke again what was revoked since (cortex core token list)."
+        )
     return 0
 
 
@@ -186,23 +191,6 @@ def renew(db: DbOption = "", as_json: JsonFlag = False) -> int:
     else:
         say(f"✓ {shown(url)} begins another history at change {body['change']:,}: all replicas compare everything")
     return 0
-
-
-@contextmanager
-def _aside(file: Path) -> Iterator[Path]:
-    """Where to write a file that nobody else can read and that is there once it is whole. Raises: FileError."""
-    temporary = ""
-    try:
-        number, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-", suffix=".tmp")  # for us alone
-        os.close(number)
-        yield Path(temporary)
-        os.replace(temporary, file)
-    except OSError as error:
-        code = "FILE_NOT_FOUND" if isinstance(error, FileNotFoundError) else "PERMISSION_DENIED"
-        raise FileError(code, f"{file} can't be written: {error.strerror}") from None
-    finally:
-        with suppress(OSError):
-            os.unlink(temporary)
 
 
 def _counts(opened: Ledger) -> dict[str, object]:

@@ -5,20 +5,19 @@ Its address may hold a password: it is never printed with it, and comes from the
 
 from __future__ import annotations
 
-import contextlib
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 import typer
 
 from cortex.errors import ConfigError, CortexError, InputError
-from cortex.paths import make_private
+from cortex.paths import ensure_store_dir
 from cortex.settings import Settings, environment, load
-from cortex.store import STORE_NAME
-from cortex.store.ledger import Ledger, open_ledger
+from cortex.store.ledger import Ledger, folder_of, open_ledger
 
 VARIABLE = "CORTEX_CORE_DB"
 FOLDER, REPLICA = "core", "core-replica"  # in the home: a ledger in SQLite; what is read of one in PostgreSQL
@@ -56,12 +55,6 @@ def database(told: str) -> str:
     return f"sqlite:///{quote(str(folder), safe='/:' + chr(92))}"
 
 
-def folder_of(url: str) -> Path | None:
-    """The directory of a ledger in SQLite, None for one in PostgreSQL."""
-    parts = urlsplit(url)
-    return Path(unquote(parts.path[1:])) if parts.scheme == "sqlite" else None
-
-
 def index_folder(url: str, data: Path | None) -> Path:
     """Where what is searched is kept. Raises: InputError, where somebody wants it elsewhere than beside records in SQLite."""
     folder = folder_of(url)
@@ -83,27 +76,37 @@ def shown(url: str) -> str:
 def ledger(told: str, *, new: bool = False) -> Iterator[Ledger]:
     """The ledger, open while a command runs; what goes wrong is told without a password.
 
-    Raises: ConfigError, where there is none and none shall be made; InputError, StoreError.
+    Raises: ConfigError, where there is none and none shall be made; FileError, InputError, StoreError.
     """
     url = database(told)
     folder = folder_of(url)
-    if not new and folder is not None and not (folder / STORE_NAME).is_file():
-        raise ConfigError(
-            "CONFIG_INVALID",
-            f"there is no Core at {folder}",
-            suggestions=(f"`cortex core init` makes one; another database is named with --db or {VARIABLE}.",),
-        )
-    if folder is not None:
-        make_private(folder)
-    with _without_password(url), open_ledger(url) as opened:
+    if new and folder is not None:
+        ensure_store_dir(folder)
+    with _for_its_keeper(url), _opened(url, new) as opened:
         yield opened
 
 
+def _opened(url: str, new: bool) -> Ledger:
+    try:
+        return open_ledger(url, new=new)
+    except FileNotFoundError:
+        raise ConfigError(
+            "CONFIG_INVALID",
+            f"there is no Core at {shown(url)}",
+            suggestions=(f"`cortex core init` makes one; another database is named with --db or {VARIABLE}.",),
+        ) from None
+
+
 @contextmanager
-def _without_password(url: str) -> Iterator[None]:
+def _for_its_keeper(url: str) -> Iterator[None]:
+    """Have what goes wrong told without a password, and with what helps a Core: an index could be built anew, its records can't."""
     try:
         yield
     except CortexError as error:
+        if error.code == "STORE_CORRUPT":
+            error.suggestions = (
+                "Restore the last backup into an empty database: `cortex core restore FILE --db URL`.",
+            )
         error.message = _hide(error.message, url)
         error.context = {name: _hide(one, url) if isinstance(one, str) else one for name, one in error.context.items()}
         error.args = (error.message,)
@@ -112,12 +115,11 @@ def _without_password(url: str) -> Iterator[None]:
 
 def _hide(text: str, url: str) -> str:
     """A text without the password of an address, in whichever spelling."""
-    secrets: set[str] = set()
-    with contextlib.suppress(ValueError):
-        parts = urlsplit(url)
-        secrets |= {parts.password or "", *(one.partition("=")[2] for one in parts.query.split("&") if "passw" in one)}
+    secrets = {one.partition("=")[2] for one in url.partition("?")[2].split("&") if "passw" in one}
     if "@" in url:  # also of what is no address at all
-        secrets.add((url.partition("://")[2] or url).rpartition("@")[0].partition(":")[2])
+        password = (url.partition("://")[2] or url).rpartition("@")[0].partition(":")[2]
+        read = re.split("[@:/?#]", password)  # where these aren't spelled out, a part of it is taken for a host
+        secrets |= {password, *(one for one in read if len(one) > 1)}
     for secret in sorted({spelled for one in secrets if one for spelled in (one, unquote(one))}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
+from cortex.cli.library import open_library
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, progress_bar, say
-from cortex.settings import environment, find_conduit, load
+from cortex.settings import environment, find_conduit
 
 app = typer.Typer(help="Take over the documents of another product.", no_args_is_help=True)
 
@@ -30,13 +31,9 @@ def import_conduit(
 ) -> int:
     """Take over the sources of a Conduit knowledge base, version 1 or 2, with their ids and names; it is only read."""
     from cortex import importing
-    from cortex.library import Library
 
-    variables = environment()
-    settings = load(None, environment=variables)
-    library = Library(settings)
-    with library, progress_bar(not as_json) as progress:
-        done = importing.import_conduit(library, path or find_conduit(variables, Path.home()), progress=progress)
+    with open_library() as library, progress_bar(not as_json) as progress:
+        done = importing.import_conduit(library, path or find_conduit(environment(), Path.home()), progress=progress)
     if as_json:
         print_json(asdict(done))
         return 0 if done.complete else 2

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
 
 from cortex.cli.show import printable, say
-from cortex.errors import InputError
+from cortex.errors import CortexError, InputError
 from cortex.library import Library
 from cortex.settings import Settings, environment, load
+
+LOOK_SECONDS = 0.25  # between two looks at what others wrote
+REST = 10  # times as long as following took: the command is to get on
+RETRY_SECONDS = 5.0  # after the indexes could not follow
+END_SECONDS = 5.0  # for following that is under way when a command ends
 
 
 def person_settings(profile: str | None = None) -> Settings:
@@ -27,11 +34,28 @@ def person_settings(profile: str | None = None) -> Settings:
 @contextmanager
 def open_library(profile: str | None = None) -> Iterator[Library]:
     """The library, for as long as a command runs."""
-    library = Library(person_settings(profile))
+    library, ended = Library(person_settings(profile)), threading.Event()
+    following = threading.Thread(target=_follow_others, args=(library, ended), name="follow others", daemon=True)
+    following.start()
     try:
         yield library
     finally:
+        ended.set()
+        following.join(END_SECONDS)
         library.close()
+
+
+def _follow_others(library: Library, ended: threading.Event) -> None:
+    """Where a command holds the lease, however long, have found what other processes write meanwhile: they wait for that."""
+    pause = LOOK_SECONDS
+    while not ended.wait(pause):
+        started = time.monotonic()
+        try:
+            if library.store.lease.held and not library.running:  # a run follows by itself
+                library.catch_up()
+            pause = max(LOOK_SECONDS, REST * (time.monotonic() - started))
+        except CortexError:  # whoever wrote is told
+            pause = RETRY_SECONDS
 
 
 def confirm(question: str, why: str) -> None:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Annotated
 import typer
 
 from cortex.cli import workspace
+from cortex.cli.aside import written_aside
 from cortex.cli.options import JsonFlag
 from cortex.cli.pack_text import MARK, Pack, fit, texts
 from cortex.cli.show import print_json, printable, say
@@ -113,12 +112,16 @@ def pull(
     as_json: JsonFlag = False,
 ) -> int:
     """Sync with the Core, then write the pack as it is there now; from what is here, and with exit code 3, where it can't be reached."""
-    from cortex.cli.sync import EXITS, join_configured, run_sync
+    from cortex.cli.sync import EXITS, OFFLINE, Outcome, join_configured, run_sync
+    from cortex.sync.remote import Offline
 
     place = _place(output, format, force=force, as_json=as_json)
     with team() as library:
-        join_configured(library)
-        outcome = run_sync(library).outcome
+        try:
+            join_configured(library)
+            outcome = run_sync(library).outcome
+        except Offline as error:
+            outcome = Outcome(OFFLINE, error=error.message)
         found = _found(library, scope.strip(), sensitive=sensitive)
     if outcome.error:
         say(f"warning: {outcome.error}; the pack is made of what is here", error=True)
@@ -246,18 +249,8 @@ def _check_free(path: Path, *, force: bool) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write aside, then rename: a reader sees the old pack or the new one. Raises: FileError."""
+    """Write the pack, with the rights of the one that it replaces. Raises: FileError."""
     target = Path(os.path.realpath(path))
-    made = ""
-    try:
-        number, made = tempfile.mkstemp(dir=target.parent, prefix=f".{NAME}-", suffix=".tmp")
-        with os.fdopen(number, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.chmod(made, target.stat().st_mode & 0o777 if target.exists() else 0o644)
-        os.replace(made, target)
-    except OSError as error:
-        code = "FILE_NOT_FOUND" if isinstance(error, FileNotFoundError) else "PERMISSION_DENIED"
-        raise FileError(code, f"{path} can't be written: {error.strerror}") from None
-    finally:
-        with suppress(OSError):
-            os.unlink(made)
+    with written_aside(target) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+        os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o644)

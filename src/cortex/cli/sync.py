@@ -19,7 +19,8 @@ from cortex.cli.show import print_error, print_json, say
 from cortex.errors import CortexError, InputError
 from cortex.library import Library
 from cortex.store import Entry
-from cortex.sync import alerts, connecting, refusals, running, state
+from cortex.sync import alerts, connecting, giving_up, refusals, running, state
+from cortex.sync.remote import Offline
 from cortex.sync.running import FAILED, OFFLINE, OK, PARTIAL, Outcome
 
 EXITS = {OK: 0, PARTIAL: 1, FAILED: 2, OFFLINE: 3}
@@ -62,7 +63,7 @@ def sync(
             done = run_sync(library, retry=retry)
     except CortexError as error:  # 1 would say that a part of it is done
         print_error(error, as_json=as_json)
-        return EXITS[FAILED]
+        return EXITS[OFFLINE if isinstance(error, Offline) else FAILED]
     if as_json:
         print_json(as_rows(done))
     else:
@@ -92,9 +93,8 @@ def show_refused(library: Library, as_json: bool) -> int:
 
 def _give_up(library: Library) -> None:
     """Write what was refused to a file, and forget it. Raises: CortexError."""
-    if library.store.outbox.count()[1]:
-        file = refusals.save(library)
-        count = alerts.give_up(library)
+    count, file = giving_up.give_up(library)
+    if file:
         say(f"{count:,} refused writes are given up; all that you wrote is in {file}", error=True)
 
 
