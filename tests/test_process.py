@@ -1,5 +1,6 @@
 """What a process costs."""
 
+import mmap
 import sys
 
 import pytest
@@ -18,6 +19,16 @@ def test_the_memory_in_use_goes_up_and_down_again():
     assert full - process.memory_bytes() > 150 << 20
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+def test_files_that_are_mapped_are_in_memory_and_not_its_own(tmp_path):
+    (tmp_path / "index").write_bytes(b"x" * (100 << 20))
+    own, all_of_it = process.memory_bytes(), process.resident_bytes()
+    with open(tmp_path / "index", "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        assert mapped.find(b"y") == -1  # read to its end
+        assert process.resident_bytes() - all_of_it > 90 << 20
+        assert process.memory_bytes() - own < 10 << 20
+
+
 def test_where_the_memory_in_use_is_not_told_it_is_nothing_and_not_the_peak(monkeypatch, tmp_path):
     monkeypatch.setattr(process, "STATM", str(tmp_path / "missing"))
-    assert process.memory_bytes() == 0
+    assert (process.memory_bytes(), process.resident_bytes()) == (0, 0)

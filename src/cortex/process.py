@@ -15,12 +15,28 @@ STATM = "/proc/self/statm"
 
 
 def memory_bytes() -> int:
-    """The memory that this process uses now, 0 where the platform doesn't say."""
+    """The memory that this process has for itself now, 0 where the platform doesn't say.
+
+    Pages of files that it has mapped, as of an index, don't count: the system takes them back when it needs them.
+    """
+    resident, shared = _memory()
+    return resident - shared
+
+
+def resident_bytes() -> int:
+    """The memory in which this process has anything now, 0 where the platform doesn't say."""
+    return _memory()[0]
+
+
+def _memory() -> tuple[int, int]:
+    """In use, and how much of that is shared or mapped."""
     try:
         with open(STATM, encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError, AttributeError):
-        return 0
+            _, resident, shared, *_ = file.read().split()
+        page = os.sysconf("SC_PAGE_SIZE")
+        return int(resident) * page, int(shared) * page
+    except (OSError, ValueError, AttributeError):
+        return 0, 0
 
 
 def give_memory_back() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -21,8 +22,8 @@ BODIES = ("/threads", "/observations", "/search", "/sync/flush", "/sync/visible"
 class Raw:
     """Requests as a server hands them over, byte by byte."""
 
-    def __init__(self, place: Any, token: str) -> None:
-        self.place, self.token = place, token
+    def __init__(self, place: Any, token: str, loop: asyncio.Runner) -> None:
+        self.place, self.token, self.loop = place, token, loop
 
     def ask(
         self,
@@ -46,7 +47,7 @@ class Raw:
             "raw_path": path.encode("utf-8", "surrogatepass"), "root_path": "", "query_string": query, "headers": told,
             "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 80),
         }  # fmt: skip
-        return asyncio.run(self._send(scope, body))
+        return self.loop.run(self._send(scope, body))
 
     async def _send(self, scope: dict[str, Any], body: bytes) -> tuple[int, dict[str, str], str]:
         parts = [{"type": "http.request", "body": body, "more_body": False}]
@@ -66,8 +67,9 @@ class Raw:
 
 
 @pytest.fixture
-def raw(place, ada) -> Raw:
-    return Raw(place, ada.token)
+def raw(place, ada) -> Iterator[Raw]:
+    with asyncio.Runner() as loop:
+        yield Raw(place, ada.token, loop)
 
 
 def refused(answer: tuple[int, dict[str, str], str], *statuses: int) -> dict[str, Any]:
@@ -215,15 +217,15 @@ def test_paths_that_lead_nowhere(place, raw):
     assert nothing_is_there(place)
 
 
-def test_a_path_that_leads_elsewhere_needs_what_that_needs(place):
-    someone = Raw(place, place.person("bob", 3).token)
+def test_a_path_that_leads_elsewhere_needs_what_that_needs(place, raw):
+    raw.token = place.person("bob", 3).token
     for path in (
         "/api/v2/threads/../principals",
         "/api/v2/threads/%2e%2e/principals",
         "/api/v2/principals/",
         "/api/v2/./principals",
     ):
-        assert someone.ask("GET", path)[0] in (403, 404)
+        assert raw.ask("GET", path)[0] in (403, 404)
 
 
 VERBS = ["PUT", "DELETE", "TRACE", "CONNECT", "PROPFIND", "get", "post", "", "G\x00T", "X" * 10_000, "HEAD", "OPTIONS"]
@@ -285,12 +287,12 @@ def test_tokens_that_are_none(raw, value):
     refused(raw.ask("GET", "/api/v2/threads", headers=[(b"authorization", value)]), 401)
 
 
-def test_two_tokens_are_not_better_than_one(place, ada):
+def test_two_tokens_are_not_better_than_one(place, ada, raw):
     bob = place.person("bob", 0)
     told = [(b"authorization", f"Bearer {bob.token}".encode()), (b"authorization", f"Bearer {ada.token}".encode())]
-    assert Raw(place, "").ask("GET", "/api/v2/principals", headers=told)[0] in (401, 403)
+    assert raw.ask("GET", "/api/v2/principals", headers=told)[0] in (401, 403)
     told.reverse()
-    assert Raw(place, "").ask("GET", "/api/v2/me", headers=told)[0] in (200, 401)
+    assert raw.ask("GET", "/api/v2/me", headers=told)[0] in (200, 401)
 
 
 KEYS = [b"", b" ", b"\x00", b"a\nb", b"\xff", b"a" * 201, b"a b", "é".encode(), b"\x7f"]

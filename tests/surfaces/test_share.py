@@ -1,4 +1,4 @@
-"""A share of threads: nobody gets more than the share, not even by cancelling."""
+"""Threads behind a loop, which end with it; a share of them: nobody gets more than the share, not even by cancelling."""
 
 import asyncio
 import threading
@@ -51,3 +51,27 @@ def test_a_call_that_is_cancelled_before_its_turn_takes_none():
         return await share.run(lambda: "served", make_call())
 
     assert asyncio.run(asyncio.wait_for(ask(), 10)) == "served"
+
+
+def test_threads_end_when_nobody_has_them_any_more(until):
+    before = set(threading.enumerate())
+
+    async def ask() -> list[int]:
+        threads = Threads(4)
+        return await asyncio.gather(*(threads.run(lambda: 1, make_call()) for _ in range(8)))
+
+    assert asyncio.run(ask()) == [1] * 8
+    until(lambda: not set(threading.enumerate()) - before)
+
+
+def test_a_thread_that_works_when_its_loop_ends_ends_with_its_work(until):
+    before, go = set(threading.enumerate()), threading.Event()
+
+    async def ask() -> None:
+        threads = Threads(1)
+        await asyncio.wait({asyncio.create_task(threads.run(lambda: go.wait(30), make_call()))}, timeout=0.01)
+
+    asyncio.run(ask())
+    assert set(threading.enumerate()) - before
+    go.set()
+    until(lambda: not set(threading.enumerate()) - before)

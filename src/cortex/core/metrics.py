@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from cortex.home import VERSION
-from cortex.process import memory_bytes
+from cortex.process import resident_bytes
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS, OTHER = ("GET", "POST", "PATCH", "PUT", "DELETE", "OPTIONS"), "other"  # anybody may make up more, without end
@@ -58,7 +58,7 @@ class Metrics:
         for name, kind, meaning, value in (
             ("cortex_requests_under_way", "gauge", "Requests that are being answered.", self.under_way),
             ("cortex_feed_lag_changes", "gauge", "Changes of the ledger that aren't found yet.", lag),
-            ("process_resident_memory_bytes", "gauge", "Memory in use.", memory_bytes()),
+            ("process_resident_memory_bytes", "gauge", "Memory in use.", resident_bytes()),
             ("process_cpu_seconds_total", "counter", "Time on the processors.", round(time.process_time(), 3)),
             ("process_start_time_seconds", "gauge", "When it began, since 1970.", round(self._started, 3)),
             ("cortex_threads", "gauge", "Threads of the process.", threading.active_count()),

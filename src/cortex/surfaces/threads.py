@@ -14,6 +14,7 @@ import os
 import queue
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -39,17 +40,22 @@ class _Job:
     done: asyncio.Future[tuple[Any, BaseException | None]]
 
 
+_Jobs = queue.SimpleQueue[_Job | None]  # of one thread; None ends it
+
+
 class Threads:
     """Runs blocking calls, at most so many at a time, in the thread that rested last: what it has open is still warm.
 
-    All but the work itself happens on the loop, so that nothing here needs a lock.
+    All but the work itself happens on the loop, so that nothing here needs a lock. When nobody has this any more, as after the end of
+    its loop, its threads end.
     """
 
     def __init__(self, most: int = THREADS) -> None:
         self.running = 0
         self._most = most
-        self._resting: list[queue.SimpleQueue[_Job]] = []
+        self._resting: list[_Jobs] = []
         self._waiting: deque[_Job] = deque()
+        weakref.finalize(self, _dismiss, self._resting).atexit = False
 
     async def run(self, work: Callable[[], Result], call: Call) -> Result:
         """Await `work()` done in a thread; being cancelled raises `call.cancel` and waits no longer."""
@@ -57,7 +63,7 @@ class Threads:
         job = _Job(work, loop.create_future())
         self._waiting.append(job)
         if self.running < self._most:
-            self._begin(self._resting.pop() if self._resting else self._start(loop))
+            self._begin(self._resting.pop() if self._resting else _start(self))
         try:
             result, error = await job.done
         except asyncio.CancelledError:
@@ -67,7 +73,7 @@ class Threads:
             raise error
         return result
 
-    def _begin(self, jobs: queue.SimpleQueue[_Job]) -> None:
+    def _begin(self, jobs: _Jobs) -> None:
         """Give a thread the next job that somebody still waits for, or let it rest."""
         while self._waiting:
             job = self._waiting.popleft()
@@ -77,27 +83,41 @@ class Threads:
                 return
         self._resting.append(jobs)
 
-    def _finish(self, jobs: queue.SimpleQueue[_Job], job: _Job, result: Any, error: BaseException | None) -> None:
+    def finish(self, jobs: _Jobs, job: _Job, result: Any, error: BaseException | None) -> None:
+        """Tell whoever waits what became of a job, on the loop; its thread gets the next."""
         self.running -= 1
         if not job.done.cancelled():
             job.done.set_result((result, error))
         self._begin(jobs)
 
-    def _start(self, loop: asyncio.AbstractEventLoop) -> queue.SimpleQueue[_Job]:
-        jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
 
-        def work() -> None:
-            alive = True
-            while alive:
-                job, result, error = jobs.get(), None, None
-                try:
-                    result = job.work()
-                except BaseException as raised:  # whatever it is, somebody waits for it
-                    error = raised
-                alive = soon(loop, self._finish, jobs, job, result, error)
+def _start(threads: Threads) -> _Jobs:
+    """A new thread, that keeps nothing alive while it rests."""
+    jobs: _Jobs = queue.SimpleQueue()
+    owner = weakref.ref(threads)
 
-        threading.Thread(target=work, name="tool", daemon=True).start()
-        return jobs
+    def work() -> None:
+        while (job := jobs.get()) is not None and _do(job, owner, jobs):
+            del job
+
+    threading.Thread(target=work, name="tool", daemon=True).start()
+    return jobs
+
+
+def _do(job: _Job, owner: weakref.ref[Threads], jobs: _Jobs) -> bool:
+    """Do a job and tell its loop; False where nobody is there any more who would have another one."""
+    result, error = None, None
+    try:
+        result = job.work()
+    except BaseException as raised:  # whatever it is, somebody waits for it
+        error = raised
+    threads = owner()
+    return threads is not None and soon(job.done.get_loop(), threads.finish, jobs, job, result, error)
+
+
+def _dismiss(resting: list[_Jobs]) -> None:
+    for jobs in resting:
+        jobs.put(None)
 
 
 class Share(Threads):
