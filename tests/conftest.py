@@ -111,6 +111,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             test.add_marker(pytest.mark.skip(reason="a campaign without a sample: make soak runs it"))
 
 
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Let go of what a test had: an error that is one of its parameters stays, and with it all that it was raised through."""
+    for value in getattr(getattr(item, "callspec", None), "params", {}).values():
+        if isinstance(value, BaseException):
+            value.__traceback__ = value.__context__ = value.__cause__ = None
+
+
 @pytest.fixture(scope="session")
 def campaign() -> Callable[[int, int], int]:
     """`campaign(sample, full)`: how many rounds to run here."""

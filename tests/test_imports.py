@@ -35,6 +35,13 @@ def tree_of(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"), str(file))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def trees_let_go() -> Iterator[None]:
+    """The trees of all modules take 100 MB."""
+    yield
+    tree_of.cache_clear()
+
+
 def room_of(file: Path) -> str:
     """The folder or module directly under the package: "store", "engine", ..."""
     return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
