@@ -339,6 +339,11 @@ def has_records(home: Path) -> bool:
     return _has(home, lambda store: store.recorded.has())
 
 
+def has_unsent(home: Path) -> bool:
+    """Whether something waits to be sent to a Core, or was refused there; a store that can't be read has nothing."""
+    return _has(home, lambda store: any(store.outbox.count()))
+
+
 def _has(home: Path, question: Callable[[Store], bool]) -> bool:
     if not (home / STORE_NAME).is_file():
         return False

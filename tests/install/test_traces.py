@@ -7,11 +7,16 @@ import subprocess
 
 import pytest
 
+from cortex.cli.core_options import FOLDER, REPLICA
 from cortex.install.clients import CLIENTS, Machine, System, find_client
 from cortex.install.entries import Server
 from cortex.install.plans import Wish, install, plan_install
 from cortex.install.project import write_project_files
 from cortex.install.traces import find_traces, remove_traces
+from cortex.shelf.generations import home_of
+from cortex.sync import refusals, replaced
+from cortex.sync.connecting import TOKEN_FILE
+from cortex.sync.running import LOCK
 
 WISH = Wish(Server("cortex", ("mcp",)), hooks=True)
 posix = pytest.mark.skipif(os.name == "nt", reason="links of POSIX")
@@ -46,6 +51,8 @@ def test_a_full_machine_is_empty_afterwards(place):
     write_project_files(place.root, mcp=True, gitignore=True, home=place.home)
     fill(place.home, "config.yml", "cortex.db", "cortex.db-wal", "words/a", "vectors-2/b", "lease", "cortexd.log.1")
     fill(place.home, "inbox/1.json", "inbox/refused/2.json")
+    fill(place.home, TOKEN_FILE, LOCK, f"{refusals.FOLDER}/1.json", f"{replaced.FOLDER}/1.jsonl")
+    fill(home_of(place.root, place.home) / "1", "cortex.db")
     fill(place.home, f"projects/{'0a' * 16}/cortex.db", "profiles/work/cortex.db", "profiles/work/config.yml")
     fill(place.root, ".cortex/cortex.db", ".cortex/words/x", ".cortex/lease")
     (place.root / ".cortex" / ".gitignore").write_text("# Written by Cortex: its own files\n", encoding="utf-8")
@@ -55,6 +62,13 @@ def test_a_full_machine_is_empty_afterwards(place):
     assert files_in(place.machine.home) == []
     assert [one for one in files_in(place.root) if not one.startswith(".git/")] == []
     assert not (place.root / ".cortex").exists()
+
+
+def test_what_a_core_has_here_is_a_teams_and_stays(place):
+    fill(place.home, "cortex.db", f"{FOLDER}/cortex.db", f"profiles/blue/{REPLICA}/cortex.db", "profiles/blue/cortex.db")
+    found = remove(place)
+    assert found.kept == (place.home / FOLDER, place.home / "profiles" / "blue" / REPLICA)
+    assert files_in(place.home) == [f"{FOLDER}/cortex.db", f"profiles/blue/{REPLICA}/cortex.db"]
 
 
 def test_files_of_others_stay(place):

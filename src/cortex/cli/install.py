@@ -171,39 +171,48 @@ def _remove_everything(machine: Machine, home: Path, *, dry_run: bool, yes: bool
     """Show everything of ours, ask, end cortexd, and remove it."""
     from cortex.daemon import control
     from cortex.install.traces import find_profiles, find_traces, remove_traces
-    from cortex.library import has_own_memories, has_records
 
     here = find_project_root(Path.cwd(), machine.home)
     projects = [here] if here else []
     homes = (home, *find_profiles(home))
-    remembers = any(has_own_memories(one) for one in homes)  # first: reading leaves files
-    keeps = any(has_records(one) for one in homes)
+    warnings = _warnings(homes)  # first: reading leaves files
     for one in homes:  # a profile knows projects of its own
         projects += [*known_projects(one), *_open_projects(one)]
     traces = find_traces(machine, home, projects, [Path(one) for one in control.places(str(home))])
     if not as_json:
         _print_traces(traces)
-        if remembers:
-            say(
-                "Your own memories are among this, and nothing brings them back: keep them first with "
-                "`cortex memory export --state any -o FILE`.",
-                error=True,
-            )
-        if keeps:
-            say(
-                "What your team keeps (`cortex status` counts it) is among this, and nothing brings it back.",
-                error=True,
-            )
+        for warning in warnings:
+            say(warning, error=True)
     failed = list(traces.failed)
     if not dry_run and (traces.edits or traces.places):
         _confirm("Remove all this?", yes)
         failed = remove_traces(traces, home, lambda: _stop_cortexd(home))
     if as_json:
         places = [{"kind": one.kind, "path": str(one.path), "bytes": one.bytes} for one in traces.places]
-        print_json({"dryRun": dry_run, "changes": _rows(traces.edits), "removed": places, "failed": failed})
+        body = {"dryRun": dry_run, "changes": _rows(traces.edits), "removed": places}
+        print_json({**body, "kept": [str(one) for one in traces.kept], "failed": failed})
     elif not dry_run:
         say("What is left is the program itself: pip uninstall cortex-context (or uv tool uninstall).", error=True)
     return _tell_failures(failed, as_json)
+
+
+def _warnings(homes: Sequence[Path]) -> list[str]:
+    """What a person should know of these homes before they go."""
+    from cortex.cli.syncing import server_of
+    from cortex.library import has_own_memories, has_records, has_unsent
+
+    told: list[str] = []
+    if any(map(has_own_memories, homes)):
+        told.append(
+            "Your own memories are among this, and nothing brings them back: keep them first with "
+            "`cortex memory export --state any -o FILE`."
+        )
+    if any(map(has_records, homes)):
+        told.append("What your team keeps (`cortex status` counts it) is among this, and nothing brings it back.")
+    if any(map(has_unsent, homes)):
+        told.append("Not all of what you wrote there has reached the Core: `cortex sync` sends it.")
+    servers = dict.fromkeys(server for one in homes if (server := server_of(one)))
+    return told + [f"The token for {server} counts until it is revoked there." for server in servers]
 
 
 def _open_projects(home: Path) -> list[Path]:
@@ -373,5 +382,7 @@ def _print_traces(traces: Traces) -> None:
         say(f"{_titles(edit)}: {edit.file}: {'goes' if edit.after is None else 'without what is ours'}")
     for one in traces.places:
         say(f"{one.kind}: {one.path} ({one.bytes:,} bytes)")
-    if not traces.edits and not traces.places:
+    if not (traces.edits or traces.places or traces.kept):
         say("nothing of Cortex is here")
+    for folder in traces.kept:
+        say(f"stays: {folder}, of a Core that is served from here; once its team has a backup, delete it by hand")

@@ -1,8 +1,9 @@
 """Everything of ours on a machine, and removing it: entries and hooks in clients' files, Cortex's home, the stores in projects.
 
 By name, never a folder as it stands: whatever lies between our files and isn't called like one of them stays, and so do links, since
-what they point to isn't ours. Settings that a project shares (.cortex/config.yml) are the project's. Where CORTEX_HOME is the
-person's home folder or one around it, names aren't proof enough, and nothing in it is touched but our store.
+what they point to isn't ours. Settings that a project shares (.cortex/config.yml) are the project's, and the records of a Core that is
+served from here are a team's. Where CORTEX_HOME is the person's home folder or one around it, names aren't proof enough, and nothing in
+it is touched but our store.
 """
 
 from __future__ import annotations
@@ -26,8 +27,20 @@ from cortex.paths import STORE_FOLDER, bytes_on_disk
 IGNORE_MARK = b"# Written by Cortex"
 STORE_FILES = ("cortex.db", "cortex.db-*", "cortex.db.damaged-*", "lease", "*.log")
 STORE_FOLDERS = ("words*", "vectors*")
-HOME_FILES = ("cortex.db", "cortex.db-*", "cortex.db.damaged-*", "lease", "config.yml", "projects.txt", "cortexd*")
-HOME_FOLDERS = (*STORE_FOLDERS, records.FOLDER, INBOX)
+HOME_FILES = (
+    "cortex.db",
+    "cortex.db-*",
+    "cortex.db.damaged-*",
+    "lease",
+    "config.yml",
+    "projects.txt",
+    "cortexd*",
+    "core-token*",
+    "sync.lock",
+)
+HOME_FOLDERS = (*STORE_FOLDERS, records.FOLDER, INBOX, "refused", "replaced")
+STORES_OF_FOLDERS = ("projects", "chunks")  # each named by a hash
+OF_A_CORE = ("core", "core-replica")
 _HASHED = re.compile(r"[0-9a-f]{32}")
 
 
@@ -48,6 +61,7 @@ class Traces:
     places: tuple[Trace, ...]
     folders: tuple[Path, ...]  # that go where nothing else is left in them
     failed: tuple[str, ...] = ()  # files that can't be read
+    kept: tuple[Path, ...] = ()  # what a team has here
 
 
 def find_profiles(home: Path) -> list[Path]:
@@ -74,7 +88,8 @@ def find_traces(machine: Machine, home: Path, projects: Iterable[Path] = (), oth
         for one in others
         if os.path.lexists(one) and not (one.is_dir() and _is_around(home, machine))
     ]
-    return Traces(tuple(edits), tuple(places), tuple(folders), tuple(failed))
+    kept = [one / name for one in (home, *find_profiles(home)) for name in OF_A_CORE]
+    return Traces(tuple(edits), tuple(places), tuple(folders), tuple(failed), tuple(one for one in kept if one.is_dir()))
 
 
 def remove_traces(traces: Traces, home: Path, stop: Callable[[], None]) -> list[str]:
@@ -106,9 +121,10 @@ def _find_home(home: Path, machine: Machine, folders: list[Path]) -> list[Trace]
     found: list[Trace] = []
     for profile in find_profiles(home):
         found += _find_home(profile, machine, folders)
-    stores = [home / "projects" / name for name in _names(home / "projects") if _HASHED.fullmatch(name)]
-    found += [Trace("store", one, bytes_on_disk(one)) for one in stores]
-    folders += [home / "profiles", home / "projects"]
+    for kind in STORES_OF_FOLDERS:
+        stores = [home / kind / name for name in _names(home / kind) if _HASHED.fullmatch(name)]
+        found += [Trace("store", one, bytes_on_disk(one)) for one in stores]
+    folders += [home / name for name in ("profiles", *STORES_OF_FOLDERS)]
     return found + _find(home, HOME_FILES, HOME_FOLDERS, "home", folders)
 
 
