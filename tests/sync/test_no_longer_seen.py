@@ -8,6 +8,7 @@ import pytest
 
 from cortex.core import people
 from cortex.kinds import Comment, Subcortex, Thread
+from cortex.records.finding import Asked, find
 from cortex.sync import refusals
 from sync.homes import alerts
 from sync.members import at_core
@@ -26,15 +27,19 @@ def test_of_what_may_no_longer_be_seen_only_ones_own_words_stay_until_it_is_seen
     bob.sync()
     bob.change(thread, tags=("money",))
     bob.write(Comment(thread, LONG))
+    assert bob.all_of("notification")  # for ada, who opened the thread
+    assert find(bob.library, Asked("salaries")).hits
     if read:
         people.change(team.ledger, people.find(team.ledger, "bob"), tier=0)
         assert bob.sync().refused == 2 and bob.get(thread).body.tags == ()
     people.ungrant(team.ledger, people.find(team.ledger, "bob"), private)
     assert bob.sync().refused == 2 * (not read) and bob.get(thread) is None
     home = bob.library.settings.home
-    assert b"falcon" not in b"".join(one.read_bytes() for one in home.iterdir() if one.is_file())
+    kept = b"".join(one.read_bytes() for one in home.rglob("*") if one.is_file())
+    assert b"falcon" not in kept and b"alaries" not in kept
+    assert not find(bob.library, Asked("salaries")).hits and find(bob.library, Asked("long argument")).hits
     told = json.dumps([refusals.told(bob.library, one) for one in bob.library.store.outbox.refused()])
-    assert LONG in told and "money" in told and "falcon" not in told
+    assert LONG in told and "money" in told and "falcon" not in told and "Salaries" not in told
     people.grant(team.ledger, people.find(team.ledger, "bob"), private, writes=True)
     people.change(team.ledger, people.find(team.ledger, "bob"), tier=3)
     bob.library.store.outbox.retry()

@@ -17,6 +17,7 @@ from cortex.kinds import KINDS, SUMMARY, Actor, Body, Record
 from cortex.store.parts import marks, parts
 from cortex.store.recordjson import from_told, told_of
 from cortex.store.recordreading import BATCH, get_records, kind_of_id
+from cortex.store.recordrows import UNSEEN
 
 WAITING, REFUSED, SENT = "waiting", "refused", "sent"
 CORE = "core.url"  # a fact of the store: where its Core is
@@ -25,7 +26,6 @@ KEPT_MS = 30 * 86_400_000  # that what was sent stays
 MOST_KEPT, MOST_KEPT_BYTES = 10_000, 50_000_000  # entries that were sent; the oldest go
 NEVER_HERE = -1  # in place of a change: the Core has it, but what is here goes on from something else
 TRIM_EVERY = 64  # entries
-UNSEEN = "(no longer to be seen)"  # in place of a text that has to be there
 POINTING = frozenset(
     ("slug", "subcortex", "thread", "task", "parent", "target", "about", "source", "relation", "type", "recipient")
 )  # fields that name something, and say nothing
@@ -193,10 +193,20 @@ def _forget_unseen(connection: sqlite3.Connection, number: int, erased: Collecti
     place. What still waits stays as it is: the Core may know its key."""
     (told,) = connection.execute("SELECT changes FROM outbox WHERE id = ?", (number,)).fetchone()
     changes = json.loads(told)
-    here = set(get_records(connection, [one["id"] for one in changes])).difference(erased)
-    left = [one if one["before"] is None or one["id"] in here else _written(one) for one in changes]
+    named = [number for one in changes for number in (one["id"], one["after"].get("about")) if number]
+    here = set(get_records(connection, named)).difference(erased)
+    left = [_of_own(one, here) for one in changes]
     if left != changes:
         _put_changes(connection, number, left)
+
+
+def _of_own(change: Mapping[str, Any], here: Collection[str]) -> Mapping[str, Any]:
+    """A change without what others wrote in records that aren't here; a notification is called by what it is about."""
+    if change["before"] is not None:
+        return change if change["id"] in here else _written(change)
+    if change["kind"] != "notification" or change["after"]["about"] in here:
+        return change
+    return {**change, "after": {**change["after"], "title": UNSEEN}}
 
 
 def _put_changes(connection: sqlite3.Connection, number: int, told: Sequence[Mapping[str, Any]]) -> None:

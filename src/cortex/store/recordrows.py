@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cortex.kinds import FOUND_KINDS, SENSITIVE, Link, Record, Subcortex, Thread, refs_of
@@ -30,6 +30,8 @@ class Worded:
     cut: Cut
     meaning: bool = True
 
+
+UNSEEN = "(no longer to be seen)"  # in place of a text that has to be there
 
 # How a record is found, None: not at all. What else there is may be looked up by id.
 Wording = Callable[[Record[Any], Callable[[str], Record[Any] | None]], Worded | None]
@@ -113,10 +115,8 @@ class RecordRows:
         Another store tells records in the order of their last change: a comment comes before its thread, which tells of it.
         """
         self._rescope(self._moved, numbered=False)  # numbers are the other store's
-        ask = "SELECT record FROM refs WHERE role = 'thread' AND target = ? AND record > 'comment_' AND record < 'comment`'"
         for thread in self._retitled:
-            ids = [row[0] for row in self._connection.execute(ask, (thread,))]
-            for one in get_records(self._connection, ids).values():
+            for one in self._pointing("thread", "comment_", thread):
                 self.reword(one)
         self._retitled.clear()
 
@@ -134,7 +134,10 @@ class RecordRows:
         self._connection.execute("UPDATE records SET source = ? WHERE id = ?", (source, record.id))
 
     def erase(self, ids: Iterable[str]) -> int:
-        """Remove records for good, with their versions and whatever they were found by; tells how many there were."""
+        """Remove records for good, with their versions and whatever they were found by; tells how many there were.
+
+        What stays and has to do with them no longer says how they were called: comments, and notifications.
+        """
         count, found = 0, False
         for number in ids:
             source, _ = self._where(number)
@@ -142,6 +145,10 @@ class RecordRows:
                 remove_doc(self._connection, source, number, self._next_seq())
             gone = self._connection.execute("DELETE FROM records WHERE id = ?", (number,)).rowcount
             count, found = count + gone, found or (gone > 0 and kind_of_id(number) in FOUND_KINDS)
+            for one in self._pointing("thread", "comment_", number):
+                self.reword(one)
+            for one in self._pointing("about", "notif_", number):
+                self._untitle(one)
         if found:  # drafts, notifications and links are in no index: it need not be built anew for them
             self._next_seq()
             forget_rest(self._connection)
@@ -200,6 +207,18 @@ class RecordRows:
         """Have these written as the next changes, without another version."""
         rows = [(self.next_change(), number) for number in ids]
         self._connection.executemany("UPDATE records SET change = ? WHERE id = ?", rows)
+
+    def _untitle(self, notification: Record[Any]) -> None:
+        """Have a notification, in all versions, not say how what it is about is called."""
+        body = to_json(replace(notification.body, title=UNSEEN))
+        self._connection.execute("UPDATE records SET body = ? WHERE id = ?", (body, notification.id))
+        self._connection.execute("DELETE FROM versions WHERE record = ?", (notification.id,))
+
+    def _pointing(self, role: str, prefix: str, target: str) -> list[Record[Any]]:
+        """The records of one kind that point to another in this role."""
+        ask = "SELECT record FROM refs WHERE role = ? AND target = ? AND record > ? AND record < ?"
+        rows = self._connection.execute(ask, (role, target, prefix, f"{prefix[:-1]}`"))
+        return list(get_records(self._connection, [row[0] for row in rows]).values())
 
     def _hanging_on(self, record: Record[Any]) -> list[Record[Any]]:
         names = (record.id, *((record.body.slug,) if isinstance(record.body, Subcortex) else ()))

@@ -22,6 +22,7 @@ from cortex.records.noticing import OPEN, title_of
 from cortex.records.rights import PERSON
 from cortex.records.wording import wording
 from cortex.store import Changed, Entry, Step
+from cortex.store.recordrows import UNSEEN
 from cortex.sync import refusals, state
 from cortex.sync.wire import body_to
 from cortex.text import hash_bytes, one_line
@@ -43,7 +44,7 @@ def tell_refused(library: Library, entry: Entry, code: str, message: str) -> Non
     end = f"{refusals.became(library, entry)}; {_way_out(code)}"
     wrote = _wrote(main)
     reason = f"the Core did not take this ({code}): {one_line(message, WHY_CHARACTERS)}. {wrote}. {end}"
-    title = title_of(Record(main.id, main.after))
+    title = _called(library, main)
 
     def work(step: Step) -> str:
         _close(step, main.id, wrote)
@@ -109,7 +110,7 @@ def tell_unsent(library: Library) -> None:
         stays = "What the Core has of it reads here as there, the rest stays"
         reason = f"the Core did not take {count}; this one: {why}. {stays}; {_way_out(first.code)}"
         private = any(one.after.sensitivity == SENSITIVE for one in first.changes)
-        return _make(step, main.id, title_of(Record(main.id, main.after)), reason, SENSITIVE if private else NORMAL)
+        return _make(step, main.id, _called(library, main), reason, SENSITIVE if private else NORMAL)
 
     # The same ones are told once, also where the person is done with that already; what is tried by itself isn't told each time, but
     # for each time that the Core was put back.
@@ -153,6 +154,13 @@ def _close(step: Step, about: str, wrote: str) -> str:
 
 def _open(about: str) -> Wanted:
     return Wanted(kinds=("notification",), states=OPEN, refs=(("about", about), ("recipient", PERSON)))
+
+
+def _called(library: Library, one: Changed) -> str:
+    """How what was written is called; not where others called it so, and it may no longer be seen."""
+    if one.before is not None and one.before.title == one.after.title and library.store.recorded.one(one.id) is None:
+        return UNSEEN
+    return title_of(Record(one.id, one.after))
 
 
 def _way_out(code: str) -> str:
