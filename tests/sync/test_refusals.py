@@ -17,6 +17,7 @@ from cortex.kinds import Artifact, Comment, Draft, Evidence, Observation, Subcor
 from cortex.locks import turn
 from cortex.records.changing import accept_artifact, supersede_artifact
 from cortex.records.drafts import approve, create_draft
+from cortex.records.finding import Asked, find
 from cortex.records.rights import agent, person
 from cortex.records.targets import by_slug
 from cortex.records.writing import create
@@ -160,12 +161,19 @@ def test_a_draft_that_two_approved_is_published_once_everywhere(member, team):
         one.sync()
     for one in (ada, bob):
         approve(one.library, draft.id, actor=person())
-    assert ada.sync().status == "ok" and bob.sync().refused == 1
+    assert ada.sync().status == "ok"
+    outcome = bob.sync()
+    assert (outcome.refused, outcome.erased) == (1, 0)  # nothing of it is hidden: there is another in its place
     (thread,) = [number for number in at_core(team) if number.startswith("thread_")]
     bob.sync()
     assert bob.all_of("thread") == [thread] and bob.get(draft.id).body.published == thread
+    assert [hit.record.id for hit in find(bob.library, Asked("its text")).hits] == [thread]
     (why,) = alerts(bob.library)
     assert "reads here as at the Core" in why and "state: " in why and "reviewed_at: " not in why
+    assert "somebody else decided first" in why and "write it again" not in why
+    (entry,) = bob.library.store.outbox.refused()
+    typed = [one["fields"] for one in refusals.told(bob.library, entry)["typed"] if one["record"] == draft.id]
+    assert [set(one) for one in typed] == [{"state", "published"}]
 
 
 def test_what_a_refused_write_said_of_others_does_not_stay(member, team):

@@ -7,7 +7,8 @@ cortexd does the same by itself; whoever comes second waits for the first.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,12 +16,13 @@ import typer
 from cortex.cli.library import open_library
 from cortex.cli.memory_show import moment
 from cortex.cli.options import JsonFlag, ProfileOption
-from cortex.cli.show import print_error, print_json, say
-from cortex.errors import CortexError, InputError
+from cortex.cli.show import many, print_error, print_json, say
+from cortex.errors import ConfigError, CortexError, InputError
+from cortex.home import PROFILES
 from cortex.library import Library
 from cortex.store import Entry
-from cortex.sync import alerts, connecting, giving_up, refusals, running, state
-from cortex.sync.remote import Offline
+from cortex.sync import connecting, giving_up, refusals, running, state
+from cortex.sync.remote import Offline, Remote
 from cortex.sync.running import FAILED, OFFLINE, OK, PARTIAL, Outcome
 
 EXITS = {OK: 0, PARTIAL: 1, FAILED: 2, OFFLINE: 3}
@@ -34,6 +36,8 @@ class Done:
     outcome: Outcome
     server: str
     refused: tuple[Entry, ...]
+    given_up: int = 0  # of what was refused before
+    file: Path | None = None  # that keeps it
 
 
 def sync(
@@ -58,9 +62,9 @@ def sync(
             if refused:
                 return show_refused(library, as_json)
             join_configured(library)
-            if give_up:
-                _give_up(library)
-            done = run_sync(library, retry=retry)
+            count, file = giving_up.give_up(library) if give_up else (0, None)
+            tell_given_up(count, file)  # also where the sync fails
+            done = replace(run_sync(library, retry=retry), given_up=count, file=file)
     except CortexError as error:  # 1 would say that a part of it is done
         print_error(error, as_json=as_json)
         return EXITS[OFFLINE if isinstance(error, Offline) else FAILED]
@@ -84,18 +88,28 @@ def show_refused(library: Library, as_json: bool) -> int:
             for name, value in refusals.typed(one).items() if one.kind != "notification" else ():
                 text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
                 say(f"  {one.id} {name}: {'taken away' if value is None else text}")
-        again = "change it once more as it reads now" if entry.code == alerts.CONFLICT else "--retry sends it again"
-        say(f"  {refusals.became(library, entry)}; {again}, --give-up writes it to a file and forgets it")
+        say(f"  {refusals.became(library, entry)}; {_again(entry)}, --give-up writes it to a file and forgets it")
     if not entries:
         say("the Core refused nothing")
     return 0
 
 
-def _give_up(library: Library) -> None:
-    """Write what was refused to a file, and forget it. Raises: CortexError."""
-    count, file = giving_up.give_up(library)
+def _again(entry: Entry) -> str:
+    """What comes of trying it again."""
+    if refusals.is_outdone(entry, entry.code):
+        return "somebody else decided first, and that stands"
+    return "change it once more as it reads now" if entry.code == refusals.CONFLICT else "--retry sends it again"
+
+
+def tell_given_up(count: int, file: Path | None) -> None:
+    """For people, where something was."""
     if file:
-        say(f"{count:,} refused writes are given up; all that you wrote is in {file}", error=True)
+        say(f"given up: {many(count, 'refused write')}; all that you wrote is in {file}", error=True)
+
+
+def given_up_row(count: int, file: Path | None) -> dict[str, object] | None:
+    """For programs, None where nothing was."""
+    return {"writes": count, "file": str(file)} if file else None
 
 
 def join_configured(library: Library) -> None:
@@ -108,7 +122,7 @@ def join_configured(library: Library) -> None:
 
 def run_sync(library: Library, *, retry: bool = False) -> Done:
     """One sync, now. Raises: CortexError, where there is no Core to sync with."""
-    remote = connecting.remote_of(library)
+    remote = _remote(library)
     if retry:
         library.store.outbox.retry()
     try:
@@ -116,6 +130,19 @@ def run_sync(library: Library, *, retry: bool = False) -> Done:
     finally:
         remote.close()
     return Done(outcome, remote.url, tuple(library.store.outbox.refused()))
+
+
+def _remote(library: Library) -> Remote:
+    """The Core of a home. Raises: ConfigError CORE_MISSING, with the profile that it is about; NetworkError."""
+    try:
+        return connecting.remote_of(library)
+    except ConfigError as error:
+        home = library.settings.home
+        if home.parent.name != PROFILES:
+            raise
+        advice = f"Join a Core with `cortex --profile {home.name} connect URL`."
+        message = f"profile {home.name}: {error.message}"
+        raise ConfigError(error.code, message, context=error.context, instead=(advice,)) from None
 
 
 def as_rows(done: Done) -> dict[str, object]:
@@ -139,6 +166,7 @@ def as_rows(done: Done) -> dict[str, object]:
             }
             for entry in done.refused
         ],
+        "givenUp": given_up_row(done.given_up, done.file),
     }
 
 
@@ -146,7 +174,7 @@ def tell(done: Done) -> None:
     """For people."""
     one = done.outcome
     gone = f", {one.erased:,} left that you may no longer see" if one.erased else ""
-    counts = f": {one.flushed:,} sent, {_many(one.pulled, 'record')} came{gone}" if one.status in (OK, PARTIAL) else ""
+    counts = f": {one.flushed:,} sent, {many(one.pulled, 'record')} came{gone}" if one.status in (OK, PARTIAL) else ""
     say(f"{_MARKS[one.status]} {done.server}{counts}")
     if one.error:
         say(f"  {one.error}", error=True)
@@ -154,7 +182,7 @@ def tell(done: Done) -> None:
             say(f"  - {advice}", error=True)
     if one.waiting:
         until = "until that is mended" if one.status == FAILED else "for the next sync"
-        say(f"  waiting here {until}: {_many(one.waiting, 'write')}", error=True)
+        say(f"  waiting here {until}: {many(one.waiting, 'write')}", error=True)
     for entry in done.refused[:MOST_TOLD]:
         say(f"  refused: {refusals.title_of(entry)} ({entry.code}): {entry.reason}", error=True)
     if done.refused:
@@ -163,7 +191,9 @@ def tell(done: Done) -> None:
         say(
             f"  {rest}`cortex sync --refused` shows all you wrote; send it again with --retry, or --give-up", error=True
         )
-    if any(entry.code == alerts.CONFLICT for entry in done.refused):  # sent again, it would be refused again
+    if any(
+        entry.code == refusals.CONFLICT and not refusals.is_outdone(entry, entry.code) for entry in done.refused
+    ):  # sent again, it would be refused again
         say("  what was changed meanwhile: change it once more as it reads now, then --give-up", error=True)
 
 
@@ -173,7 +203,3 @@ _MARKS = {
     FAILED: "Not synced with",
     OFFLINE: "Offline, not synced with",
 }
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -33,15 +33,14 @@ TYPED_CHARACTERS = 60  # of each field that is told
 WROTE_CHARACTERS, WHY_CHARACTERS = 180, 160  # of all fields, and of why it was refused
 WHOLE = "`cortex sync --refused` shows all you wrote, `cortex sync --retry` sends it again"
 AGAIN = "`cortex sync --refused` shows all you wrote: write it again on top of what is here, then run `cortex sync --give-up`"
-CONFLICT = "RECORD_CHANGED"  # sent again, it would be refused again
-MACHINE_MADE = frozenset(("reviewed_at", "reviewed_by", "last_reviewed", "expires", "file_hash", "body_hash", "size"))
+OUTDONE = "somebody else decided first, and that stands: `cortex sync --give-up` ends this"
 BEFORE = "from before it was joined or put back"  # in the alert about all of it
 
 
 def tell_refused(library: Library, entry: Entry, code: str, message: str) -> None:
     """Have a refused write seen; an alert of an earlier try of the same one goes."""
     main = refusals.main_of(entry)
-    end = f"{refusals.became(library, entry)}; {_way_out(code)}"
+    end = f"{refusals.became(library, entry)}; {_way_out(entry, code)}"
     wrote = _wrote(main)
     reason = f"the Core did not take this ({code}): {one_line(message, WHY_CHARACTERS)}. {wrote}. {end}"
     title = _called(library, main)
@@ -108,7 +107,7 @@ def tell_unsent(library: Library) -> None:
         count = f"{len(entries)} writes {BEFORE}" if len(entries) > 1 else f"a write {BEFORE}"
         why = f"{first.code}, {one_line(first.reason, WHY_CHARACTERS)}"
         stays = "What the Core has of it reads here as there, the rest stays"
-        reason = f"the Core did not take {count}; this one: {why}. {stays}; {_way_out(first.code)}"
+        reason = f"the Core did not take {count}; this one: {why}. {stays}; {_way_out(first, first.code)}"
         private = any(one.after.sensitivity == SENSITIVE for one in first.changes)
         return _make(step, main.id, _called(library, main), reason, SENSITIVE if private else NORMAL)
 
@@ -163,21 +162,23 @@ def _called(library: Library, one: Changed) -> str:
     return title_of(Record(one.id, one.after))
 
 
-def _way_out(code: str) -> str:
+def _way_out(entry: Entry, code: str) -> str:
     """What can be done about a refusal."""
-    return AGAIN if code == CONFLICT else WHOLE
+    if refusals.is_outdone(entry, code):
+        return OUTDONE
+    return AGAIN if code == refusals.CONFLICT else WHOLE
 
 
 def _wrote(one: Changed) -> str:
-    return f"You wrote: {one_line(redact(_typed(one))[0], WROTE_CHARACTERS)}"
+    return f"You wrote: {one_line(redact(_typed(one))[0], WROTE_CHARACTERS).rstrip(' .')}"
 
 
 def _typed(one: Changed) -> str:
     """What somebody changed, field by field; only its names, where all of it is what machines make."""
     before = {} if one.before is None else body_to(one.before)
     changed = {name: _news(before.get(name), value) for name, value in refusals.typed(one).items()}
-    if not (changed := {name: value for name, value in changed.items() if name not in MACHINE_MADE}):
-        return ", ".join(refusals.typed(one))
+    if refusals.MACHINE_MADE.issuperset(changed):
+        return ", ".join(changed)
     return "; ".join(f"{name}: {one_line(_said(value), TYPED_CHARACTERS)}" for name, value in changed.items())
 
 
@@ -197,5 +198,5 @@ def _said(value: Any) -> str:
         case list():
             return ", ".join(_said(one) for one in value)
         case dict():
-            return " ".join(_said(one) for name, one in value.items() if one and name not in MACHINE_MADE)
+            return " ".join(_said(one) for name, one in value.items() if one and name not in refusals.MACHINE_MADE)
     return json.dumps(value, ensure_ascii=False)

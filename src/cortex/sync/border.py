@@ -30,7 +30,8 @@ class Tally:
     refused: int = 0
     pulled: int = 0  # records that are new here, or read otherwise now
     copied: int = 0  # records that were written, as they were or not
-    erased: int = 0
+    erased: int = 0  # records that may no longer be seen
+    forgets: bool = False  # whether something went that was found
     held: str = ""  # why the Core took something not yet
     reached: bool = False  # whether the Core answered anything
     queued: bool = False  # whether something is to be sent again

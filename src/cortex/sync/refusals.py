@@ -20,6 +20,9 @@ FOLDER = "refused"  # in the home: what was given up
 STAYS = "It stays on this machine"
 REPLACED = "It reads here as at the Core now"
 CREATES = "create_"  # how the names of actions begin that make something
+CONFLICT = "RECORD_CHANGED"  # sent again, it would be refused again
+DECIDES = frozenset(("approve_draft", "reject_draft"))  # which is done once
+MACHINE_MADE = frozenset(("reviewed_at", "reviewed_by", "last_reviewed", "expires", "file_hash", "body_hash", "size"))
 
 
 def makes(entry: Entry) -> bool:
@@ -51,14 +54,15 @@ def named(entry: Entry) -> set[str]:
 
 
 def typed(one: Changed) -> Told:
-    """What somebody changed of a record, field by field; None for what was taken away."""
+    """What somebody changed of a record, field by field; None for what was taken away. What machines make isn't told beside that."""
     told = changed_to(one)
     after, before = told["after"], told["before"] or {}
     assert isinstance(after, dict) and isinstance(before, dict)
     changed: Told = {name: value for name, value in after.items() if before.get(name) != value}
     changed |= {name: None for name in before if name not in after}
     made = SUMMARY if one.kind == "thread" and "summary_by" not in after else ()  # of what others say
-    return {name: value for name, value in changed.items() if name not in made}
+    changed = {name: value for name, value in changed.items() if name not in made}
+    return {name: value for name, value in changed.items() if name not in MACHINE_MADE} or changed
 
 
 def became(library: Library, entry: Entry) -> str:
@@ -68,6 +72,11 @@ def became(library: Library, entry: Entry) -> str:
     if here is None:
         return "It is not here any more"
     return STAYS if not library.store.outbox.known([main.id]) else REPLACED
+
+
+def is_outdone(entry: Entry, code: str) -> bool:
+    """Whether somebody else has decided before what can be decided once: nothing is left to do but to give it up."""
+    return code == CONFLICT and entry.action in DECIDES
 
 
 def told(library: Library, entry: Entry) -> Told:

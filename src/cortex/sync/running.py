@@ -129,5 +129,6 @@ def _remember(border: Border, outcome: Outcome, *, complete: bool) -> None:
     except CortexError as error:  # a full disk: the outcome says so, too
         log.warning("what came of the sync couldn't be kept: %s", error.message)
     tally = border.tally
-    if tally.copied or tally.flushed or tally.erased:
-        border.library.follow(forget=bool(tally.erased))
+    forgets = bool(tally.erased) or tally.forgets
+    if tally.copied or tally.flushed or forgets:
+        border.library.follow(forget=forgets)

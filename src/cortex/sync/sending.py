@@ -194,7 +194,7 @@ class Sending:
         erased = [one.id for one in untrue if one.id not in there]
         self._border.apply(records, erased, settle=entry.id, refuse=(code, message))
         self._hope(entry, code)
-        self._tally.erased += sum(one.kind != "notification" and one.id in erased for one in untrue)
+        self._tally.forgets |= any(one.kind != "notification" and one.id in erased for one in untrue)
         self._refused |= {entry.id} - self._tried  # which were told before
         self._tally.refused = len(self._refused)
 
