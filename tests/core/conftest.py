@@ -146,6 +146,12 @@ def place(open_place: Callable[..., Place]) -> Place:
 
 
 @pytest.fixture
+def in_postgres(open_place: Callable[..., Place], database: str, folder: Path) -> Place:
+    """A Core whose records are in PostgreSQL."""
+    return open_place(database, folder / "replica")
+
+
+@pytest.fixture
 def ada(place: Place) -> Client:
     """Somebody who may do everything."""
     return place.person("ada", 4, sensitive=True)

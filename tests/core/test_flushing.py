@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import string
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +17,8 @@ from cortex.records.ids import new_id
 
 CURSED = "ALTER TABLE records ADD CONSTRAINT cursed CHECK (body NOT LIKE '%cursed%')"
 
-
-@pytest.fixture
-def in_postgres(open_place: Callable[..., Place], database: str, folder: Path) -> Place:
-    return open_place(database, folder / "replica")
+FULL = """CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE EXCEPTION 'no space left on device' USING ERRCODE = '53100'; END $$"""
 
 
 def actions() -> list[dict[str, Any]]:
@@ -78,6 +75,38 @@ def test_what_the_database_can_not_hold_is_refused_and_holds_back_nothing(in_pos
     assert titles(ada) == ["a", "b", "c"]
     again = ada.post("/sync/flush", {"actions": [sent[0], sent[3]]}, key=None)["results"]
     assert [one["status"] for one in again] == ["replayed", "replayed"]
+
+
+def test_a_disk_that_is_full_for_a_moment_refuses_nothing_and_nothing_overtakes(in_postgres: Place):
+    ada = in_postgres.person("ada", 4)
+    made = action("new", change("a"))
+    assert ada.post("/sync/flush", {"actions": [made]}, key=None)["results"][0]["status"] == "applied"
+    edit = {**change("a", made["payload"]["changes"][0]["id"], body="b"), "before": {"title": "a"}}
+    sent = [action("edit", edit), action("then", change("c"))]
+    with in_postgres.ledger.connections.write() as connection:
+        connection.execute(FULL)
+        connection.execute("CREATE TRIGGER full_disk BEFORE INSERT ON keys EXECUTE FUNCTION full_disk()")
+    results = ada.post("/sync/flush", {"actions": sent}, key=None)["results"]
+    assert [one["status"] for one in results] == ["retry", "retry"] and results[0]["error"]["code"] == "DISK_FULL"
+    with in_postgres.ledger.connections.write() as connection:
+        connection.execute("DROP TRIGGER full_disk ON keys")
+    results = ada.post("/sync/flush", {"actions": sent}, key=None)["results"]
+    assert [one["status"] for one in results] == ["applied", "applied"]
+
+
+def test_nor_does_one_that_ends_the_transaction_by_itself(place: Place):
+    ada = place.person("ada", 4)
+    with place.ledger.connections.write() as connection:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages + 3}")
+    text = "".join(random.Random(1).choices(string.ascii_letters, k=45_000))
+    sent = [action("large", change("a", body=text)), action("then", change("c"))]
+    results = ada.post("/sync/flush", {"actions": sent}, key=None)["results"]
+    assert [one["status"] for one in results] == ["retry", "retry"]
+    with place.ledger.connections.write() as connection:
+        connection.execute("PRAGMA max_page_count = 1000000")
+    results = ada.post("/sync/flush", {"actions": sent}, key=None)["results"]
+    assert [one["status"] for one in results] == ["applied", "applied"]
 
 
 def test_a_database_that_is_damaged_refuses_nobodys_writes(in_postgres: Place):

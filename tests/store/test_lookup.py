@@ -1,6 +1,8 @@
 """Reading for answers: places, definitions, texts, counts."""
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from cortex import chunkers
 from cortex.store import Counts
@@ -26,6 +28,50 @@ def test_definitions_are_found_in_any_case_those_written_exactly_so_first(folder
     chunks = dict(folder.store.lookup.chunks(folder.blob("a.py")))
     assert [chunks[one.chunk].start_line <= line for one, line in zip(found, (4, 8, 1), strict=True)] == [True] * 3
     assert {one.doc for one in found} == {folder.doc("a.py")}
+
+
+def test_where_a_name_is_defined_does_not_cost_more_than_its_text_has_headings(folder):
+    """Counted in steps of SQLite, of which a look at each heading takes some twenty: a look at each chunk for each took 400,000,000."""
+    headings = 6_000
+    folder.write(a_md="# limit\n" * headings, b_md="# Limit\n\ntext\n")
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    with folder.store._connections.read() as connection:
+        connection.set_progress_handler(count, 1_000)
+        try:
+            found = folder.store.lookup.definitions([folder.source.id], ["Limit"])
+        finally:
+            connection.set_progress_handler(None, 0)
+    assert steps * 1_000 < 100 * headings
+    chunks = dict(folder.store.lookup.chunks(folder.blob("a.md")))
+    assert len(chunks) == headings and len(found) == 200
+    assert found[0].doc == folder.doc("b.md")
+    assert [chunks[one.chunk].start_line for one in found[1:]] == list(range(1, 200))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(["# lamp", "# Lamp", "# other", "text", "", "word " * 90, "x" * 9_000]), max_size=120))
+def test_a_name_stands_in_all_chunks_that_hold_its_line_and_in_no_other(folder, lines):
+    folder.write(a_md="\n".join(lines))
+    chunks = folder.store.lookup.chunks(folder.blob("a.md"))
+    named = [one for one in folder.store.lookup.symbols(folder.blob("a.md")) if one.name.lower() == "lamp"]
+    named.sort(key=lambda one: (one.name != "lamp", one.start_line))
+    wanted = [(n, one.qualified) for one in named for n, each in chunks if each.start_line <= one.start_line <= each.end_line]
+    found = folder.store.lookup.definitions([folder.source.id], ["lamp"])
+    assert [(one.chunk, one.qualified) for one in found] == wanted
+
+
+def test_a_name_on_a_line_of_many_chunks_stands_in_each(folder):
+    folder.write(a_py="x = 1\n" * 400 + "def lamp(): return [" + "1, " * 4_000 + "]\n" + "y = 1\n" * 400)
+    chunks = folder.store.lookup.chunks(folder.blob("a.py"))
+    here = [number for number, chunk in chunks if chunk.start_line <= 401 <= chunk.end_line]
+    assert len(chunks) > len(here) > 5
+    assert [one.chunk for one in folder.store.lookup.definitions([folder.source.id], ["lamp"])] == here
+    assert [one.chunk for one in folder.store.lookup.definitions([folder.source.id], ["lamp"], 3)] == here[:3]
 
 
 def test_a_text_comes_back_as_it_went_in(folder):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from cortex.core import people
 from cortex.errors import CortexError
 from cortex.kinds import SENSITIVE, Comment, Observation, Subcortex, Task, Thread
 from cortex.records.changing import update_task
-from cortex.records.ids import fresh_key
+from cortex.records.ids import fresh_key, new_id
 from cortex.records.inbox import inbox
+from cortex.records.revising import revise
 from cortex.records.rights import person
 from cortex.records.wording import wording
+from cortex.records.writing import create
 from cortex.store.backup import dump, load
 from cortex.store.ledger import open_ledger
 from cortex.sync import state
@@ -226,3 +229,31 @@ def _check_marks(marks: Mapping[str, str], core: Mapping[str, Any], members: Seq
 def _was_said(core: CoreServer, number: str, mark: str) -> bool:
     """Whether an earlier version of a record has the mark: somebody changed it after that."""
     return any(mark in repr(one.body) for one in core.ledger.recorded.versions(number).values())
+
+
+def test_what_was_attached_to_a_thread_before_its_home_joined_is_where_the_thread_is(homes, member, team):
+    library = homes("ada")
+    seen = create(library, Observation("Five thousand"), actor=person()).id
+    private = create(library, Subcortex("payroll", "Payroll", visibility="private"), actor=person()).id
+    thread = create(library, Thread("Salaries", subcortex=private), actor=person()).id
+    revise(library, seen, lambda body: replace(body, thread=thread), actor=person(), action="edit")
+    bob, eve = member("bob", tier=3), member("eve", tier=3)
+    ada = member("ada")
+    (entry,) = library.store.outbox.waiting()
+    assert [one.id for one in entry.changes] == [private, thread, seen]
+    assert ada.sync().status == "ok"
+    people.grant(team.ledger, people.find(team.ledger, "eve"), private, writes=False)
+    bob.sync()
+    eve.sync()
+    assert (bob.get(thread), bob.get(seen)) == (None, None)
+    assert eve.get(thread) and eve.get(seen)
+
+
+def test_what_belongs_to_something_that_comes_later_waits_for_that(member, team):
+    ada = member("ada")
+    thread, seen = new_id(Thread), new_id(Observation)
+    told = {"author": "person", "created": 1, "before": None}
+    late = {**told, "id": seen, "kind": "observation", "after": {"title": "Five thousand", "thread": thread}}
+    payload = {"actor": "person", "tier": 4, "at": 1, "changes": [late]}
+    (result,) = ada.remote.flush([{"idempotency_key": "a@b/person", "action": "upload", "payload": payload}])
+    assert (result.status, result.code) == ("refused", "TARGET_NOT_FOUND") and seen not in at_core(team)

@@ -14,10 +14,10 @@ from cortex.core import policy
 from cortex.core.envelopes import Told
 from cortex.core.routing import Asked
 from cortex.errors import InputError
-from cortex.kinds import Draft, Link, Notification, Observation, Record, Wanted
+from cortex.kinds import SENSITIVE, Draft, Link, Notification, Observation, Record, Wanted
 from cortex.records.noticing import OPEN
 from cortex.records.rights import AGENT
-from cortex.seeing import REVIEWER, sees
+from cortex.seeing import REVIEWER, STEPS, sees
 from cortex.store import Kept
 from cortex.store.ledger import Ledger
 from cortex.sync import wire
@@ -30,28 +30,31 @@ def read_deltas(asked: Asked) -> Told:
     """What was changed since a cursor, as far as it may be seen, and which ids may not any more."""
     query, view = asked.query, policy.stamp_of(asked.viewer)
     epoch, last, witness = asked.core.ledger.mark()
+    asked.hall.check_history(epoch)
     since, begun = _since(asked.core.ledger, query.since, (epoch, last, witness))
     if query.since and query.view and query.view != view:
         raise _resync("view", "what may be seen is something else now")
-    updates: list[Kept] = []
-    gone: list[str] = []
-    looked_at, more = 0, True
-    while more and len(updates) < query.limit and looked_at < MOST_LOOKED_AT:
-        page = asked.hall.back.store.recorded.changes(since, query.limit - len(updates))
-        more = len(page) == query.limit - len(updates)
+    told: dict[str, Kept | None] = {}  # by ids, in the order of changes; None for what may not be seen any more
+    past = _Past(asked)
+    count = looked_at = 0
+    more = True
+    while more and count < query.limit and looked_at < MOST_LOOKED_AT:
+        page = asked.hall.back.store.recorded.changes(since, query.limit - count)
+        more = len(page) == query.limit - count
         since = page[-1].change if page else since
         looked_at += len(page)
-        visible = asked.hall.store.recorded.kept(
-            one.record.id for one in page
-        )  # as whoever asks may see it, at one moment
-        shown = {one.record.id for one in visible}
-        hidden = [one.record for one in page if one.record.id not in shown and one.change > begun]
-        updates += visible
-        gone += [one.id for one in hidden if _was_visible(asked, one)]
+        ids = [one.record.id for one in page]
+        visible = {one.record.id: one for one in asked.hall.store.recorded.kept(ids)}  # as it is at one moment
+        for one in page:
+            told.pop(one.record.id, None)  # it was changed while the pages before were read
+            if one.record.id not in visible and one.change > begun and past.showed(one.record):
+                told[one.record.id] = None
+        told |= visible
+        count = sum(one is not None for one in told.values())
     return Told(
         {
-            "updates": [wire.record_to(one) for one in updates],
-            "invalidations": gone,
+            "updates": [wire.record_to(one) for one in told.values() if one is not None],
+            "invalidations": [number for number, one in told.items() if one is None],
             "notifications_count": _waiting(asked),
             "next_cursor": f"{epoch}:{since}:{witness}" + (f":{begun}" if since < begun else ""),
             "has_more": more,
@@ -82,26 +85,33 @@ def _resync(reason: str, why: str) -> InputError:
     return InputError("RESYNC_NEEDED", f"{why}: pull from the start", context={"problems": [{"reason": reason}]})
 
 
-def _was_visible(asked: Asked, record: Record[Any]) -> bool:
-    """Whether whoever asks may have seen a record in some version, that they don't see now."""
-    body, viewer = record.body, asked.viewer
-    match body:
-        case Draft() if not viewer.is_own(record.author) and viewer.tier < REVIEWER:
-            return False
-        case Notification() if not viewer.is_own(body.recipient) and not viewer.is_own(record.author):
-            return False
-    whole = asked.hall.whole
-    before = replace(viewer, hidden=viewer.hidden - asked.hall.once_open())
+class _Past:
+    """What whoever asks may have seen, that they don't see now."""
 
-    def once(one: Record[Any]) -> bool:
-        versions = asked.core.ledger.recorded.versions(one.id).values() if one.version > 1 else (one,)
-        return any(sees(before, version, whole) for version in versions)
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._viewer = replace(asked.viewer, hidden=asked.viewer.hidden - asked.hall.once_open())
+        self._known: dict[str, bool] = {}
 
-    above = _above(body)
-    if not above:
-        return once(record)
-    owners = [one for number in above if (one := whole(number)) is not None]
-    return bool(owners) and all(map(once, owners))  # it is where they are, and was where they were
+    def showed(self, record: Record[Any], steps: int = STEPS) -> bool:
+        """Whether they may have seen a record in some version, with all on which that depended in some version of its own."""
+        if record.id not in self._known:
+            earlier = self._asked.core.ledger.recorded.versions(record.id) if record.version > 1 else {}
+            self._known[record.id] = any(self._shows(one, steps) for one in earlier.values() or (record,))
+        return self._known[record.id]
+
+    def _shows(self, version: Record[Any], steps: int) -> bool:
+        body, viewer, whole = version.body, self._viewer, self._asked.hall.whole
+        match body:
+            case Draft() if not viewer.is_own(version.author) and viewer.tier < REVIEWER:
+                return False
+            case Notification() if not viewer.is_own(body.recipient) and not viewer.is_own(version.author):
+                return False
+        owners = [one for number in _above(body) if (one := whole(number)) is not None]
+        if not owners or not steps:
+            return sees(viewer, version, whole)
+        hidden = body.sensitivity == SENSITIVE and not viewer.sensitive
+        return not hidden and all(self.showed(one, steps - 1) for one in owners)
 
 
 def _above(body: Any) -> tuple[str, ...]:

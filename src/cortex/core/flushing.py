@@ -66,7 +66,7 @@ def flush(asked: Asked) -> Told:
             within = results[done:]
             del results[done:]
             if singly:
-                results.append(_untaken(asked, sent[done], error))
+                results.append(_untaken(asked, sent[done], error, within))
             elif _is_of_one(error, within):
                 log.warning("what was sent couldn't be kept together: %s", error.message)
                 singly = True
@@ -155,10 +155,15 @@ def _too_much(asked: Asked, ids: Sequence[str]) -> InputError | None:
     return InputError("RECORD_INVALID", f"more than {MOST_MADE:,} records are new", context={"field": "changes"})
 
 
-def _untaken(asked: Asked, one: _Sent, error: CortexError) -> Row:
-    """What is told of an action that isn't taken by itself either. Raises: `error`, where it is about whoever sent it."""
+def _untaken(asked: Asked, one: _Sent, error: CortexError, within: Sequence[Row]) -> Row:
+    """What is told of an action that isn't taken by itself either. Raises: `error`, where it is about whoever sent it.
+
+    Where the database failed within it for a moment, that is what counts: its end fails then as well, and says less.
+    """
     if isinstance(error, NetworkError):
         raise error
+    if within and within[0]["status"] == accepting.RETRY:
+        return within[0]
     if accepting.is_passing(error):
         return wire.result_to(one.key, accepting.RETRY, (), error)
     with asked.core.ledger.together():

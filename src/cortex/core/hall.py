@@ -201,6 +201,14 @@ class Hall(Library):
         with self._turn:
             self._take_over()
 
+    def check_history(self, epoch: str) -> None:
+        """Whether what is read here is of this history of the ledger: of another one no change may be told by the numbers of this one.
+
+        Raises: StoreError STORE_LOCKED, where that isn't followed yet.
+        """
+        if self.ledger.kind != SQLITE and self.back.store.truth.get(EPOCH) != epoch:
+            raise StoreError("STORE_LOCKED", "the database has another history now, which isn't followed yet")
+
     def lag(self) -> int:
         """How many changes of the ledger aren't followed yet."""
         now, done = self._mark(), self._done

@@ -91,6 +91,7 @@ def which_visible(asked: Asked) -> Told:
 
     Nobody guesses an id, it has 80 random bits: that there is such a record is told to who has seen it, or was told of it.
     """
+    asked.hall.check_history(asked.core.ledger.epoch())
     ids = [one for one in dict.fromkeys(asked.body.ids) if one.isascii()]
     visible = asked.hall.store.recorded.get(ids)
     known = asked.hall.back.store.recorded.get(ids)

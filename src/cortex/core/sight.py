@@ -11,7 +11,7 @@ from typing import Any
 
 from cortex.core.policy import not_found
 from cortex.errors import InputError
-from cortex.kinds import SENSITIVE, Artifact, Draft, Record, Subcortex, Wanted
+from cortex.kinds import SENSITIVE, Artifact, Draft, Observation, Record, Subcortex, Wanted
 from cortex.records.checks import LIMITS
 from cortex.records.targets import PINS, POINTS, Place, by_slug, resolve_ref, scope_of
 from cortex.seeing import Viewer, sees
@@ -89,6 +89,10 @@ def placed(body: Any, sight: Sight) -> Any:
     for field, kind in POINTS:
         if ref := getattr(body, field, ""):
             found = _there(sight, ref, kind, field)
+            if found is None and isinstance(body, Observation) and not body.subcortex:
+                raise not_found(
+                    ref, field
+                )  # who may see it depends on that; its home sends it again when that has come
             above += [found] if found is not None and field != "supersedes" else []
     if isinstance(body, Subcortex):
         for field, kind in PINS:

@@ -9,6 +9,7 @@ import sqlite3
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from cortex.errors import StoreError
@@ -20,6 +21,7 @@ RECENT_CHARACTERS = 8_000_000  # of texts kept unpacked: unpacking was half of a
 RECENT_CHUNKS = 10_000
 MAX_CHOICES = 64  # of sources, of which it is remembered whether they are all
 PART = 900  # values in one statement
+FEW_CHUNKS = 32  # of a blob, that are read one after the other
 MAX_TEXT_BYTES = 64 << 20  # no file above limits.processing.max_file_size is read: more is no text of ours
 DOC_COLUMNS = "docs.id, docs.source, docs.path, docs.blob, docs.size, docs.mtime_ns, blobs.language, docs.role"
 CHUNK_COLUMNS = "ordinal, start, end, start_line, end_line, kind, name, qualified, signature, chunks.doc"
@@ -168,15 +170,27 @@ class Lookup:
         limit: int,
     ) -> list[Definition]:
         with self._connections.read() as connection:
+            # First the names, as many as are wanted, then where each stands. In one statement SQLite compared every heading of a text
+            # with every chunk of it, before it knew which are wanted: 4.5 s for 6,250 times "# limit".
+            # CROSS JOIN keeps the order: with two names SQLite would begin with every doc (38 ms instead of 0.3 ms on 10,000).
             rows = connection.execute(
-                # CROSS JOIN keeps the order: with two names SQLite would begin with every doc (38 ms instead of 0.3 ms on 10,000).
-                f"SELECT docs.id, chunks.id, symbols.name, symbols.qualified FROM symbols CROSS JOIN docs ON docs.blob = symbols.blob "
-                f"CROSS JOIN chunks ON chunks.blob = symbols.blob AND symbols.start_line BETWEEN chunks.start_line AND chunks.end_line "
+                "SELECT docs.id, symbols.blob, symbols.start_line, symbols.name, symbols.qualified "
+                "FROM symbols CROSS JOIN docs ON docs.blob = symbols.blob "
                 f"WHERE {where} AND source IN ({marks(sources)}) "
-                f"ORDER BY {order}docs.role <> '', docs.path, chunks.ordinal, symbols.start_line LIMIT ?",
+                f"ORDER BY {order}docs.role <> '', docs.path, symbols.start_line LIMIT ?",
                 [*values, *sources, *ordered, limit],
-            )
-            return [Definition(*row) for row in rows]
+            ).fetchall()
+            if not rows:
+                return []
+            ranges = self.ranges({blob for _, blob, *_ in rows})
+            lines = {(blob, line) for _, blob, line, *_ in rows}
+            held = {(blob, line): _chunks_at(connection, *ranges[blob], line, limit) for blob, line in lines}
+        found = (
+            Definition(doc, chunk, name, qualified)
+            for doc, blob, line, name, qualified in rows
+            for chunk in held[blob, line]
+        )
+        return list(islice(found, limit))
 
     def doc(self, source: int, path: str) -> Doc | None:
         """The doc at this path, if there is one."""
@@ -322,6 +336,26 @@ class Lookup:
                 (small, small, large, large, source),
             ).fetchone()
             return (row[0], row[1], row[2])
+
+
+def _chunks_at(connection: sqlite3.Connection, first: int, last: int, line: int, most: int) -> list[int]:
+    """The first `most` chunks that hold a line, of those between `first` and `last`, which are one blob's.
+
+    These are numbered in the order of their lines: by halving, whatever their number, and without an index of lines.
+    """
+    low, high = first, last  # the first one that doesn't end before the line is among these
+    while high - low >= FEW_CHUNKS:
+        middle = (low + high) // 2
+        row = connection.execute("SELECT end_line FROM chunks WHERE id = ?", (middle,)).fetchone()
+        low, high = (middle + 1, high) if row is None or row[0] < line else (low, middle)
+    held: list[int] = []
+    ask = "SELECT id, start_line, end_line FROM chunks WHERE id BETWEEN ? AND ? ORDER BY id"
+    for chunk, start, end in connection.execute(ask, (low, last)):
+        if start > line or len(held) == most:  # a long line is in many
+            break
+        if end >= line:
+            held.append(chunk)
+    return held
 
 
 def _state(connection: sqlite3.Connection) -> str:

@@ -134,7 +134,7 @@ class Outbox:
         with self._connections.write(durable=True) as connection:
             set_facts(connection, {**(meta or {}), UPLOADED: mark})
             ids = [row[0] for row in connection.execute(ask)]
-            new = [(None, one) for one in get_records(connection, ids).values()]
+            new = [(None, one) for one in sorted(get_records(connection, ids).values(), key=_due)]
             return _queue(connection, [*new, *_changed_since(connection)], actor, mark)
 
     def queue(self, ids: Sequence[str], actor: Actor, mark: str) -> int:
@@ -144,8 +144,8 @@ class Outbox:
         """
         with self._connections.write(durable=True) as connection:
             connection.executemany("DELETE FROM replica WHERE record = ?", [(number,) for number in ids])
-            found = get_records(connection, sorted(ids, key=lambda number: number[-26:]))
-            wanted = [(None, one) for one in _as_before(connection, found).values()]
+            found = _as_before(connection, get_records(connection, ids))
+            wanted = [(None, one) for one in sorted(found.values(), key=_due)]
             return _queue(connection, wanted, actor, mark, places_before(connection, len(wanted)), taken=moment())
 
     def begin_again(self, facts: Mapping[str, str], expected: Mapping[str, str], *, resend: bool) -> int:
@@ -212,6 +212,13 @@ def _is_older(now: Kept, version: int, change: int) -> bool:
         return False
     later = now.record.version < version and change <= now.change
     return later or (now.record.version == version and change == 0)
+
+
+def _due(record: Record[Any]) -> tuple[str, bool, str]:
+    """When something can be sent: when it was made, or else what it was attached to since; that comes before it."""
+    made = record.id[-26:]
+    due = max(made, *(getattr(record.body, field, "")[-26:] for field in ("thread", "task")))
+    return due, due != made, record.id
 
 
 def _queue(
