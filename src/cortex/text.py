@@ -1,4 +1,4 @@
-"""Pure functions on strings: words of identifiers, token estimate, cutting to a budget, fences, hashes, roles of paths.
+"""Pure functions on strings: words of identifiers, token estimate, cutting to a budget, fences, hashes, roles of paths, how much JSON holds.
 
 Knows nothing of files, stores or queries. Identifiers are split here and not by the word index's own analyzer, because that one
 has no camelCase filter and the same split is needed for queries, snippets and paths.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import islice
 
 TOKEN_CHARACTERS = 4  # a token is estimated as four characters
 NAME_CHARACTERS = 200  # of a name that stands in a line
@@ -142,6 +143,25 @@ def role_of(path: str) -> str:
         if pattern.search(path):
             return role
     return ""
+
+
+def holds_more(body: bytes, most: int, marks: bytes = b"[{,") -> bool:
+    """Whether JSON in UTF-8 says more than `most` values, before any is built; of "[{" only objects and lists.
+
+    61 MB of small ones took 2 GB and 7 s. What stands in texts is told from the rest only where there is much at all: 54 MB of prose take
+    0.3 s, and 1 MB of ordinary records 1 ms.
+    """
+    if sum(body.count(mark) for mark in marks) <= most:
+        return False
+    found = next(islice(_to_next(marks).finditer(body), most, None), None)
+    return found is not None and found.lastindex is not None
+
+
+@cache
+def _to_next(marks: bytes) -> re.Pattern[bytes]:
+    """Reads up to the next of these that stands in no text, or to the end; never back."""
+    text, any_of = rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+(?:"|\Z)', re.escape(marks)
+    return re.compile(rb'(?:[^"%b]++|%b)*+(?:([%b])|\Z)' % (any_of, text, any_of), re.DOTALL)
 
 
 def is_text(name: str) -> bool:

@@ -15,6 +15,7 @@ from cortex.core.app import PING_SECONDS, make_app
 from cortex.core.limits import GOOD_SECONDS
 from cortex.core.logs import JsonLines
 from cortex.errors import StoreError
+from cortex.home import VERSION
 from cortex.settings import load
 from cortex.store.principals import Principals
 
@@ -68,7 +69,9 @@ def test_each_may_ask_as_often_as_their_tier_says(open_place, folder, clock):
     assert [ada.ask("GET", "/me").status_code for _ in range(7)] == [200] * 6 + [429]
     assert [place.http.get("/api/v2/me").status_code for _ in range(3)] == [401, 401, 429]
     assert [place.http.get("/health").status_code for _ in range(5)] == [200] * 5
+    assert place.http.get("/api/v2/openapi.json").status_code == 429  # 133 KB for whoever asks
     clock.now += 30
+    assert place.http.get("/api/v2/openapi.json").json()["info"]["version"] == VERSION
     assert [bob.ask("GET", "/me").status_code for _ in range(2)] == [200, 429]
 
 
@@ -189,7 +192,7 @@ def test_a_request_is_called_as_its_sender_does_where_that_is_a_name(place, ada)
 
 
 def test_health_says_whether_the_database_answers(place, monkeypatch):
-    assert place.http.get("/health").json() == {"status": "ok", "version": place.app._document["info"]["version"]}
+    assert place.http.get("/health").json() == {"status": "ok", "version": VERSION}
 
     def away(self) -> None:
         raise StoreError("STORE_IO", "the database is away")

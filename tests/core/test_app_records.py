@@ -346,3 +346,18 @@ def test_a_draft_that_is_over_is_listed_as_that_whatever_else_is_asked(ada):
     for narrowed in ({}, {"author": "ada"}, {"tag": "late"}):
         assert ada.get("/drafts", status="pending_review", **narrowed) == []
         assert [one["id"] for one in ada.get("/drafts", status="expired", **narrowed)] == [number]
+
+
+@pytest.mark.parametrize("way", ["the comment becomes sensitive", "the thread is no longer"])
+def test_a_summary_that_came_with_what_is_hidden_now_is_read_by_nobody_else(place, ada, way):
+    freed = way == "the thread is no longer"
+    thread = ada.post("/threads", {"title": "Plan", "sensitivity": "sensitive" if freed else "normal"})["id"]
+    said = {"body_md": "the falcon lands", "rolling_summary_md": "A falcon is about to land."}
+    comment = ada.post(f"/threads/{thread}/comments", said)["id"]
+    if freed:
+        ada.patch(f"/threads/{thread}", {"sensitivity": "normal"})
+    else:
+        ada.patch(f"/comments/{comment}", {"sensitivity": "sensitive"})
+    bob = place.person("bob", 2)
+    assert bob.get(f"/threads/{thread}/comments") == []
+    assert "falcon" not in str(bob.get(f"/threads/{thread}"))

@@ -438,3 +438,25 @@ def test_a_body_of_countless_values_is_refused_before_each_is_a_problem(ada, raw
     text = "[,{" * 33_000
     assert ada.post("/artifacts", {"title": "a", "body_md": text, "summary_md": ",[" * 900})["body_md"] == text
     assert len(ada.get("/artifacts")) == 1
+
+
+def test_a_list_that_does_not_fit_is_one_problem(raw):
+    for path, body in (
+        ("/threads", {"title": "t", "tags": [0] * 10_000}),
+        ("/observations/batch", {"observations": [{"title": "t", "code_links": [{"a": 1}] * 40}] * 100}),
+        ("/sync/visible", {"ids": [0] * 10_000}),
+    ):
+        error = refused(raw.ask("POST", f"/api/v2{path}", json.dumps(body).encode()), 400)
+        assert len(error["details"]) <= 3, error  # what is missing, what isn't known, and that nothing is left then
+
+
+def test_more_values_than_anybody_has_to_say_are_not_read(raw):
+    for path, inner in (("/threads", "0," * 30_000), ("/sync/flush", "0," * 1_100_000)):
+        error = refused(raw.ask("POST", f"/api/v2{path}", f'{{"actions":[{inner}0]}}'.encode()), 400)
+        assert "values" in error["message"]
+
+
+@pytest.mark.parametrize("path", ["~", "/etc/passwd", "../x", "C:\\x"])
+def test_code_that_is_in_no_project_is_a_mistake_of_whoever_asks(raw, path):
+    body = json.dumps({"subject": {"code_link": {"path": path}}}).encode()
+    refused(raw.ask("POST", "/api/v2/packs/context", body), 400)

@@ -10,13 +10,28 @@ import pytest
 
 from core.team import Home, Team, acting, open_team, told
 from cortex.core.accepting import APPLIED, REFUSED
-from cortex.kinds import Actor, Artifact, Draft, Evidence, Notification, Subcortex, Task, Thread
+from cortex.kinds import (
+    NORMAL,
+    SENSITIVE,
+    Actor,
+    Artifact,
+    Comment,
+    Draft,
+    Evidence,
+    Link,
+    Notification,
+    Observation,
+    Subcortex,
+    Task,
+    Thread,
+)
 from cortex.records import drafts
 from cortex.records.ids import new_id
 from cortex.records.reasons import ACCEPTED, ASSIGNED, CHANGED, MENTIONED, SPOKE
 from cortex.records.revising import revise
 from cortex.records.rights import person
 from cortex.records.writing import create
+from cortex.store.outbox import UPLOAD
 
 
 @pytest.fixture
@@ -105,3 +120,45 @@ def test_what_is_hidden_since_is_not_told_of_by_what_would_supersede_it(team: Te
     refused = team.accept(eve.principal, acting(late, key="late"))
     assert refused.error is not None and refused.error.code == "TARGET_NOT_FOUND"
     assert hidden not in refused.error.message + repr(refused.error.context)
+
+
+def test_what_tells_of_something_sensitive_stays_so(team: Team, ada: Home):
+    bob = team.home("bob", 2)
+    thread = create(ada.library, Thread("Pay", body="@bob", sensitivity=SENSITIVE), actor=person()).id
+    other = create(ada.library, Thread("Lunch"), actor=person()).id
+    ada.flush()
+    (notice,) = [one for one in team.records().values() if one.kind == "notification"]
+    link = told(new_id(Link), Link(thread, "supports", other), author="bob")
+    draft = told(new_id(Draft), Draft("comment", "a", "b", target_kind="thread", target=thread), author="bob")
+    assert {team.accept(bob.principal, acting(one, key=one.id)).status for one in (link, draft)} == {APPLIED}
+    for number in (notice.id, link.id, draft.id):
+        record = team.records()[number]
+        assert record.body.sensitivity == SENSITIVE
+        freed = told(number, replace(record.body, sensitivity=NORMAL), record.body, author=record.author)
+        team.accept(bob.principal, acting(freed, key=f"free {number}"))
+        assert team.records()[number].body.sensitivity == SENSITIVE
+
+
+@pytest.mark.parametrize(
+    "name", ["ada\u200b", "\u2060ada", "\u0430da", "ADA", "console", "cortex", "eve/x", "zoe/x", "ada/"]
+)
+def test_nobody_writes_under_a_name_that_only_looks_like_anothers(team: Team, ada: Home, name: str):
+    eve = team.home("eve", 3)
+    seen = told(new_id(Observation), Observation("I said this"), author=name)
+    assert team.accept(eve.principal, acting(seen, action=UPLOAD)).status == REFUSED
+    seen = replace(seen, author="zoe/agent")  # of another Core, or of nobody here any more
+    assert team.accept(eve.principal, acting(seen, action=UPLOAD, key="zoe")).status == APPLIED
+
+
+def test_what_is_archived_takes_nothing_more_from_those_who_did_not_bring_it(team: Team, ada: Home):
+    scope = create(ada.library, Subcortex("harbor", "Harbor"), actor=person()).id
+    thread = create(ada.library, Thread("Over"), actor=person()).id
+    for number in (scope, thread):
+        revise(ada.library, number, lambda body: replace(body, state="archived"), actor=person(), action="edit")
+    assert {one.status for one in ada.flush()} == {APPLIED}
+    bodies = (Comment(thread, "late"), Thread("late", subcortex=scope))
+    for home, expected in ((team.home("bob", 3), REFUSED), (ada, APPLIED)):
+        for body in bodies:
+            late = told(new_id(type(body)), body, author=home.name)
+            status = team.accept(home.principal, acting(late, action=UPLOAD, key=late.id)).status
+            assert status == expected, body

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from cortex.kinds import FOUND_KINDS, Comment, Draft, Link, Notification, Record, Thread, refs_of
+from cortex.kinds import FOUND_KINDS, SENSITIVE, Comment, Draft, Link, Notification, Record, Thread, refs_of
 from cortex.records.discussing import _summarized
 from cortex.records.wording import wording
 from cortex.settings import Settings
@@ -137,7 +137,10 @@ def _check_threads(records: dict[str, Record[Any]]) -> None:
             body, own = record.body, {number, *(one.id for one in comments[number])}
             assert set(body.summary_sources) <= own, number
             assert set(_CITED.findall(body.summary)) <= own & set(body.summary_sources), number
-            assert not comments[number] or _summarized(record, comments[number]) == body, (
+            supplied = bool(body.summary_by)
+            if supplied and body.sensitivity != SENSITIVE:
+                assert records[body.summary_sources[0]].body.sensitivity != SENSITIVE, number
+            assert not comments[number] or _summarized(record, comments[number], supplied) == body, (
                 "the summary is of another day"
             )
 

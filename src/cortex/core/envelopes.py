@@ -41,7 +41,7 @@ ERRORS: Mapping[str, tuple[str, int]] = {
     "BUDGET_TOO_SMALL": ("BUDGET_TOO_SMALL", 400),
     "QUERY_EMPTY": ("QUERY_TOO_SHORT", 400),
     **dict.fromkeys(
-        ("RECORD_INVALID", "ARGUMENT_INVALID", "CURSOR_INVALID", "QUERY_INVALID", "CONFIG_INVALID"),
+        ("RECORD_INVALID", "ARGUMENT_INVALID", "CURSOR_INVALID", "QUERY_INVALID", "CONFIG_INVALID", "PATH_OUTSIDE"),
         ("VALIDATION_ERROR", 400),
     ),
 }
@@ -156,8 +156,13 @@ def _meta(request_id: str) -> dict[str, object]:
 
 
 def _json(content: object, status: int, request_id: str, headers: Mapping[str, str]) -> Outgoing:
+    return Outgoing(status, as_bytes(content), {**headers, REQUEST_ID: request_id})
+
+
+def as_bytes(content: object) -> bytes:
+    """How something is sent."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str)
-    return Outgoing(status, well_formed(text).encode(), {**headers, REQUEST_ID: request_id})
+    return well_formed(text).encode()
 
 
 def plain(content: object, request_id: str, status: int = 200) -> Outgoing:

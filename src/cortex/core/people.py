@@ -22,18 +22,29 @@ ACTIVE, REVOKED = "active", "revoked"
 LOWEST, HIGHEST = 0, 4  # tiers
 PREFIX = "principal_"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{1,49}")
-TAKEN = (PERSON, AGENT, "me", CONSOLE.name)  # the first three are everybody at home
+TAKEN = (
+    PERSON,
+    AGENT,
+    "me",
+    CONSOLE.name,
+    "cortex",
+)  # the first three are everybody at home, the last tells them of their syncs
 
 
 def add(
     ledger: Ledger, name: str, tier: int, sensitive: bool, grants: Mapping[str, bool], *, by: Actor = CONSOLE
 ) -> Principal:
     """Make somebody known. Raises: InputError RECORD_INVALID for a name that can't be, or is taken, or a tier that there isn't."""
-    if not NAME.fullmatch(name) or name in TAKEN:
+    if not may_be_called(name):
         wanted = "2 to 50 small letters, digits, '.', '_' and '-', beginning with a letter or digit"
         raise _invalid("name", f"{name!r} can't be a principal's name: that is {wanted}, and not {', '.join(TAKEN)}")
     _check_tier(tier)
     return ledger.principals.add(f"{PREFIX}{new_ulid()}", name, tier, sensitive, grants, by=by)
+
+
+def may_be_called(name: str) -> bool:
+    """Whether somebody at a Core can have this name."""
+    return NAME.fullmatch(name) is not None and name not in TAKEN
 
 
 def find(ledger: Ledger, name: str) -> Principal:

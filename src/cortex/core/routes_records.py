@@ -156,7 +156,7 @@ _NewObservations = create_model(
     "NewObservations",
     __base__=Arguments,
     observations=(
-        Annotated[tuple[create_body(Observation), ...], Field(min_length=1, max_length=MOST_AT_ONCE)],  # type: ignore[misc]
+        Annotated[tuple[create_body(Observation), ...], Field(min_length=1, max_length=MOST_AT_ONCE, fail_fast=True)],  # type: ignore[misc]
         ...,
     ),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
-from pydantic import FailFast, Field
+from pydantic import Field
 
 from cortex.core import accepting, policy
 from cortex.core.deltas import read_deltas
@@ -37,16 +37,16 @@ class Flush(Arguments):
 
     actions: Annotated[
         tuple[dict[str, Any], ...],
-        FailFast(),
         Field(
             max_length=MOST_ACTIONS,
+            fail_fast=True,
             description="What was written at home, in order: {idempotency_key, action, payload}",
         ),
     ]
 
 
 class Ids(Arguments):
-    ids: Annotated[tuple[Annotated[str, Field(max_length=100)], ...], Field(max_length=MOST_IDS)]
+    ids: Annotated[tuple[Annotated[str, Field(max_length=100)], ...], Field(max_length=MOST_IDS, fail_fast=True)]
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

@@ -136,7 +136,7 @@ class Waiting(Paged):
 
 
 class Acknowledge(Arguments):
-    ids: Annotated[tuple[_Ref, ...], Field(min_length=1, max_length=100)]
+    ids: Annotated[tuple[_Ref, ...], Field(min_length=1, max_length=100, fail_fast=True)]
 
 
 def read_inbox(asked: Asked) -> Told:

@@ -262,7 +262,7 @@ def _kind(cls: type, field: str, hint: Any, states: Sequence[str], needed: bool)
     if get_origin(hint) is tuple:
         inner = get_args(hint)[0]
         part = _part(inner) if is_dataclass(inner) else Annotated[str, Field(max_length=_element(field))]
-        return Annotated[tuple[part, ...], Field(max_length=limits.get(field, 100))]
+        return Annotated[tuple[part, ...], Field(max_length=limits.get(field, 100), fail_fast=True)]
     if hint is int:
         return Annotated[Whole, Field(ge=0, le=2**53)]
     choices = _choices(cls, field, states)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from cortex.core.bylines import reviewed, without_bylines
 from cortex.core.demands import changed_fields, rights_of
 from cortex.core.hearing import is_due, titled
 from cortex.core.merging import Conflict, conflict_error, differing, merged, supplied_only, supplies, unsummarized
+from cortex.core.people import may_be_called
 from cortex.core.policy import guard_of, not_found
 from cortex.core.settling import (
     check_became,
@@ -44,14 +45,17 @@ from cortex.records.drafts import EXPIRED, PENDING, PUBLISHED, risks_of
 from cortex.records.noticing import OPEN, close_notices, notice_spoken
 from cortex.records.publishing import check_outcome
 from cortex.records.revising import check_kept, follow
-from cortex.records.rights import TIERS, need
-from cortex.records.targets import resolved, target_of
+from cortex.records.rights import AGENT, TIERS, need
+from cortex.records.targets import check_open, resolved, target_of
 from cortex.seeing import UNFILED, Viewer
 from cortex.store import Changed, Step, kind_of_id
+from cortex.sync.names import agent_of
 from cortex.sync.wire import is_id
 
 KEEPS_AUTHORS, IS_ANYBODY = 3, 4  # tiers from which an upload may hold what others wrote, and what other principals did
 AHEAD_MS = 50 * 365 * 86_400_000  # that the clock of a home may be wrong, and its ids still count
+B = TypeVar("B", bound=Any)
+
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
@@ -138,7 +142,7 @@ class Taking:
             case Artifact():
                 owner, reviewed = body.owner or one.author, min(body.last_reviewed, self._step.now)
                 body = replace(body, owner=owner, last_reviewed=reviewed)
-        body = placed(body, self._sight) if self._upload else resolved(self._sight, body)
+        body = self._placed(body) if self._upload else resolved(self._sight, body)
         record = Record(one.id, body, one.author, min(one.created or self._step.now, self._step.now))
         self._check_author(one, record)
         if self._upload or one.before is not None:
@@ -149,6 +153,14 @@ class Taking:
         if isinstance(body, Notification) and body.state in OPEN:
             close_notices(self._step, body.about, body.type, body.recipient, action="replace_notification")
         self._step.put(record)
+
+    def _placed(self, body: Any) -> Any:
+        """What was there before, in its place. What was archived there is added to by those alone who may have brought it."""
+        body = placed(body, self._sight)
+        scope = self._sight.get(getattr(body, "subcortex", ""))
+        if scope is not None and not self._may_name(scope.author):
+            check_open(scope)
+        return body
 
     def _notification(self, body: Notification) -> Notification | None:
         """A notification comes with what it is about, and is as sensitive as that; None where it isn't passed on."""
@@ -167,8 +179,7 @@ class Taking:
             return None
         if not self._upload and not is_due(body, about, self._viewer, self._names()):
             return None
-        body = body if own else titled(body, about)
-        return replace(body, sensitivity=SENSITIVE) if about.body.sensitivity == SENSITIVE else body
+        return _as_private(body if own else titled(body, about), about)
 
     def _is_done(self, number: str) -> bool:
         """Whether something was done with a record, or said there; that it stays as it is, anybody may send."""
@@ -183,10 +194,11 @@ class Taking:
         lost = self._again and is_id(told, kind_of_id(told))  # it is sent once more when that has come
         if told and not body.target and (lost or not self._viewer.may_write(UNFILED)):
             raise not_found(told, "target")
-        place = self._sight.get(body.target) if body.target else None
-        if place is not None and place.body.sensitivity == SENSITIVE:
-            body = replace(body, sensitivity=SENSITIVE)
-        return self._flagged(body)
+        return self._flagged(self._as_target(body))
+
+    def _as_target(self, body: Draft) -> Draft:
+        """A draft that is as sensitive as what it is for."""
+        return _as_private(body, self._sight.get(body.target) if body.target else None)
 
     def _flagged(self, body: Draft) -> Draft:
         """A draft with what whoever approves it should look at twice, while somebody may, whatever its home says of that."""
@@ -210,17 +222,15 @@ class Taking:
 
     def _comment(self, body: Comment) -> Comment:
         thread = target_of(self._sight, body.thread, ("thread",), "thread")
-        if thread.body.state == "archived" and not self._upload:
+        if thread.body.state == "archived" and not (self._upload and self._may_name(thread.author)):
             raise refusal("thread", f"{thread.id} is archived: nobody comments there any more")
         self._spoken[thread.id] = None
-        private = SENSITIVE in (thread.body.sensitivity, body.sensitivity)
-        subcortex = thread.body.subcortex
-        return replace(body, subcortex=subcortex, sensitivity=SENSITIVE if private else body.sensitivity)
+        return _as_private(replace(body, subcortex=thread.body.subcortex), thread)
 
     def _link(self, body: Link) -> Link:
-        ends = [target_of(self._sight, getattr(body, end), FOUND_KINDS, end) for end in ("source", "target")]
-        private = any(one.body.sensitivity == SENSITIVE for one in ends)
-        return replace(body, sensitivity=SENSITIVE) if private else body
+        return _as_private(
+            body, *(target_of(self._sight, getattr(body, end), FOUND_KINDS, end) for end in ("source", "target"))
+        )
 
     def _check_author(self, one: Changed, record: Record[Any]) -> None:
         """What is new is by who does it, by who drafted it, or is known to be by somebody else: in an upload."""
@@ -242,9 +252,16 @@ class Taking:
         )
 
     def _may_name(self, name: str) -> bool:
-        """Whether what comes as it was may be by somebody: by who tells it, or, where their tier allows that, by others."""
-        needed = IS_ANYBODY if name.partition("/")[0] in (self._known or ()) else KEEPS_AUTHORS
-        return self._viewer.is_own(name) or (self._upload and self._step.actor.tier >= needed)
+        """Whether what comes as it was may be by somebody: by who tells it, or, where their tier allows that, by others.
+
+        Those are called as somebody at a Core may be: names that only look like another's are nobody's.
+        """
+        if name in (self._viewer.name, agent_of(self._viewer.name)):
+            return True
+        who = name.removesuffix(f"/{AGENT}")
+        if not self._upload or not may_be_called(who):
+            return False
+        return self._step.actor.tier >= (IS_ANYBODY if who in (self._known or ()) else KEEPS_AUTHORS)
 
     def _names(self) -> set[str]:
         """In whose names this action may speak: of who does it, and of who drafted what is published with it."""
@@ -299,8 +316,12 @@ class Taking:
             case Artifact():
                 body = replace(body, last_reviewed=min(body.last_reviewed, now))
             case Draft():
-                body = reviewed(current.body, body, self._step.actor.name, now)
+                body = self._as_target(reviewed(current.body, body, self._step.actor.name, now))
                 body = self._flagged(body) if body != current.body else body
+            case Link():
+                body = self._link(body)
+            case Notification():
+                body = _as_private(body, self._step.get(body.about))
         return resolved(self._sight, checked(body), current.body)
 
     def _check_change(self, current: Record[Any], body: Any) -> None:
@@ -352,6 +373,12 @@ class Taking:
         if isinstance(said.body, Comment) and thread is not None:
             told = self._told.get(said.id, set()) | self._told.get(thread.id, set())
             notice_spoken(self._step, said, thread, authors, besides=told)
+
+
+def _as_private(body: B, *above: Record[Any] | None) -> B:
+    """A body that is sensitive where anything is that it belongs to."""
+    private = any(one is not None and one.body.sensitivity == SENSITIVE for one in above)
+    return replace(body, sensitivity=SENSITIVE) if private else body
 
 
 def _supersedes(before: Artifact, after: Artifact) -> bool:

@@ -1,7 +1,7 @@
 """A thread and its comments: the rolling summary, renewed in the step of each comment.
 
 A summary that somebody supplied stays, and what was said since stands below it. Sentences of sensitive comments stay out of the
-summary of a thread that isn't sensitive.
+summary of a thread that isn't sensitive, and so does a summary that came with one.
 """
 
 from __future__ import annotations
@@ -35,17 +35,29 @@ def renew_summary(
 ) -> list[str]:
     """Have the summary of a thread follow a comment, or what the thread says now; gives who has spoken there."""
     comments = comments_of(step, thread.id)
-    after = replace(supplied, summary_sources=(comment.id,)) if supplied and comment else _summarized(thread, comments)
+    if supplied and comment:
+        after = replace(supplied, summary_sources=(comment.id,))
+    else:
+        after = _summarized(thread, comments, _is_supplied(step, thread.body))
     if after != thread.body:
         step.put(replace(thread, body=after), "summarize")
     return list(dict.fromkeys(one.author for one in comments))
 
 
-def _summarized(thread: Record[Thread], comments: list[Record[Comment]]) -> Thread:
+def _is_supplied(step: Step, body: Thread) -> bool:
+    """Whether a thread has a summary that somebody wrote, and all who see the thread may read it."""
+    if not body.summary_by or not body.summary_sources:
+        return False
+    with step.unconfined():
+        said = step.get(body.summary_sources[0])
+    return body.sensitivity == SENSITIVE or said is None or said.body.sensitivity != SENSITIVE
+
+
+def _summarized(thread: Record[Thread], comments: list[Record[Comment]], supplied: bool) -> Thread:
     body = thread.body
     private = body.sensitivity == SENSITIVE
     heard = [one for one in comments if private or one.body.sensitivity != SENSITIVE]
-    if body.summary_by and body.summary_sources:
+    if supplied:
         return _carried_on(body, heard)
     summary = summarize(body.title, _said([*([thread] if body.body else []), *heard]))
     return replace(body, summary=summary.text, summary_sources=summary.sources, summary_by="")

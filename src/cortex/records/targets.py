@@ -102,6 +102,13 @@ def target_of(place: RecordLookup | Place, ref: str, kinds: tuple[str, ...], fie
     return found
 
 
+def check_open(scope: Record[Subcortex]) -> None:
+    """Raises: InputError RECORD_INVALID, where a subcortex takes nothing more."""
+    if scope.body.state == "archived":
+        told = f"the subcortex {scope.body.slug} is archived: nothing is added to it"
+        raise InputError("RECORD_INVALID", told, context={"field": "subcortex"})
+
+
 def resolved(step: Place, body: B, before: Body | None = None) -> B:
     """The body with its subcortex by id, and sensitive where what it belongs to is; all that it points to is there.
 
@@ -113,12 +120,8 @@ def resolved(step: Place, body: B, before: Body | None = None) -> B:
     scope = getattr(body, "subcortex", "")
     if scope and (freed or scope != getattr(before, "subcortex", "")):
         found = scope_of(step, scope)
-        if found.body.state == "archived" and not freed:
-            raise InputError(
-                "RECORD_INVALID",
-                f"the subcortex {found.body.slug} is archived: nothing is added to it",
-                context={"field": "subcortex"},
-            )
+        if not freed:
+            check_open(found)
         changes["subcortex"] = found.id
         above.append(found)
     for field, kind in POINTS:
