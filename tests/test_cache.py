@@ -1,6 +1,6 @@
 """Remembered answers: bounded by bytes and by age, the least recently used go first."""
 
-from cortex.cache import HIT_BYTES, Cache
+from cortex.cache import HIT_BYTES, PAGE_BYTES, Cache
 from cortex.types import Hit, Mode, Page
 
 
@@ -15,11 +15,11 @@ def test_what_was_put_is_given_back_and_counted():
     cache.put("a", page(10))
     assert cache.get("a") == page(10)
     assert cache.hit_rate == 0.5
-    assert cache.size == HIT_BYTES + 20
+    assert cache.size == PAGE_BYTES + HIT_BYTES + 20
 
 
 def test_the_least_recently_used_goes_first_and_the_size_holds():
-    cache = Cache(3 * (HIT_BYTES + 200), 60)
+    cache = Cache(3 * (PAGE_BYTES + HIT_BYTES + 200), 60)
     for key in "abc":
         cache.put(key, page(100))
     cache.get("a")
@@ -28,7 +28,7 @@ def test_the_least_recently_used_goes_first_and_the_size_holds():
     assert all(cache.get(key) for key in "acd")
     cache.put("huge", page(1_000_000))
     assert cache.get("huge") is None
-    assert cache.size == 3 * (HIT_BYTES + 200)
+    assert cache.size == 3 * (PAGE_BYTES + HIT_BYTES + 200)
 
 
 def test_what_is_too_old_is_forgotten():
@@ -43,4 +43,12 @@ def test_putting_again_replaces():
     cache.put("a", page(10))
     cache.put("a", page(20))
     assert cache.get("a") == page(20)
-    assert cache.size == HIT_BYTES + 40
+    assert cache.size == PAGE_BYTES + HIT_BYTES + 40
+
+
+def test_questions_without_an_answer_take_no_more_than_all_others():
+    cache = Cache(10 * PAGE_BYTES, 60)
+    for number in range(100):
+        cache.put(number, Page((), 0, Mode.WORDS), asked=PAGE_BYTES)
+    assert cache.size == 10 * PAGE_BYTES
+    assert [number for number in range(100) if cache.get(number)] == [95, 96, 97, 98, 99]

@@ -13,6 +13,7 @@ from collections.abc import Hashable
 from cortex.types import Page
 
 HIT_BYTES = 600  # what a hit costs besides its text
+PAGE_BYTES = 1_500  # what a page and its question cost without either: where nothing was found, too
 
 
 class Cache:
@@ -44,8 +45,9 @@ class Cache:
             self._pages.move_to_end(key)
             return entry[0]
 
-    def put(self, key: Hashable, page: Page) -> None:
-        cost = sum(HIT_BYTES + 2 * len(hit.text) for hit in page.hits)
+    def put(self, key: Hashable, page: Page, asked: int = 0) -> None:
+        """Remember a page; `asked` is what its question takes, in bytes."""
+        cost = PAGE_BYTES + asked + sum(HIT_BYTES + 2 * len(hit.text) for hit in page.hits)
         if cost > self._max_bytes:
             return
         with self._lock:

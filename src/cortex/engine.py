@@ -294,7 +294,7 @@ class Engine:
         if page is None:
             page = self._answer(query, where, docs, cancel, deadline)
             if caching and self._state() == state:  # else an embedder failed on the way, or something was written
-                self._cache.put(key, page)
+                self._cache.put(key, page, 2 * len(query.text) + 8 * len(query.snippets))
         else:
             page = replace(page, cached=True)
         count, seconds = self._searches

@@ -25,6 +25,7 @@ from cortex.kinds import (
     Thread,
 )
 from cortex.library import Library
+from cortex.paging import MAX_OFFSET
 from cortex.records import finding
 from cortex.records.finding import Asked, Findings, find, page_of
 from cortex.records.ids import fresh_key, new_id
@@ -408,3 +409,46 @@ def test_who_turns_the_page_meets_every_record_once(library: Library) -> None:
         page = page_of(library, Asked(), Query("certificate", limit=5, offset=offset), Cancel())
         seen += [hit.path for hit in page.hits]
     assert len(seen) == len(set(seen)) and set(seen) == {one.id for one in kept}
+
+
+@pytest.mark.parametrize("offset", [1_000, 20_000_000, MAX_OFFSET - 1])
+def test_who_asks_for_what_is_further_down_than_anything_gets_nothing_and_has_nothing_made_for_it(library, offset):
+    keep(library, Task("Rotate the certificate"), Task("Renew the certificate"))
+    query = Query("certificate", mode=Mode.WORDS, limit=5, offset=offset, snippets=(320, 160))
+    assert finding.sizes_of(query, offset + 5) == (320, *(160,) * (finding.MOST_CUT - 1), 0)
+    page = page_of(library, Asked(), query, Cancel())
+    assert (page.hits, page.total) == ((), 2)
+    # Among several stores the first hits are asked for, as many as that.
+    assert len(page_of(library, Asked(), replace(query, offset=0, limit=offset + 5), Cancel()).hits) == 2
+    for text in ("certificate", ""):
+        found = find(library, Asked(text, mode=Mode.WORDS, limit=5, offset=offset))
+        assert (found.hits, found.total) == ((), 2)
+
+
+def test_hits_that_may_be_told_have_their_text_cut_and_no_others():
+    query = Query("certificate", snippets=(320, 320, 160))
+    assert finding.sizes_of(query, 2) == (320, 320, 160, 160, 0)
+    assert finding.sizes_of(replace(query, snippets=()), 2) == ()
+
+
+@pytest.mark.parametrize("heading", ["# limit", "## limit", "######"])
+def test_a_text_of_nothing_but_headings_is_cut_by_lines_and_found(library, heading):
+    """Else each is a chunk and a name of its own, which the next search for it has to look at."""
+    text = f"{heading}\n" * (50_000 // (len(heading) + 1))
+    headed, _ = keep(library, Artifact("Lighthouse", "", f"{text}the lamp\n"), Artifact("Limit", "", "of the lamp"))
+    lookup, sources = library.store.lookup, [one.id for one in library.store.recorded.sources(("artifact",))]
+    doc = lookup.doc(sources[0], headed.id)
+    assert doc is not None
+    chunks = [chunk for _, chunk in lookup.chunks(doc.blob)]
+    assert len(chunks) < 50 and {chunk.qualified for chunk in chunks} == {"Lighthouse"}
+    assert [one.name for one in lookup.symbols(doc.blob)] == ["Lighthouse"]
+    assert titles(ask(library, "limit"))[0] == "Limit"
+    assert set(titles(ask(library, "lamp"))) == {"Lighthouse", "Limit"}
+
+
+def test_a_long_text_with_many_sections_is_cut_by_its_headings(library):
+    sections = "".join(f"## Term {number}\n\nWhat it means, in a sentence or two.\n\n" for number in range(400))
+    (record,) = keep(library, Artifact("Glossary", "", sections))
+    (source,) = library.store.recorded.sources(("artifact",))
+    doc = library.store.lookup.doc(source.id, record.id)
+    assert doc is not None and len(library.store.lookup.symbols(doc.blob)) == 401

@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -164,3 +165,13 @@ def test_without_a_word_index_nothing_is_found(store: tuple[Store, int]):
 def test_a_rare_word_is_worth_more_than_a_common_one(store: tuple[Store, int]):
     masses = masses_of(store[0].indexes.words(), parse("return tested"))
     assert masses["tested"] > masses["return"] > 0
+
+
+def test_words_that_are_worth_nothing_when_rounded_still_find_their_places(store: tuple[Store, int]):
+    """As one is that stands in every row of twenty thousand."""
+    opened, source = store
+    words, parsed = opened.indexes.words(), replace(parse("json"), weights={"json": 1e-9})
+    with opened.reading():
+        found = find_by_words(opened, words, Narrow((source,)), parsed, masses_of(words, parsed))
+    assert "docs/json.md" in {one.place.doc.path for one in found.values()}
+    assert not any(one.words for one in found.values())

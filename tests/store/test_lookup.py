@@ -60,7 +60,9 @@ def test_a_name_stands_in_all_chunks_that_hold_its_line_and_in_no_other(folder, 
     chunks = folder.store.lookup.chunks(folder.blob("a.md"))
     named = [one for one in folder.store.lookup.symbols(folder.blob("a.md")) if one.name.lower() == "lamp"]
     named.sort(key=lambda one: (one.name != "lamp", one.start_line))
-    wanted = [(n, one.qualified) for one in named for n, each in chunks if each.start_line <= one.start_line <= each.end_line]
+    wanted = [
+        (n, one.qualified) for one in named for n, each in chunks if each.start_line <= one.start_line <= each.end_line
+    ]
     found = folder.store.lookup.definitions([folder.source.id], ["lamp"])
     assert [(one.chunk, one.qualified) for one in found] == wanted
 

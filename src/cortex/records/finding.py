@@ -29,6 +29,7 @@ from cortex.types import Hit as Found
 
 DEPTH = 150  # hits that are looked at, so that a boost can reach what is nearly as good
 WINDOW = 20  # among several stores, where each hit costs its text
+MOST_CUT = 1_000  # hits that get their text at once; words, names and meaning together find some 600
 MOST_DOCS = 4_000  # that narrow a search
 SNIPPET_CHARACTERS = 280
 MOST_TAGS = max(limits.get("tags", 0) for limits in LIMITS.values())
@@ -112,12 +113,19 @@ def page_of(library: Library, asked: Asked, query: Query, cancel: Cancel) -> Pag
     most = query.offset + query.limit
     wanted = wanted_of(library, asked)
     window = DEPTH if is_narrowed(wanted) else WINDOW
-    # Text is cut for those that are likely to be told, and for others once they are: of all it would be a third of a search.
-    sizes = (*(_size_at(query, place) for place in range(2 * most)), 0) if query.snippets else ()
     limit = window * math.ceil(2 * most / window)
-    deep = replace(query, offset=0, limit=limit, characters=0, snippets=sizes)
+    deep = replace(query, offset=0, limit=limit, characters=0, snippets=sizes_of(query, most))
     ranked, page = _ranked(library, wanted, deep, most, cancel, window)
     return replace(page, hits=_with_text(library, query, ranked[query.offset : most]))
+
+
+def sizes_of(query: Query, most: int) -> tuple[int, ...]:
+    """The characters of text that each hit of a search gets, of which the first `most` may be told.
+
+    Text is cut for those that are likely to be told, and for others once they are: of all it would be a third of a search. However far
+    down is asked for, it is for so many: where a cursor stands is a number that anybody can write, and 20,000,000 took 6.8 s and 600 MB.
+    """
+    return (*(_size_at(query, place) for place in range(min(2 * most, MOST_CUT))), 0) if query.snippets else ()
 
 
 def _size_at(query: Query, place: int) -> int:

@@ -182,7 +182,8 @@ def _terms(parsed: Parsed) -> list[Term]:
 def _by_words(words: Words, narrow: Narrow, terms: Sequence[Term]) -> tuple[dict[Pair, float], float]:
     """The best matches as shares of the very best, and what that one scored."""
     rows = words.search(terms, narrow, DEPTH)
-    best = rows[0][2] if rows else 1.0
+    # Of a word that stands in nearly every row of thousands, even the best score is rounded to 0.
+    best = (rows[0][2] if rows else 0.0) or 1.0
     return {(doc, chunk): score / best for doc, chunk, score in rows}, best
 
 

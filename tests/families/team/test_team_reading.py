@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import base64
 import json
 import re
 from contextlib import AbstractContextManager, nullcontext
@@ -19,6 +20,7 @@ from cortex.families.team.searching import moment
 from cortex.families.team.tools import TOOLS as LISTED
 from cortex.kinds import Artifact, Comment, Evidence, Thread
 from cortex.library import Library
+from cortex.paging import MAX_OFFSET
 from cortex.records.writing import add_body
 from cortex.store import Step
 from cortex.tools import Family, input_schema, spell
@@ -230,6 +232,15 @@ def test_a_question_too_long_to_repeat_is_not_cut_into_another_one(desk):
 
 
 # -- searching ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("types", [None, ["threads", "artifacts"]])
+@pytest.mark.parametrize("offset", [20_000_000, MAX_OFFSET - 1])
+def test_a_cursor_that_somebody_moved_far_beyond_the_last_hit_is_answered_with_nothing(desk, types, offset):
+    asked = {"query": "token", "limit": 1, **({"types": types} if types else {})}
+    _, _, question = base64.urlsafe_b64decode(desk.told("search", **asked)["next_cursor"]).partition(b":")
+    told = desk.told("search", **asked, cursor=base64.urlsafe_b64encode(b"%d:%s" % (offset, question)).decode())
+    assert told["note"] == "nothing found" and not told.get("results")
 
 
 def test_a_state_that_no_record_has_is_told_with_those_there_are(desk):
