@@ -55,7 +55,11 @@ CODES: Mapping[str, Code] = {
     "SOURCE_REFUSED": Code(
         "configuration", False, "Choose another folder; `cortex kb list` shows those that there are."
     ),
-    "CORE_CONNECTED": Code("configuration", False, "Leave it first with `cortex disconnect`; your records stay here."),
+    "CORE_CONNECTED": Code(
+        "configuration",
+        False,
+        "Leave it first with `cortex disconnect`, your records stay here; or join in a home of its own: `cortex --profile NAME connect URL`.",
+    ),
     "CORE_MISSING": Code("configuration", False, "Join a Core with `cortex connect URL`."),
     "QUERY_EMPTY": Code("processing", False, "Say what to look for: a question, a name or a piece of code."),
     "QUERY_INVALID": Code("processing", False, "Shorten the query or use plain words."),

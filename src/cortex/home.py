@@ -16,6 +16,7 @@ PROFILES = "profiles"  # in a home, the homes of its profiles
 _FIRST_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")  # a disk may not tell capitals from others
 _NAME_CHARACTERS = _FIRST_CHARACTERS | frozenset("._-")
 MAX_NAME = 50
+NAMES = f"at most {MAX_NAME} small letters, digits, '.', '_' and '-', the first a letter or digit"
 
 
 def version_parts(version: str) -> tuple[int, ...]:
@@ -43,9 +44,7 @@ def find_home(variables: Mapping[str, str], user_home: str) -> str:
     if not profile:
         return home
     if not is_profile(profile):
-        message = (
-            f"CORTEX_PROFILE={profile!r} is not a name of at most {MAX_NAME} small letters, digits, '.', '_' and '-'"
-        )
+        message = f"{profile!r} can't be a profile's name (--profile, or CORTEX_PROFILE): that is {NAMES}"
         raise ValueError(message, "CORTEX_PROFILE")
     return os.path.join(home, PROFILES, profile)
 
@@ -53,6 +52,15 @@ def find_home(variables: Mapping[str, str], user_home: str) -> str:
 def is_profile(name: str) -> bool:
     """Whether a profile can be called that."""
     return 0 < len(name) <= MAX_NAME and name[0] in _FIRST_CHARACTERS and _NAME_CHARACTERS.issuperset(name)
+
+
+def profile_names(home: str) -> list[str]:
+    """The profiles that there are in a home, that of no profile."""
+    try:
+        with os.scandir(os.path.join(home, PROFILES)) as found:
+            return sorted(one.name for one in found if is_profile(one.name) and one.is_dir())
+    except OSError:  # there are none
+        return []
 
 
 def split_profile(arguments: Sequence[str]) -> tuple[str, list[str]]:

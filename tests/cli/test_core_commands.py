@@ -80,7 +80,10 @@ def test_a_name_that_means_somebody_else_or_nobody_is_refused(core, name):
 
 
 def test_a_name_is_taken_once(core):
-    assert core.refused("principal", "add", "root")["code"] == "RECORD_INVALID"
+    told = core.refused("principal", "add", "root")
+    assert told["code"] == "RECORD_INVALID" and len(told["suggestions"]) == 1
+    assert "cortex core principal change root" in told["suggestions"][0]
+    assert "cortex core token create root" in told["suggestions"][0]
 
 
 def test_somebody_who_is_locked_out_has_no_token_that_counts_until_they_are_back(core):
@@ -114,7 +117,8 @@ def test_a_token_that_was_revoked_counts_no_more(core):
 def test_without_a_core_every_command_says_how_to_make_one(cortex):
     for words in (["principal", "list"], ["token", "list"], ["migrate"], ["serve"]):
         code, _, err = cortex("core", *words)
-        assert code == 1 and "cortex core init" in err, words
+        assert code == 1 and "cortex core init" in err and "CORTEX_HOME and CORTEX_CORE_DB" in err, words
+        assert "config show" not in err
 
 
 @pytest.mark.parametrize(
@@ -155,6 +159,9 @@ def test_who_or_what_is_not_known_is_told_with_where_it_is_seen(core):
     assert core.refused("token", "create", "nobody")["suggestions"] == [
         "`cortex core principal list` shows everybody whom the Core knows."
     ]
+    core("principal", "ungrant", "root", "*")
+    (advice,) = core.refused("principal", "ungrant", "root", "*")["suggestions"]
+    assert "cortex core principal list" in advice
     assert core.refused("token", "revoke", "nope")["suggestions"] == ["`cortex core token list` shows them."]
 
 
@@ -168,7 +175,8 @@ def test_a_backup_becomes_a_core_in_an_empty_database_and_nowhere_else(core, tmp
     assert core("restore", file, "--db", empty)["principals"] == 2
     assert [one["name"] for one in core("principal", "list", "--db", empty)["principals"]] == ["ada", "root"]
     assert core.refused("restore", file, "--db", empty)["code"] == "ARGUMENT_INVALID"
-    assert core.refused("restore", file)["code"] == "ARGUMENT_INVALID"
+    told = core.refused("restore", file)
+    assert told["code"] == "ARGUMENT_INVALID" and "--db" in str(told["suggestions"]) and len(told["suggestions"]) == 1
     assert core.refused("restore", tmp_path / "nothing")["code"] == "FILE_NOT_FOUND"
     (tmp_path / "no.backup").write_text("no", encoding="utf-8")
     assert core.refused("restore", tmp_path / "no.backup", "--db", f"sqlite:///{tmp_path / 'third'}")["code"] == (

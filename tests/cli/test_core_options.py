@@ -42,6 +42,18 @@ def test_an_address_that_names_no_directory_is_refused_and_makes_none(cortex, tm
     assert code == 2 and "sqlite:///DIRECTORY" in err and list(tmp_path.iterdir()) == []
 
 
+def test_an_address_that_is_none_is_told_with_where_it_came_from(cortex, monkeypatch):
+    assert "--db: that is no address" in cortex("core", "migrate", "--db", "foo")[2]
+    monkeypatch.setenv("CORTEX_CORE_DB", "foo")
+    assert "CORTEX_CORE_DB: that is no address" in cortex("core", "migrate")[2]
+
+
+def test_what_a_database_says_in_lines_is_told_in_one(cortex):
+    pytest.importorskip("psycopg")
+    code, _, err = cortex("core", "migrate", "--db", "postgresql://me@127.0.0.1:1/db")
+    assert code == 1 and "refused" in err and "\\n" not in err and "\\t" not in err
+
+
 @pytest.mark.parametrize("place", ["file", "file/core"])
 def test_a_directory_that_can_t_be_made_is_named(cortex, tmp_path, place):
     (tmp_path / "file").write_text("", encoding="utf-8")

@@ -225,6 +225,7 @@ def test_who_has_memories_is_told_that_they_go_too(cortex, person):
 
 def test_stores_of_projects_that_only_a_profile_knows_go_too(cortex, person, tmp_path, monkeypatch):
     other = make_repository(tmp_path / "other", {"b.py": "y = 1\n"})
+    assert cortex("profile", "create", "work")[0] == 0
     monkeypatch.setenv("CORTEX_PROFILE", "work")
     assert cortex("index", other)[0] == 0
     monkeypatch.delenv("CORTEX_PROFILE")
@@ -386,6 +387,7 @@ def test_a_profile_stands_in_the_entry_and_in_the_hooks_and_stays_there(cortex, 
     assert entry["args"] == ["mcp", "--profile", "work"]
     hooks = (person.user / ".claude" / "settings.json").read_text(encoding="utf-8")
     assert hooks.count("--profile work") == 3
+    assert "'work' is a new profile" in err and cortex("status", "--profile", "work")[0] == 0
     assert cortex("install", "claude-code", "--hooks", "--profile", "work", "--yes")[0] == 0
     assert (person.user / ".claude" / "settings.json").read_text(encoding="utf-8") == hooks
     assert cortex("uninstall", "claude-code", "--yes")[0] == 0
@@ -394,5 +396,5 @@ def test_a_profile_stands_in_the_entry_and_in_the_hooks_and_stays_there(cortex, 
 
 def test_a_profile_that_is_no_name_is_refused_before_anything_is_written(cortex, person):
     code, _, err = cortex("install", "claude-code", "--profile", "../up", "--yes")
-    assert code == 1 and "CORTEX_PROFILE" in err
+    assert code == 1 and "--profile" in err
     assert not (person.user / ".claude.json").exists()

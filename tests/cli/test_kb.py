@@ -381,8 +381,8 @@ def test_the_status_of_servers_tells_capabilities_and_sources(cortex, notes, mon
     write(notes, {"broken.docx": "no archive"})
     cortex("kb", "add", notes)
     out = cortex("mcp", "status")[1]
-    assert "documents    1 sources, searched by words and meaning (local" in out
-    assert re.search(r"  notes \(ID: \w+\): 2 documents, synced .*, 1 files could not be read: .*notes", out)
+    assert "documents    1 source, searched by words and meaning (local" in out
+    assert re.search(r"  notes \(ID: \w+\): 2 documents, synced .*, 1 file could not be read: .*notes", out)
     told = json.loads(cortex("mcp", "status", "--json")[1])["documents"]
     assert (told["capabilities"]["words"], told["capabilities"]["meaning"]) == (True, True)
     assert told["capabilities"]["embedder"]["provider"] == "local"

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 
 import pytest
@@ -78,6 +79,20 @@ def test_a_token_that_counts_no_more_is_told_with_the_way_out(cortex, core, join
     assert code == 2 and "doesn't accept the token" in err and "`cortex connect URL`" in err
 
 
+@pytest.mark.parametrize("whose", ["nobody", "bob"])
+def test_what_waits_for_another_token_is_not_said_to_be_sent_by_a_sync(cortex, core, joined, monkeypatch, whose):
+    joined()
+    answer(cortex, "thread", "create", "Waits")
+    monkeypatch.setenv("CORTEX_CORE_TOKEN", "ctx_0000_wrong" if whose == "nobody" else core.let_in(whose))
+    assert cortex("sync")[0] == 2
+    text = cortex("status")[1]
+    assert f"queue        1 waiting; with a new token `cortex connect {core.url}` sends them\n" in text
+    (found,) = check_sync()
+    assert found.level == "warning" and found.fix == f"cortex connect {core.url}, with a new token"
+    monkeypatch.setenv("CORTEX_CORE_TOKEN", core.let_in("ada"))
+    assert answer(cortex, "connect", core.url)["sync"]["waiting"] == 0 and core.titles() == {"Waits"}
+
+
 def test_without_a_terminal_a_token_has_to_come_from_somewhere(cortex, core, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     assert "terminal" in refusal(cortex, "connect", core.url)["message"]
@@ -115,6 +130,7 @@ def test_what_is_written_while_the_core_is_away_waits_and_is_sent_when_it_is_bac
     assert core.titles() == {"Written offline"}
     status = answer(cortex, "status")
     assert (status["queue"], status["syncError"], status["replica"]["records"]) == (0, None, 1)
+    assert re.search(r"^replica      1 record of the Core, 0\.\d kB$", cortex("status")[1], re.MULTILINE)
     assert status["lastSync"]
 
 
@@ -148,7 +164,9 @@ def test_what_was_refused_is_shown_whole_and_can_be_given_up(cortex, core, joine
     assert told["typed"][0]["fields"]["body"] == "Why not" and told["became"] == "It stays on this machine"
     code, body, err = exits(cortex, "sync", "--give-up")
     (file,) = (isolated.cortex / "refused").iterdir()
-    assert str(file) in err and json.loads(file.read_text(encoding="utf-8"))[0]["title"] == "Only mine"
+    assert f"given up: 1 refused write; all that you wrote is in {file}" in err
+    assert body["givenUp"] == {"writes": 1, "file": str(file)} and answer(cortex, "sync")["givenUp"] is None
+    assert json.loads(file.read_text(encoding="utf-8"))[0]["title"] == "Only mine"
     assert (code, body["refused"], answer(cortex, "status")["refused"]) == (0, [], 0)
     assert answer(cortex, "inbox")["entries"] == [] and "refused nothing" in cortex("sync", "--refused")[1]
     assert [one["title"] for one in answer(cortex, "thread", "list")["threads"]] == ["Only mine"]
@@ -177,6 +195,55 @@ def test_a_home_is_left_with_all_that_it_has_and_not_while_something_waits(corte
     assert exits(cortex, "sync")[0] == 2
 
 
+@pytest.mark.parametrize("as_json", [True, False])
+def test_who_leaves_by_force_is_told_where_what_was_refused_is(cortex, core, joined, isolated, as_json):
+    joined(tier=1)
+    answer(cortex, "thread", "create", "Only mine")
+    assert exits(cortex, "sync")[0] == 1 and exits(cortex, "disconnect")[0] == 1
+    code, out, err = cortex("disconnect", "--force", *(["--json"] if as_json else ()))
+    (file,) = (isolated.cortex / "refused").iterdir()
+    assert code == 0
+    if as_json:
+        assert json.loads(out) == {"server": core.url, "givenUp": {"writes": 1, "file": str(file)}}
+    else:
+        assert out == f"✓ Left {core.url}; all records stay here\n" and str(file) in err
+    assert answer(cortex, "disconnect", "--force") == {"server": None, "givenUp": None}
+
+
+def test_an_alert_is_put_away_and_what_was_refused_is_kept(cortex, core, joined):
+    joined(tier=1)
+    answer(cortex, "thread", "create", "Only mine")
+    assert exits(cortex, "sync")[0] == 1
+    (entry,) = answer(cortex, "inbox")["entries"]
+    answer(cortex, "inbox", "done", entry["id"])
+    assert exits(cortex, "sync")[0] == 0
+    assert answer(cortex, "inbox")["entries"] == [] and answer(cortex, "status")["refused"] == 1
+
+
+def test_a_core_that_begins_another_history_elsewhere_is_the_same_where_somebody_says_so(cortex, core, monkeypatch):
+    monkeypatch.setenv("CORTEX_CORE_TOKEN", core.let_in("ada"))
+    answer(cortex, "connect", core.url)
+    there = core.url.replace("127.0.0.1", "localhost")
+    assert answer(cortex, "connect", there)["movedFrom"] == core.url  # with the same history nothing has to be said
+    core.ledger.renew_epoch()
+    assert "--moved" in refusal(cortex, "connect", core.url)["suggestions"][0]
+    code, out, err = cortex("connect", core.url, "--moved")
+    assert code == 0 and f"✓ Moved from {there} to {core.url} as ada" in out, err
+    assert "✓ Still connected to" in cortex("connect", core.url)[1]
+
+
+def test_who_joins_under_another_name_is_told_of_both_ways(cortex, core, joined, monkeypatch):
+    joined()
+    monkeypatch.setenv("CORTEX_CORE_TOKEN", core.let_in("bob"))
+    (advice,) = refusal(cortex, "connect", core.url)["suggestions"]
+    assert "`cortex disconnect`" in advice and "`cortex --profile NAME connect URL`" in advice
+
+
+def test_a_file_without_a_token_is_told_without_advice_for_projects(cortex, core, isolated):
+    told = refusal(cortex, "connect", core.url, "--token-file", isolated.user / "nope")
+    assert (told["code"], told["suggestions"]) == ("FILE_NOT_FOUND", ["Check the name after --token-file."])
+
+
 def test_a_pack_is_pulled_fresh_and_offline_from_what_is_here(cortex, core, joined, tmp_path, monkeypatch):
     joined()
     answer(cortex, "subcortex", "create", "payments", "--name", "Payments", "--charter", "All about money.")
@@ -193,6 +260,8 @@ def test_a_pack_is_pulled_fresh_and_offline_from_what_is_here(cortex, core, join
     code, _, err = cortex("pack", "pull", "--scope", "global", "--no-pinned", "-o", file)
     assert code == 3 and "warning:" in err and "can't be reached" in err
     assert "Payments" in file.read_text(encoding="utf-8")
+    code, body, _ = exits(cortex, "pack", "pull", "--scope", "global", "-o", file)
+    assert (code, body["synced"]["status"]) == (3, "offline") and "can't be reached" in body["synced"]["error"]
 
 
 def test_doctor_says_how_it_stands_to_the_core(cortex, core, joined):

@@ -87,6 +87,7 @@ def test_the_unit_serves_on_loopback_and_keeps_everything_in_its_own_directory()
     program, *words = shlex.split(said["ExecStart"])
     options = served(words)
     assert program == "/opt/cortex/bin/cortex" and (options["host"], options["port"]) == ("127.0.0.1", PORT)
+    assert options["behind_proxy"]  # else it refuses what a proxy hands on with the name that people know
     assert said["Environment"] == f"CORTEX_HOME=/var/lib/{said['StateDirectory']}"
     file = said["EnvironmentFile"].removeprefix("-")
     assert f"{file} (mode 0600): CORTEX_CORE_DB=" in re.sub(r"\n# ", " ", text)

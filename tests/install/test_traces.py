@@ -65,7 +65,9 @@ def test_a_full_machine_is_empty_afterwards(place):
 
 
 def test_what_a_core_has_here_is_a_teams_and_stays(place):
-    fill(place.home, "cortex.db", f"{FOLDER}/cortex.db", f"profiles/blue/{REPLICA}/cortex.db", "profiles/blue/cortex.db")
+    fill(
+        place.home, "cortex.db", f"{FOLDER}/cortex.db", f"profiles/blue/{REPLICA}/cortex.db", "profiles/blue/cortex.db"
+    )
     found = remove(place)
     assert found.kept == (place.home / FOLDER, place.home / "profiles" / "blue" / REPLICA)
     assert files_in(place.home) == [f"{FOLDER}/cortex.db", f"profiles/blue/{REPLICA}/cortex.db"]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
+from cortex.cli.options import check_profile
 from cortex.cli.show import PrintableFormatter, print_error, printable
 from cortex.errors import CortexError, explained
 from cortex.settings import choose_profile, environment
@@ -112,6 +113,7 @@ def _root(
 ) -> None:
     if profile:
         choose_profile(profile)
+    check_profile(context, environment().get("CORTEX_PROFILE"))
     if version:
         from importlib.metadata import version as version_of
 

@@ -15,10 +15,10 @@ import typer
 from cortex.cli.library import open_library
 from cortex.cli.options import JsonFlag, ProfileOption
 from cortex.cli.show import print_json, say
-from cortex.cli.sync import EXITS, as_rows, run_sync, tell
+from cortex.cli.sync import EXITS, as_rows, given_up_row, run_sync, tell, tell_given_up
 from cortex.errors import FileError, InputError, explained
 from cortex.settings import environment
-from cortex.sync import connecting
+from cortex.sync import connecting, giving_up, state
 from cortex.sync.connecting import MAX_TOKEN, TOKEN_VARIABLE
 
 
@@ -38,7 +38,7 @@ def connect(
         bool, typer.Option("--plain-http", help="Allow http:// beyond this machine: everybody in between can read all.")
     ] = False,
     moved: Annotated[
-        bool, typer.Option("--moved", help="It is the same team's Core, put back from a backup at another address.")
+        bool, typer.Option("--moved", help="It is the same team's Core, restored or renewed at another address.")
     ] = False,
     profile: ProfileOption = None,
     as_json: JsonFlag = False,
@@ -48,14 +48,17 @@ def connect(
         address = url or library.settings.team.server
         if not address:
             raise InputError("ARGUMENT_INVALID", "which Core? Name its address, such as https://core.example.org")
+        before = library.store.truth.get(state.URL)
         joined = connecting.connect(library, address, _token(token_file), plain=plain_http, moved=moved)
+        elsewhere = joined.again and joined.url != before
         if not as_json:
-            begin = "Still connected" if joined.again else "Connected"
+            begin = f"Moved from {before}" if elsewhere else "Still connected" if joined.again else "Connected"
             say(f"✓ {begin} to {joined.url} as {joined.name} (tier {joined.tier})")
         done = run_sync(library)
     if as_json:
         about = {"server": joined.url, "name": joined.name, "tier": joined.tier, "again": joined.again}
-        print_json({**about, "queued": joined.queued, "sync": as_rows(done)})
+        moved_from = before if elsewhere else None
+        print_json({**about, "movedFrom": moved_from, "queued": joined.queued, "sync": as_rows(done)})
     else:
         tell(done)
     return EXITS[done.outcome.status]
@@ -71,10 +74,12 @@ def disconnect(
 ) -> int:
     """Leave the Core: all records stay here, the token goes, and nothing is sent or fetched any more."""
     with open_library(profile) as library:
+        count, file = giving_up.give_up(library) if force else (0, None)
         url = connecting.disconnect(library, force=force)
     if as_json:
-        print_json({"server": url or None})
+        print_json({"server": url or None, "givenUp": given_up_row(count, file)})
     else:
+        tell_given_up(count, file)
         say(f"✓ Left {url}; all records stay here" if url else "no Core was connected")
     return 0
 
@@ -88,7 +93,8 @@ def _token(told: str) -> str:
             with open(Path(told), encoding="utf-8", errors="replace") as file:
                 return file.readline(MAX_TOKEN + 1)
         except FileNotFoundError:
-            raise FileError("FILE_NOT_FOUND", f"there is no file {told} to read the token from") from None
+            message = f"there is no file {told} to read the token from"
+            raise FileError("FILE_NOT_FOUND", message, instead=("Check the name after --token-file.",)) from None
         except OSError as error:
             raise explained(error, f"reading {told}") from error
     if token := environment().get(TOKEN_VARIABLE):

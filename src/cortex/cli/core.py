@@ -5,9 +5,10 @@ from __future__ import annotations
 import getpass
 import os
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,7 +24,7 @@ from cortex.cli.core_options import (
     shown,
 )
 from cortex.cli.options import JsonFlag
-from cortex.cli.show import print_json, say
+from cortex.cli.show import many, print_json, say
 from cortex.core import people
 from cortex.errors import FileError, InputError, explained
 from cortex.seeing import EVERYWHERE
@@ -122,7 +123,7 @@ def migrate(db: DbOption = "", as_json: JsonFlag = False) -> int:
     if as_json:
         print_json(body)
     else:
-        say(f"✓ {shown(url)} is up to date: change {body['change']:,}, {body['principals']} principals")
+        say(f"✓ {shown(url)} is up to date: {_counted(body)}")
     return 0
 
 
@@ -167,12 +168,16 @@ def restore(
     except OSError as error:
         raise explained(error, f"reading {file}") from error
     with ledger(db, new=True) as opened:
-        load(opened, file, wording=wording(core_settings()), counts=counts)
+        try:
+            load(opened, file, wording=wording(core_settings()), counts=counts)
+        except InputError as error:  # it isn't empty
+            error.suggestions = ("Name an empty database with --db, or set CORTEX_HOME to another folder.",)
+            raise
         body = {"database": shown(url), **_counts(opened)}
     if as_json:
         print_json(body)
     else:
-        say(f"✓ Restored {file} into {shown(url)}: change {body['change']:,}, {body['principals']} principals")
+        say(f"✓ Restored {file} into {shown(url)}: {_counted(body)}")
         say(
             "  Tokens and grants are those of the backup: revoke again what was revoked since (cortex core token list)."
         )
@@ -191,6 +196,10 @@ def renew(db: DbOption = "", as_json: JsonFlag = False) -> int:
     else:
         say(f"✓ {shown(url)} begins another history at change {body['change']:,}: all replicas compare everything")
     return 0
+
+
+def _counted(body: Mapping[str, Any]) -> str:
+    return f"change {body['change']:,}, {many(body['principals'], 'principal')}"
 
 
 def _counts(opened: Ledger) -> dict[str, object]:

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 
 import typer
 
-from cortex.errors import ConfigError, CortexError, InputError
+from cortex.errors import CODES, ConfigError, CortexError, InputError
 from cortex.paths import ensure_store_dir
 from cortex.settings import Settings, environment, load
 from cortex.store.ledger import Ledger, folder_of, open_ledger
@@ -22,6 +22,11 @@ from cortex.store.ledger import Ledger, folder_of, open_ledger
 VARIABLE = "CORTEX_CORE_DB"
 FOLDER, REPLICA = "core", "core-replica"  # in the home: a ledger in SQLite; what is read of one in PostgreSQL
 HIDDEN = "***"
+# In place of what the codes say in general: an index can be built anew, a Core's records can't; and who is asked for here is no record.
+FOR_ITS_KEEPER = {
+    "STORE_CORRUPT": "Restore the last backup into an empty database: `cortex core restore FILE --db URL`.",
+    "RECORD_UNKNOWN": "`cortex core principal list` shows everybody, and where each may read and write.",
+}
 
 DbOption = Annotated[
     str,
@@ -82,32 +87,37 @@ def ledger(told: str, *, new: bool = False) -> Iterator[Ledger]:
     folder = folder_of(url)
     if new and folder is not None:
         ensure_store_dir(folder)
-    with _for_its_keeper(url), _opened(url, new) as opened:
+    with _for_its_keeper(url), _opened(url, new, "--db" if told else VARIABLE) as opened:
         yield opened
 
 
-def _opened(url: str, new: bool) -> Ledger:
+def _opened(url: str, new: bool, told_by: str) -> Ledger:
     try:
         return open_ledger(url, new=new)
     except FileNotFoundError:
         raise ConfigError(
             "CONFIG_INVALID",
             f"there is no Core at {shown(url)}",
-            suggestions=(f"`cortex core init` makes one; another database is named with --db or {VARIABLE}.",),
+            instead=(
+                f"Set CORTEX_HOME and {VARIABLE} as they were at `cortex core init`, or name its database with --db.",
+                "Where there is none yet, `cortex core init` makes one.",
+            ),
         ) from None
+    except InputError as error:  # of the address
+        error.message = f"{told_by}: {error.message}"
+        raise
 
 
 @contextmanager
 def _for_its_keeper(url: str) -> Iterator[None]:
-    """Have what goes wrong told without a password, and with what helps a Core: an index could be built anew, its records can't."""
+    """Have what goes wrong told without a password, in one line, and with what helps whoever runs a Core."""
     try:
         yield
     except CortexError as error:
-        if error.code == "STORE_CORRUPT":
-            error.suggestions = (
-                "Restore the last backup into an empty database: `cortex core restore FILE --db URL`.",
-            )
-        error.message = _hide(error.message, url)
+        general = CODES[error.code].suggestion
+        own = FOR_ITS_KEEPER.get(error.code, general)
+        error.suggestions = tuple(own if one == general else one for one in error.suggestions)
+        error.message = re.sub(r"\s*\n\s*", " ", _hide(error.message, url))  # a database says it in lines
         error.context = {name: _hide(one, url) if isinstance(one, str) else one for name, one in error.context.items()}
         error.args = (error.message,)
         raise

@@ -44,6 +44,15 @@ def add(
 ) -> int:
     """Make somebody known to the Core; `cortex core token create NAME` lets them in."""
     with ledger(db) as opened:
+        if opened.principals.named(name):
+            raise InputError(
+                "RECORD_INVALID",
+                f"there is a principal {name!r} already",
+                context={"field": "name"},
+                instead=(
+                    f"`cortex core principal change {name}` changes what they may do, `cortex core token create {name}` lets them in.",
+                ),
+            )
         grants = _grants(opened, read or (), write or ())
         made = people.add(opened, name, tier, sensitive, grants)
         slugs = _slugs(opened)

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from cortex.cli.options import JsonFlag, ProfileOption
-from cortex.cli.show import print_json, say
+from cortex.cli.show import many, print_json, say
 from cortex.cli.status import TURN_OFF, in_words, meet, read_log, rows, who_runs
 from cortex.daemon import control
 from cortex.daemon.control import State
@@ -89,7 +89,7 @@ def stop(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
         return 0
     say(f"cortexd ended (process {pid})" if pid else "cortexd is not running")
     if clients:
-        say(f"note: {clients} clients are connected; they start it again. Off for good: {TURN_OFF}", error=True)
+        say(f"note: it starts again for {many(clients, 'connected client')}. Off for good: {TURN_OFF}", error=True)
     return 0
 
 

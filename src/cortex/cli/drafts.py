@@ -21,6 +21,7 @@ from cortex.cli.team_options import (
     StateOption,
     number_of,
     one_of,
+    suggested,
     team,
 )
 from cortex.cli.team_show import (
@@ -182,6 +183,8 @@ def _try(library: Library, number: str, act: Callable[[Library, str], _Decided],
     except CortexError as error:
         if alone:
             raise
+        if isinstance(error, InputError):
+            error.suggestions = suggested(error)
         return _Decided(number, error=error)
 
 

@@ -8,8 +8,8 @@ import typer
 
 from cortex.cli.memory_show import moment
 from cortex.cli.options import JsonFlag
-from cortex.cli.show import print_json, say
-from cortex.cli.team_options import KeyOption, number_of, team
+from cortex.cli.show import many, print_json, say
+from cortex.cli.team_options import KeyOption, number_of, one_of, team
 from cortex.cli.team_show import day, say_more, say_rows
 from cortex.errors import InputError
 from cortex.records.inbox import EVERYTHING, LIMIT, NOTIFICATIONS, Entry, acknowledge
@@ -45,8 +45,9 @@ def inbox(
     as_json: JsonFlag = False,
 ) -> int:
     """Show what waits for you: notifications, your tasks and what is blocked, drafts and contradictions to judge."""
+    wanted = tuple(one_of(one, EVERYTHING, "--include") for one in kinds or EVERYTHING)
     with team() as library:
-        found = inbox_of(library, None if everything else PERSON, tuple(kinds or EVERYTHING), limit)
+        found = inbox_of(library, None if everything else PERSON, wanted, limit)
     if as_json:
         print_json({"entries": [_entry_json(one) for one in found.entries], "more": found.more})
         return 0
@@ -85,7 +86,7 @@ def done(
     if as_json:
         print_json({"done": list(gone)})
     else:
-        say(f"✓ Done with {len(gone)} notification{'' if len(gone) == 1 else 's'}")
+        say(f"✓ Done with {many(len(gone), 'notification')}")
     return 0
 
 

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cortex.cli.families import check_families
-from cortex.cli.options import JsonFlag
+from cortex.cli.options import JsonFlag, check_profile
 from cortex.cli.show import print_json, say
 from cortex.errors import ConfigError, InputError, NetworkError
-from cortex.paths import find_project_root, known_projects
+from cortex.home import PROFILES
+from cortex.paths import ensure_store_dir, find_project_root, known_projects
 from cortex.settings import environment, find_home
 
 if TYPE_CHECKING:  # 30 ms that no other command needs
@@ -63,7 +64,10 @@ def install_clients(
     ] = None,
     hooks: Annotated[bool, typer.Option("--hooks", help="Register hooks too, where the client has them.")] = False,
     profile: Annotated[
-        str | None, typer.Option("--profile", metavar="NAME", help="The profile whose home the client is to use.")
+        str | None,
+        typer.Option(
+            "--profile", metavar="NAME", help="The profile whose home the client is to use.", callback=check_profile
+        ),
     ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Overwrite a server called cortex that isn't this one.")
@@ -102,6 +106,8 @@ def install_clients(
     _ask(edits, "change", yes, as_json)
     edits = [renew(edit) for edit in edits]  # all before the first is written: all are changed or none
     backups = [install(edit, home) for edit in edits]
+    if name:  # so that it is there before the client is
+        ensure_store_dir(home / PROFILES / name)
     if as_json:
         print_json({"scope": scope.value, "dryRun": False, "changes": _rows(edits, backups)})
         return

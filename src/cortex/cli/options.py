@@ -1,12 +1,51 @@
-"""Options that several commands take."""
+"""Options that several commands take, and which of them may be the first in a profile."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cortex.cli.show import say
+from cortex.errors import InputError
+from cortex.home import profile_names
+from cortex.settings import environment, find_home
+
+BEGIN = ("connect", "install", "start")  # commands that begin a profile
+# What programs call shall not fail for the sake of a profile that isn't there yet, `core` and `profile` say themselves what isn't there.
+UNCHECKED = ("core", "embed", "hook", "mcp", "profile", "uninstall")
+
+
+def check_profile(context: typer.Context, name: str | None) -> str | None:
+    """The profile that was named, where it is there or the command begins one: a misspelt name shall not become an empty home.
+
+    Raises: InputError, where it isn't there; ConfigError for what can't be a name.
+    """
+    command = context.find_root().invoked_subcommand
+    if not name or command is None or command in UNCHECKED:
+        return name
+    variables = environment()
+    if find_home({**variables, "CORTEX_PROFILE": name}, Path.home()).is_dir():
+        return name
+    if command in BEGIN:
+        say(f"note: {name!r} is a new profile", error=True)
+        return name
+    known = profile_names(str(find_home({**variables, "CORTEX_PROFILE": ""}, Path.home())))
+    raise InputError(
+        "ARGUMENT_INVALID",
+        f"there is no profile {name!r}" + (f"; there are: {', '.join(known)}" if known else " yet"),
+        instead=(f"Begin it with `cortex profile create {name}`, or with `cortex --profile {name} connect URL`.",),
+    )
+
+
 ProfileOption = Annotated[
-    str | None, typer.Option("--profile", metavar="NAME", help="A home of its own with this name, and its own cortexd.")
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        help="A home of its own with this name, and its own cortexd.",
+        callback=check_profile,
+    ),
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]

@@ -20,7 +20,7 @@ from cortex.cli import workspace
 from cortex.cli.aside import written_aside
 from cortex.cli.options import JsonFlag
 from cortex.cli.pack_text import MARK, Pack, fit, texts
-from cortex.cli.show import print_json, printable, say
+from cortex.cli.show import many, print_json, printable, say
 from cortex.cli.team_options import team
 from cortex.errors import ConfigError, FileError, InputError
 from cortex.kinds import SENSITIVE
@@ -127,7 +127,7 @@ def pull(
         say(f"warning: {outcome.error}; the pack is made of what is here", error=True)
     if not pinned:
         found = replace(found, topics=tuple(replace(one, pinned=()) for one in found.topics))
-    _put(place, fit(found, budget))
+    _put(place, fit(found, budget), synced={"status": outcome.status, "error": outcome.error or None})
     return EXITS[outcome.status]
 
 
@@ -144,8 +144,8 @@ def _place(output: str, format: Format | None, *, force: bool, as_json: bool) ->
     return Place(output, path, chosen, as_json)
 
 
-def _put(place: Place, made: Pack) -> None:
-    """Write a pack, and say so. Raises: FileError."""
+def _put(place: Place, made: Pack, **more: object) -> None:
+    """Write a pack, and say so, to programs with what else there is to know. Raises: FileError."""
     text = made.json if place.format is Format.JSON else made.markdown
     if place.output == "-":
         sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
@@ -153,7 +153,7 @@ def _put(place: Place, made: Pack) -> None:
         return
     _write(place.path, text)
     if place.as_json:
-        print_json(_told(place.path, place.format, made, text))
+        print_json({**_told(place.path, place.format, made, text), **more})
     else:
         _say(place.path, made, text)
 
@@ -205,7 +205,7 @@ def _without_sensitive(found: Bootstrap) -> Bootstrap:
     gone = {one.id for one in entries if _is_sensitive(one)}
     topics = [replace(one, pinned=_open(one.pinned)) for one in found.topics if not _is_sensitive(one)]
     gone |= {one.record.id for one in found.topics if _is_sensitive(one)}
-    note = f"{len(gone)} sensitive record{'' if len(gone) == 1 else 's'} left out; take them in with --sensitive"
+    note = f"{many(len(gone), 'sensitive record')} left out; take them in with --sensitive"
     slugs = {one.record.body.slug for one in topics}
     return replace(
         found,

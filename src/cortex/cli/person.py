@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cortex.cli.memory_show import counted
-from cortex.cli.show import say
+from cortex.cli.show import many, say
 from cortex.errors import CortexError
 from cortex.settings import Settings, environment, load
 
@@ -98,11 +98,11 @@ def print_documents(body: Mapping[str, object]) -> None:
         if can["meaning"]
         else "words only" + (f"; {name} has not embedded them" if name else "")
     )
-    say(f"documents    {len(sources)} sources, searched by {meaning}")
+    say(f"documents    {many(len(sources), 'source')}, searched by {meaning}")
     for one in sources:
         synced = f"synced {one['lastSync']}" if one["lastSync"] else "not synced yet"
         away = "" if one["present"] else ", the folder is not there now"
-        unread = f", {len(list(rows(one['unread'])))} files could not be read" if one["unread"] else ""
+        unread = f", {many(len(rows(one['unread'])), 'file')} could not be read" if one["unread"] else ""
         say(f"  {one['name']} (ID: {one['id']}): {one['documents']} documents, {synced}{unread}{away}: {one['path']}")
 
 
@@ -128,18 +128,13 @@ def print_records(body: Mapping[str, object]) -> None:
     if not isinstance(counts, Mapping):
         say(f"team         can't be read: {body['problem']}")
         return
-    there = [
-        f"{number:,} {kind}{'' if number == 1 else 'es' if kind == 'subcortex' else 's'}"
-        for kind, number in counts.items()
-        if number
-    ]
+    there = [many(number, kind) for kind, number in counts.items() if number]
     if not there and not body["drafts"]:
         say("team         nothing yet; begin with `cortex subcortex create SLUG --name NAME`")
         return
     drafts = body["drafts"]
-    waiting = (
-        f"; {drafts} draft{'' if drafts == 1 else 's'} for you to decide about: `cortex drafts list`" if drafts else ""
-    )
+    assert isinstance(drafts, int)
+    waiting = f"; {many(drafts, 'draft')} for you to decide about: `cortex drafts list`" if drafts else ""
     say(f"team         {', '.join(there) or 'no records'}{waiting}")
 
 

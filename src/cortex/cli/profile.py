@@ -1,11 +1,12 @@
-"""`cortex profile list`: the homes of their own that there are on this machine, each with its records, server and cortexd.
+"""`cortex profile create` and `list`: homes of their own on this machine, each with its records, server and cortexd.
 
-There is no command that makes one: a profile is there once something was written in it.
+A profile is there where its folder is. Which other commands may begin one is not known here.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -14,15 +15,30 @@ from cortex.cli.show import print_json, say
 from cortex.cli.syncing import server_of
 from cortex.daemon import control
 from cortex.daemon.rendezvous import meet_at
-from cortex.home import PROFILES, is_profile
+from cortex.errors import InputError
+from cortex.home import NAMES, PROFILES, is_profile, profile_names
+from cortex.paths import ensure_store_dir
 from cortex.settings import environment, find_home
 
 app = typer.Typer(name="profile", help="Homes of their own, for several teams on one machine.", no_args_is_help=True)
 
 
-@app.callback()
-def _group() -> None:
-    """Has `list` be a command of its own although it is the only one."""
+@app.command("create")
+def create_profile(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is called.")], as_json: JsonFlag = False
+) -> int:
+    """Begin a profile: a home of its own, with nothing in it."""
+    if not is_profile(name):
+        raise InputError("ARGUMENT_INVALID", f"{name!r} can't be a profile's name: that is {NAMES}")
+    home = find_home({**environment(), "CORTEX_PROFILE": name}, Path.home())
+    new = not home.is_dir()
+    ensure_store_dir(home)
+    if as_json:
+        print_json({"name": name, "home": str(home), "created": new})
+    else:
+        say(f"✓ {'Began' if new else 'There is already'} the profile {name}: {home}")
+        say(f"  It is used by `cortex --profile {name}` before a command.", error=True)
+    return 0
 
 
 @app.command("list")
@@ -31,7 +47,10 @@ def list_profiles(as_json: JsonFlag = False) -> int:
     variables = environment()
     current = variables.get("CORTEX_PROFILE", "")
     home = find_home({**variables, "CORTEX_PROFILE": ""}, Path.home())
-    rows = [_row("", home, current), *(_row(name, home / PROFILES / name, current) for name in _names(home))]
+    rows = [
+        _row("", home, current),
+        *(_row(name, home / PROFILES / name, current) for name in profile_names(str(home))),
+    ]
     if as_json:
         print_json({"profiles": rows})
         return 0
@@ -40,15 +59,8 @@ def list_profiles(as_json: JsonFlag = False) -> int:
         runs = "cortexd runs" if one["running"] else "cortexd doesn't run"
         say(f"{mark} {one['name'] or '(no profile)'}: {one['server'] or 'no server'}, {runs}, {one['home']}")
     if len(rows) == 1:
-        say("No profiles yet: any command with `cortex --profile NAME` begins one.", error=True)
+        say("No profiles yet: `cortex profile create NAME` begins one.", error=True)
     return 0
-
-
-def _names(home: Path) -> list[str]:
-    try:
-        return sorted(one.name for one in (home / PROFILES).iterdir() if one.is_dir() and is_profile(one.name))
-    except OSError:  # there are none
-        return []
 
 
 def _row(name: str, home: Path, current: str) -> dict[str, object]:

@@ -39,6 +39,11 @@ def say(text: str, *, error: bool = False, lines: bool = False) -> None:
     print(printable(text, lines=lines), file=sys.stderr if error else sys.stdout, flush=error)
 
 
+def many(number: int, noun: str) -> str:
+    """A number of things, one of them in the singular."""
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('x') else 's'}"
+
+
 def print_json(body: object) -> None:
     """JSON on stdout, for programs; what a terminal would obey is escaped as JSON does it."""
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]

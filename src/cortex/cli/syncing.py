@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cortex.cli.memory_show import moment
 from cortex.cli.person import settings_of
-from cortex.cli.show import say
+from cortex.cli.show import many, say
 from cortex.errors import CortexError
 from cortex.settings import environment
 from cortex.store import STORE_NAME, Store
@@ -23,6 +23,7 @@ NOTHING: Mapping[str, object] = {
     "replica": {"records": 0, "bytes": 0},
 }
 BY_COMMAND = "they are sent by `cortex sync`"
+DENIED = "the token"  # what is said of a sync that the Core denied, and of no other; no more than that is kept of it
 
 
 def described(profile: str | None = None) -> dict[str, object]:
@@ -83,11 +84,22 @@ def print_state(body: Mapping[str, object]) -> None:
         say(f"refused      {body['refused']}, `cortex sync --refused` shows them, --retry sends them again")
     replica = body["replica"]
     assert isinstance(replica, Mapping)
-    say(f"replica      {replica['records']:,} records of the Core, {replica['bytes'] / 1e6:.1f} MB")
+    say(f"replica      {many(replica['records'], 'record')} of the Core, {_size(replica['bytes'])}")
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
+
+
+def is_denied(body: Mapping[str, object]) -> bool:
+    """Whether the Core didn't take the token of the last sync: sending again is no use before there is another."""
+    return DENIED in str(body["syncError"] or "")
 
 
 def why_waiting(body: Mapping[str, object]) -> str:
     """Why nobody sends what waits by itself, "" where somebody does."""
+    if is_denied(body):
+        return f"with a new token `cortex connect {body['server']}` sends them"
     if not body.get("syncSeconds"):
         return f"team.sync_seconds is 0: {BY_COMMAND}"
     if body.get("running"):

@@ -17,7 +17,7 @@ from cortex.cli.editor import in_editor, read_file
 from cortex.cli.library import open_library
 from cortex.cli.memory_options import from_root, here, read_text
 from cortex.cli.show import say
-from cortex.errors import InputError
+from cortex.errors import CODES, InputError
 from cortex.kinds import NORMAL, SENSITIVE, CodeLink, Evidence, Record, Term
 from cortex.library import Library
 from cortex.memories.places import project_at
@@ -113,8 +113,10 @@ def team() -> Iterator[Library]:
 
 def suggested(error: InputError) -> tuple[str, ...]:
     """What a person can do about an error: commands in place of the tools that an agent has."""
-    told, own = error.context, error.suggestions[:-1]
-    if error.code in UNKNOWN and not own:
+    told, own = error.context, tuple(one for one in error.suggestions if one != CODES[error.code].suggestion)
+    if error.code in UNKNOWN and own:
+        return own
+    if error.code in UNKNOWN:
         asked = "subcortex" if error.code == "SCOPE_NOT_FOUND" else str(told.get("type", ""))
         names = (asked, kind_of_id(str(told.get("id", ""))), str(told.get("field", "")))
         return (f"`{next((LISTS[one] for one in names if one in LISTS), ANYTHING)}` shows what there is.",)

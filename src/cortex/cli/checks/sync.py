@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cortex.cli.checks import Finding, ok, warning
-from cortex.cli.syncing import described
+from cortex.cli.show import many
+from cortex.cli.syncing import described, is_denied
 
 CHECK = "server"
 
@@ -13,16 +14,18 @@ CHECK = "server"
 def check_sync() -> Iterator[Finding]:
     """Look at how this home stands to its Core."""
     body = described()
-    server, waiting, refused = body["server"], body["queue"], body["refused"]
+    server, queue, refused = body["server"], body["queue"], body["refused"]
+    assert isinstance(queue, int) and isinstance(refused, int)
     if not server:
         yield ok(CHECK, "no Core is connected: what is written stays here; `cortex connect URL` joins one")
         return
+    waiting = f"waiting here: {many(queue, 'write')}"
     synced = f"last synced {body['lastSync']}" if body["lastSync"] else "never synced yet"
     if body["syncError"]:
-        text = f"{server}, {synced}, {waiting} writes wait: {body['syncError']}"
-        yield warning(CHECK, text, "cortex sync")
+        text = f"{server}, {synced}, {waiting}: {body['syncError']}"
+        yield warning(CHECK, text, f"cortex connect {server}, with a new token" if is_denied(body) else "cortex sync")
     else:
-        yield ok(CHECK, f"{server} as {body['name']}, {synced}, {waiting} writes wait")
+        yield ok(CHECK, f"{server} as {body['name']}, {synced}, {waiting}")
     if refused:
-        text = f"the Core refused {refused} writes; they are kept here"
+        text = f"the Core refused {many(refused, 'write')}, kept here"
         yield warning(CHECK, text, "Read why in `cortex inbox`; `cortex sync --retry` sends them again.")
