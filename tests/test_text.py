@@ -1,7 +1,10 @@
+import json
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.text import cut_to_tokens, estimate_tokens, hash_bytes, role_of, split_identifier, words_of
+from cortex.text import cut_to_tokens, estimate_tokens, hash_bytes, holds_more, role_of, split_identifier, words_of
 
 
 def test_identifiers_are_words_whole_and_in_parts():
@@ -70,3 +73,36 @@ def test_roles_are_told_by_the_path():
         "src/contest/latest.py": "",
     }
     assert {path: role_of(path) for path in roles} == roles
+
+
+TOLD = st.recursive(
+    st.none() | st.integers() | st.text('ab,[{]}"\\\n', max_size=8),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text('a,[{"\\', max_size=4), inner, max_size=5),
+    max_leaves=30,
+)
+
+
+def amount(told: object, marks: str) -> int:
+    """How many of these marks stand between the texts of a value's JSON."""
+    if not isinstance(told, list | dict):
+        return 0
+    inner = list(told.values()) if isinstance(told, dict) else told
+    commas = max(0, len(told) - 1) if "," in marks else 0
+    return 1 + commas + sum(amount(one, marks) for one in inner)
+
+
+@given(TOLD, st.sampled_from(["[{,", "[{"]), st.booleans())
+def test_what_json_holds_is_counted_without_what_stands_in_texts(told: object, marks: str, plain: bool):
+    count, body = amount(told, marks), json.dumps(told, ensure_ascii=plain).encode()
+    assert not holds_more(body, count, marks.encode())
+    assert count == 0 or holds_more(body, count - 1, marks.encode())
+
+
+@given(st.binary(max_size=40), st.integers(0, 5))
+def test_of_what_is_no_json_no_more_is_counted_than_there_is(body: bytes, most: int):
+    assert not holds_more(body, most) or sum(body.count(mark) for mark in b"[{,") > most
+
+
+@pytest.mark.parametrize("end", [b'"]', b'"', b"", b"\\", b'\\"'])
+def test_a_text_of_marks_is_one_value_whether_it_ends_or_not(end: bytes):
+    assert not holds_more(b'["' + b",[{" * 300_000 + end, 1)

@@ -2,24 +2,32 @@
 
 What an answer means is up to whoever asks, and so is trying again. The key goes into one header and nowhere else: not into errors,
 logs or another host, since no redirect is followed and no proxy, netrc or other variable of the environment is looked at, but for the
-certificates to trust where that is wanted. Road not taken: an SDK for each server; they differ by a few lines.
+certificates to trust where that is wanted. A request has one deadline, and whatever waits on its socket waits no longer than that: the
+library's own limits are for each read, so that a head of a line a second held a request of 3 s for as long as the server liked. Roads not
+taken: a timer that closes the socket, which is a thread for each request; an SDK for each server, they differ by a few lines.
 """
 
 from __future__ import annotations
 
 import logging
+import socket
+import ssl
+import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:  # 70 ms, needed once something is asked
+    import httpcore2
     import httpx2
 
 CONNECT_SECONDS = 5.0
+MAX_HEAD_BYTES = 256 * 1024  # of one answer, with all that come before the last; the library refuses one of 100 KB
 MAX_SHOWN_CHARACTERS = 200
 
 
@@ -75,26 +83,34 @@ class Connections:
         self._lock = threading.Lock()
         self._http: httpx2.Client | None = None
         self._closed = threading.Event()
+        self._under_way = _UnderWay(self._closed)
 
     def ask(self, method: str, path: str, content: bytes | None, timeout: float) -> Answer:
         """The server's answer. Raises: NoAnswer, in the class that says why."""
         import httpx2
 
         limits = httpx2.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS))
-        deadline = time.monotonic() + timeout
+        self._under_way.begin(timeout)
         try:
             with self._open().stream(method, self.url + path, content=content, timeout=limits) as response:
-                body = self._read(response, deadline, timeout)
+                self._under_way.head_is_read()
+                body = self._read(response)
                 return Answer(response.status_code, body, _seconds(response.headers.get("retry-after", "")))
         except httpx2.ReadTimeout:
             raise Late(timeout, slow=True) from None
-        except httpx2.TimeoutException:
+        except (httpx2.TimeoutException, TimeoutError):
             raise Late(timeout, slow=False) from None
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError):
             raise Unsendable("has an address or a key that can't be used") from None
-        except (httpx2.HTTPError, httpx2.StreamError, OSError, RuntimeError) as error:  # the last: closed meanwhile
-            kind = Untrusted if "CERTIFICATE_VERIFY_FAILED" in str(error) else NoAnswer
-            raise kind(f"can't be reached: {self.redacted(str(error)) or type(error).__name__}") from None
+        except (httpx2.HTTPError, httpx2.StreamError, OSError, RuntimeError, ValueError) as error:
+            # The last two: what is closed meanwhile, in the pool or in TLS.
+            if self._closed.is_set():
+                raise Closed from None
+            why = self.redacted(str(error)) or type(error).__name__
+            if "WRONG_VERSION_NUMBER" in why:  # how the library for TLS reads an answer without it
+                why = "it answers, but not over TLS; does it speak http://?"
+            kind = Untrusted if "CERTIFICATE_VERIFY_FAILED" in why else NoAnswer
+            raise kind(f"can't be reached: {why}") from None
 
     def wait(self, seconds: float) -> bool:
         """Wait before another try; false where they were closed meanwhile."""
@@ -130,20 +146,106 @@ class Connections:
                     trusted = httpx2.create_ssl_context(trust_env=self._own_certificates)
                 except OSError as error:  # a file that somebody named: no server is asked
                     raise Untrusted(f"can't be asked: the certificates to trust can't be read: {error}") from None
-                self._http = httpx2.Client(headers=headers, verify=trusted, trust_env=False, follow_redirects=False)
+                way = httpx2.HTTPTransport(verify=trusted, trust_env=False)
+                # A pool takes a network of one's own, but a transport passes none on. With a version that knows these names no more
+                # there would be no deadline, which `test_outgoing.py` tells.
+                way._pool._network_backend = cast("httpcore2.NetworkBackend", _Network(self._under_way))
+                self._http = httpx2.Client(headers=headers, transport=way, trust_env=False, follow_redirects=False)
             return self._http
 
-    def _read(self, response: httpx2.Response, deadline: float, timeout: float) -> bytes:
-        """The body, as far as there is time and room for it."""
+    def _read(self, response: httpx2.Response) -> bytes:
+        """The body, as far as there is room for it."""
         parts, size = [], 0
         for part in response.iter_bytes():
             size += len(part)
             if size > self._max_bytes:
                 raise TooLarge(f"answers with more than {self._max_bytes >> 20} MB")
-            if time.monotonic() > deadline:
-                raise Late(timeout, slow=True)
             parts.append(part)
         return b"".join(parts)
+
+
+class _UnderWay(threading.local):
+    """What the request of this thread may still take: the library asks, sends and reads in the thread of whoever asks."""
+
+    until = 0.0
+    room = 0
+
+    def __init__(self, closed: threading.Event) -> None:
+        self._closed = closed
+
+    def begin(self, seconds: float) -> None:
+        self.until, self.room = time.monotonic() + seconds, MAX_HEAD_BYTES
+
+    def head_is_read(self) -> None:
+        """From now on whoever reads the body counts."""
+        self.room = sys.maxsize
+
+    def left(self) -> float:
+        """The seconds that there are, more than none. Raises: TimeoutError; OSError, where it was closed meanwhile."""
+        if self._closed.is_set():
+            raise OSError("closed")
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+
+class _Network:
+    """Where the library gets its connections from. This and `_Stream` have its shapes without being made of them, see its import."""
+
+    def __init__(self, under_way: _UnderWay) -> None:
+        self._under_way = under_way
+
+    def connect_tcp(self, host: str, port: int, timeout: float, **options: Any) -> _Stream:
+        import httpcore2
+
+        limit = min(timeout, self._under_way.left())
+        return _Stream(httpcore2.SyncBackend().connect_tcp(host, port, limit, **options), self._under_way)
+
+
+class _Stream:
+    """A connection that each request uses up to its deadline; what the library says of a single wait is never less."""
+
+    def __init__(self, stream: httpcore2.NetworkStream, under_way: _UnderWay) -> None:
+        self._stream = stream
+        self._socket: socket.socket = stream.get_extra_info("socket")
+        self._under_way = under_way
+        self.get_extra_info = stream.get_extra_info
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        import httpcore2
+
+        try:
+            self._socket.settimeout(self._under_way.left())
+            part = self._socket.recv(max_bytes)
+        except TimeoutError:
+            raise httpcore2.ReadTimeout from None
+        self._under_way.room -= len(part)
+        if self._under_way.room < 0:
+            raise httpcore2.RemoteProtocolError(f"its head has more than {MAX_HEAD_BYTES >> 10} KB")
+        return part
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        import httpcore2
+
+        left = memoryview(buffer)
+        try:
+            while left:
+                self._socket.settimeout(self._under_way.left())
+                left = left[self._socket.send(left) :]
+        except TimeoutError:
+            raise httpcore2.WriteTimeout from None
+        except OSError as error:  # which the library passes over: there may be an answer nonetheless
+            raise httpcore2.WriteError(str(error)) from None
+
+    def start_tls(self, ssl_context: ssl.SSLContext, server_hostname: str, timeout: float) -> _Stream:
+        limit = min(timeout, self._under_way.left())
+        return _Stream(self._stream.start_tls(ssl_context, server_hostname, limit), self._under_way)
+
+    def close(self) -> None:
+        with suppress(OSError):  # who waits for it hears of that, and of being closed alone doesn't
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+        self._stream.close()
 
 
 def shown(url: str) -> str:

@@ -244,6 +244,22 @@ def test_a_file_without_a_token_is_told_without_advice_for_projects(cortex, core
     assert (told["code"], told["suggestions"]) == ("FILE_NOT_FOUND", ["Check the name after --token-file."])
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("", "/api/v2"), "without /api/v2"),
+        (("http://", "https://"), "does it speak http://?"),
+        (("127.0.0.1", "core.example.org"), "--plain-http"),
+    ],
+    ids=["with a path", "with TLS", "in the open"],
+)
+def test_an_address_that_is_nearly_right_is_told_with_what_is_wrong(cortex, core, monkeypatch, change, told):
+    monkeypatch.setenv("CORTEX_CORE_TOKEN", core.let_in("ada"))
+    url = core.url.replace(*change) if change[0] else core.url + change[1]
+    error = refusal(cortex, "connect", url)
+    assert told in error["message"] + "".join(error["suggestions"]) and len(error["suggestions"]) == 1
+
+
 def test_a_pack_is_pulled_fresh_and_offline_from_what_is_here(cortex, core, joined, tmp_path, monkeypatch):
     joined()
     answer(cortex, "subcortex", "create", "payments", "--name", "Payments", "--charter", "All about money.")

@@ -10,14 +10,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import fields, is_dataclass
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
 from cortex.errors import CortexError, InputError, NetworkError
-from cortex.kinds import Thread
+from cortex.kinds import KINDS, Artifact, Record, Thread
+from cortex.records.allowed import LIMITS
 from cortex.records.ids import new_id
+from cortex.store import Kept
+from cortex.sync import fetching
 from cortex.sync import remote as remotes
-from cortex.sync.remote import Denied, Offline, Refused, Remote, Resync
+from cortex.sync.remote import Denied, Offline, Oversized, Refused, Remote, Resync
+from cortex.sync.wire import record_to
+from cortex.text import holds_more
 from embedders.stub import Reply
 from sync.fake_core import LOST, TOKEN, FakeCore
 
@@ -135,6 +142,57 @@ def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones(core, monkeypatch
     remote.close()
 
 
+def test_a_page_that_holds_too_much_is_asked_for_in_smaller_ones(core, remote, monkeypatch):
+    monkeypatch.setattr(remotes, "MAX_VALUES", 200)
+    for place in range(20):
+        core.write(new_id(Thread), Thread(f"Topic {place}", body="[{,}]" * 1_000))  # which is one value
+    page = remote.deltas("", "", 500)
+    assert 0 < len(page.records) < 20 and page.more
+    core.write(new_id(Thread), Thread("Large", tags=("tag",) * 200))
+    assert refusal(lambda: remote.deltas("e1:20", "v1", 500)).code == "CORE_ANSWER"
+
+
+@pytest.mark.parametrize("unit", ['{"":[]}', "0", '""'])
+def test_an_answer_that_holds_more_than_any_core_says_is_not_built(core, remote, unit):
+    many = f'{{"data": {{"principal": [{",".join([unit] * 700_000)}]}}}}'.encode()
+    core.faults.append(Reply(raw=many))
+    error = refusal(remote.bootstrap)
+    assert isinstance(error, Oversized) and "more than 600,000 values" in error.message
+    core.faults.append(Reply(raw=many, status=503))
+    assert isinstance(refusal(remote.bootstrap), Offline)
+
+
+def test_an_answer_is_read_as_it_is_counted_in_utf_8(core, remote):
+    told = {"data": {"principal": {"name": "ada", "tier": 4, "sensitive": True}, "epoch": "e1", "view": "v1"}}
+    for encoding, code in (("utf-8", ""), ("utf-16", "CORE_ANSWER"), ("utf-32", "CORE_ANSWER")):
+        core.faults.append(Reply(raw=json.dumps(told).encode(encoding)))
+        assert (refusal(remote.bootstrap).code if code else remote.bootstrap().name) == (code or "ada")
+
+
+def test_a_page_of_the_largest_records_is_read_as_a_whole():
+    """By all values that they may hold; by their size with texts that are plain and long, as the longest are."""
+    artifact = Artifact("Runbook", body="x" * LIMITS[Artifact]["body"], summary="x" * LIMITS[Artifact]["summary"])
+    assert fetching.PAGE * len(told_as_json(artifact)) < remotes.MAX_ANSWER_BYTES
+    for kind in KINDS.values():
+        assert not holds_more(told_as_json(fullest(kind)) * fetching.PAGE, remotes.MAX_VALUES)
+
+
+def told_as_json(body: Any) -> bytes:
+    record = Record(new_id(type(body)), body, "ada", 1, 1, 1)
+    return json.dumps(record_to(Kept(record, 1)), ensure_ascii=False, separators=(",", ":")).encode() + b","
+
+
+def fullest(kind: type) -> Any:
+    """A noun with every field said, and as many values as are allowed; of a thread's summary's sources one for 20 letters."""
+    hints, told = get_type_hints(kind), {}
+    for name in (field.name for field in fields(kind)):
+        inner = next(iter(get_args(hints[name])), None)
+        one = fullest(inner) if is_dataclass(inner) else ("x", "x") if get_origin(inner) is tuple else "x"
+        most = LIMITS[kind].get(name, LIMITS[Thread]["summary"] // 20)
+        told[name] = 1 if hints[name] is int else "x" if inner is None else (one,) * most
+    return kind(**told)
+
+
 def test_a_core_that_never_answers_is_given_up(monkeypatch):
     monkeypatch.setattr(remotes, "ANSWER_SECONDS", 0.1)
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
@@ -154,8 +212,8 @@ def test_closing_ends_a_question_that_is_under_way():
         connection.recv(1)
         started = time.monotonic()
         remote.close()
-        connection.close()
         asking.join(10)
+        connection.close()
     assert [type(error) for error in told] == [Offline] and time.monotonic() - started < 5
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from cortex.core import policy
@@ -17,7 +18,7 @@ from cortex.errors import InputError
 from cortex.kinds import SENSITIVE, Draft, Link, Notification, Observation, Record, Wanted
 from cortex.records.noticing import OPEN
 from cortex.records.rights import AGENT
-from cortex.seeing import REVIEWER, STEPS, sees
+from cortex.seeing import REVIEWER, STEPS, Viewer, sees
 from cortex.store import Kept
 from cortex.store.ledger import Ledger
 from cortex.sync import wire
@@ -90,8 +91,12 @@ class _Past:
 
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
-        self._viewer = replace(asked.viewer, hidden=asked.viewer.hidden - asked.hall.once_open())
         self._known: dict[str, bool] = {}
+
+    @cached_property
+    def _viewer(self) -> Viewer:
+        """Whoever asks, as if what was open once still were."""
+        return replace(self._asked.viewer, hidden=self._asked.viewer.hidden - self._asked.hall.once_open())
 
     def showed(self, record: Record[Any], steps: int = STEPS) -> bool:
         """Whether they may have seen a record in some version, with all on which that depended in some version of its own."""

@@ -83,7 +83,7 @@ def disconnect(library: Library, *, force: bool = False) -> str:
         if url and (waiting or refused) and not force:
             raise ConfigError(
                 "CORE_CONNECTED",
-                f"{waiting} writes wait to be sent to {shown(url)}, and {refused} were refused; they would not be sent any more",
+                f"waiting to be sent to {shown(url)}: {waiting}, refused there: {refused}; none of it would be sent any more",
                 context={"waiting": waiting, "refused": refused},
                 instead=(
                     "Send what waits with `cortex sync`, and look at what was refused with `cortex sync --refused`.",

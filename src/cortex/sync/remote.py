@@ -19,10 +19,14 @@ from cortex.settings import stays_here
 from cortex.settings.values import parse_url
 from cortex.store import Kept
 from cortex.sync.wire import record_from
+from cortex.text import holds_more
 
 BASE = "/api/v2/sync"
 ANSWER_SECONDS = 60.0
+# A page of 500 artifacts of 100,000 letters has 51 MB; one that has more is asked for in parts.
 MAX_ANSWER_BYTES = 64_000_000
+# A page of 500 drafts with all that a draft can hold has 535,500. However they are chosen, so many take 150 MB besides their text.
+MAX_VALUES = 600_000
 MAX_MESSAGE = 1_000  # characters of why an entry was refused
 MOST_IDS = 1_000  # of one question what is visible
 LATER = frozenset((408, 425, 429))  # and every 5xx
@@ -53,8 +57,9 @@ class Refused(NetworkError):
         said: str = "",
         context: Mapping[str, object] | None = None,
         suggestions: tuple[str, ...] = (),
+        instead: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(code, message, context=context, suggestions=suggestions)
+        super().__init__(code, message, context=context, suggestions=suggestions, instead=instead)
         self.status = status
         self.said = said  # the code of the Core's error
 
@@ -123,7 +128,7 @@ class Remote:
             raise NetworkError(
                 "ADDRESS_REFUSED",
                 f"{shown(url)} would get the token and all records over http://, readable by everybody in between",
-                suggestions=("Use the https:// address of the Core.",),
+                instead=("Use the https:// address of the Core, or say --plain-http where that may be.",),
             )
         self.url = url.rstrip("/")
         self._connections = Connections(self.url, token, max_bytes=MAX_ANSWER_BYTES, own_certificates=True)
@@ -205,10 +210,13 @@ class Remote:
             hint = "For a certificate of your own, set SSL_CERT_FILE to the file of the authority that signed it."
             raise self._error("CORE_REFUSED", str(error), suggestions=(hint,)) from None
         except TooLarge as error:
-            raise Oversized("CORE_ANSWER", self._sentence(str(error)), context={"url": shown(self.url)}) from None
+            raise self._oversized(str(error)) from None
         except NoAnswer as error:
             raise Offline(self._sentence(str(error)), context={"url": shown(self.url)}) from None
-        told = _parsed(answer.body)
+        too_much = holds_more(answer.body, MAX_VALUES)
+        if too_much and answer.status == 200:
+            raise self._oversized(f"answers with more than {MAX_VALUES:,} values")
+        told = None if too_much else _parsed(answer.body)
         if answer.status == 200 and isinstance(told, dict) and isinstance(told.get("data"), dict):
             return told["data"]
         raise self._failure(answer, told)
@@ -231,7 +239,8 @@ class Remote:
         if not code:
             return self._strange(status)
         what = f"refuses the request: {code}, {message}" if message else f"refuses the request: {code}"
-        return self._error("CORE_REFUSED", what, status=status, said=code)
+        alone = ("Name the address alone, such as https://core.example.org, without /api/v2 behind it.",)
+        return self._error("CORE_REFUSED", what, status=status, said=code, instead=alone if status == 404 else ())
 
     def _result(self, told: Mapping[str, Any]) -> Result:
         error = told.get("error") or {}
@@ -258,13 +267,14 @@ class Remote:
     def _strange(self, status: int = 200) -> Refused:
         return self._error("CORE_ANSWER", f"answers with something that no Core says (status {status})", status=status)
 
-    def _error(
-        self, code: str, what: str, *, status: int = 0, said: str = "", suggestions: tuple[str, ...] = ()
-    ) -> Refused:
+    def _oversized(self, what: str) -> Oversized:
+        return Oversized("CORE_ANSWER", self._sentence(what), context={"url": shown(self.url)})
+
+    def _error(self, code: str, what: str, *, status: int = 0, said: str = "", **advice: tuple[str, ...]) -> Refused:
         about: dict[str, object] = {"url": shown(self.url)}
         if status:
             about["status"] = status
-        return Refused(code, self._sentence(what), status=status, said=said, context=about, suggestions=suggestions)
+        return Refused(code, self._sentence(what), status=status, said=said, context=about, **advice)
 
     def _sentence(self, what: str) -> str:
         return f"the Core at {shown(self.url)} {self._connections.redacted(what)}"
@@ -272,7 +282,7 @@ class Remote:
 
 def _parsed(body: bytes) -> object:
     try:
-        return json.loads(body)
+        return json.loads(body.decode())  # in nothing but UTF-8, as it was counted
     except (ValueError, RecursionError):
         return None
 

@@ -1,0 +1,225 @@
+"""A request ends at its deadline, whatever the server does with its bytes, and at once when its connections are closed."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+
+import pytest
+
+from cortex.outgoing import Answer, Closed, Connections, Late, NoAnswer
+
+SECONDS = 0.3
+SOON = 5.0  # what a deadline of SECONDS has to do with; without one it takes 10 s at least
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n"
+
+Serve = Callable[..., str]
+
+
+class Listening:
+    """A server on a loopback port that does with each connection, in a thread, what a test says; until the test is over."""
+
+    def __init__(self, does: Callable[[socket.socket], None], over: threading.Event, context: ssl.SSLContext | None):
+        self._does, self._over = does, over
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"{'https' if context else 'http'}://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._context = context
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def _accept(self) -> None:
+        while True:
+            connection, _ = self._listener.accept()
+            if self._over.is_set():
+                connection.close()
+                return
+            self._threads.append(threading.Thread(target=self._serve, args=(connection,), daemon=True))
+            self._threads[-1].start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with suppress(OSError):  # who asked is gone
+            if self._context is not None:
+                connection = self._context.wrap_socket(connection, server_side=True)
+            connection.recv(65536)
+            self._does(connection)
+        connection.close()
+
+    def close(self) -> None:
+        self._over.set()
+        socket.create_connection(self._listener.getsockname()).close()
+        for one in self._threads:
+            one.join(20)
+        self._listener.close()
+
+
+@pytest.fixture
+def over() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture
+def serve(over: threading.Event) -> Iterator[Serve]:
+    servers: list[Listening] = []
+
+    def start(does: Callable[[socket.socket], None], context: ssl.SSLContext | None = None) -> str:
+        servers.append(Listening(does, over, context))
+        return servers[-1].url
+
+    yield start
+    for one in servers:
+        one.close()
+
+
+@pytest.fixture
+def drip(over: threading.Event) -> Callable[[socket.socket, bytes, bytes], None]:
+    """`drip(connection, first, again)`: 10 s of it, or until the test is over."""
+
+    def send(connection: socket.socket, first: bytes, again: bytes) -> None:
+        connection.sendall(first)
+        for _ in range(500):
+            connection.sendall(again)
+            if over.wait(0.02):
+                return
+
+    return send
+
+
+def failure(connections: Connections, seconds: float, content: bytes | None = None) -> tuple[NoAnswer, float]:
+    started = time.monotonic()
+    with pytest.raises(NoAnswer) as caught:
+        connections.ask("GET" if content is None else "POST", "/", content, seconds)
+    return caught.value, time.monotonic() - started
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        (b"", CONTINUE),
+        (b"", b"H"),
+        (b"HTTP/1.1 200 OK\r\n", b"X-Line: 1\r\n"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"x"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X-Line: 1\r\n"),
+        (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 100000\r\n\r\n", b"\x1f\x8b\x08\x08" + b"x"),
+    ],
+    ids=["answers before the answer", "a first line", "a head", "a body", "what follows a body", "a packed body"],
+)
+def test_what_drips_is_given_up_at_the_deadline(serve, drip, first, again):
+    with closing(Connections(serve(lambda connection: drip(connection, first, again)), max_bytes=10**6)) as asked:
+        error, took = failure(asked, SECONDS)
+    assert isinstance(error, Late) and error.slow and took < SOON
+    assert str(error) == "did not answer within 0.3 s"
+
+
+def test_a_server_that_reads_slowly_is_given_up_at_the_deadline(serve, over):
+    def read_slowly(connection: socket.socket) -> None:
+        while connection.recv(262_144) and not over.wait(0.01):  # 64 MB in some 3 s
+            pass
+
+    with closing(Connections(serve(read_slowly), max_bytes=1_000)) as asked:
+        error, took = failure(asked, SECONDS, bytes(64_000_000))
+    assert isinstance(error, Late) and not error.slow and took < SOON
+
+
+def test_answers_before_the_answer_have_an_end(serve, over):
+    def tell(connection: socket.socket) -> None:
+        while not over.is_set():
+            connection.sendall(CONTINUE * 1_000)
+
+    with closing(Connections(serve(tell), max_bytes=1_000)) as asked:
+        error, _ = failure(asked, 60.0)
+    assert not isinstance(error, Late) and "its head has more than 256 KB" in str(error)
+
+
+def test_some_answers_before_the_answer_are_passed_over(serve):
+    early = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n"
+    url = serve(lambda connection: connection.sendall(CONTINUE + early * 20 + HEAD + b"\r\n{}"))
+    with closing(Connections(url, max_bytes=1_000)) as asked:
+        assert asked.ask("GET", "/", None, 20.0) == Answer(200, b"{}", 0.0)
+
+
+def test_a_large_body_is_no_large_head(serve):
+    body = b"x" * 3_000_000
+    url = serve(lambda connection: connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n" + body))
+    with closing(Connections(url, max_bytes=3_000_000)) as asked:
+        assert asked.ask("GET", "/", None, 20.0).body == body
+
+
+def test_a_deadline_is_of_one_request_and_of_no_other(serve, drip, over):
+    """Neither of the next one on the same connection, nor of what another thread asks meanwhile."""
+    late, arrived = threading.Event(), threading.Event()
+
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(HEAD + b"\r\n{}")
+        connection.recv(65536)
+        arrived.set()
+        if late.wait(20):
+            connection.sendall(HEAD + b"\r\n[]")
+            connection.recv(65536)
+            drip(connection, HEAD, b"X-Line: 1\r\n")
+
+    told: list[Answer] = []
+    with closing(Connections(serve(answer), max_bytes=1_000)) as asked:
+        assert asked.ask("GET", "/", None, SECONDS * 10).body == b"{}"
+        other = threading.Thread(
+            target=lambda: told.append(asked.ask("GET", "/", None, 20.0))
+        )  # on the same connection
+        other.start()
+        assert arrived.wait(20)
+        with closing(Connections(serve(lambda connection: drip(connection, b"", b"H")), max_bytes=1_000)) as dripping:
+            assert isinstance(failure(dripping, SECONDS)[0], Late)
+        late.set()
+        other.join(20)
+        assert [one.body for one in told] == [b"[]"]
+        error, took = failure(asked, SECONDS)
+        assert isinstance(error, Late) and took < SOON
+        assert asked.ask("GET", "/", None, 20.0).body == b"{}"  # on a new one
+
+
+@pytest.mark.parametrize("again", [b"", b"X-Line: 1\r\n"], ids=["says nothing", "drips"])
+def test_closing_ends_what_is_asked_whatever_the_server_does(serve, drip, over, again):
+    asks_and_is_closed(serve, drip, over, again, None)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="nothing makes a certificate here")
+def test_over_tls_deadlines_and_closing_are_the_same(serve, drip, over, tmp_path, monkeypatch):
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1"]
+    names = ["-subj", "/CN=server", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*make, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    url = serve(lambda connection: drip(connection, HEAD, b"X-Line: 1\r\n"), context)
+    with closing(Connections(url, max_bytes=1_000, own_certificates=True)) as asked:
+        error, took = failure(asked, SECONDS)
+    assert isinstance(error, Late) and error.slow and took < SOON
+    silent = serve(lambda connection: over.wait(20))  # never shakes hands
+    with closing(Connections(silent.replace("http:", "https:"), max_bytes=1_000)) as asked:
+        error, took = failure(asked, SECONDS)
+    assert isinstance(error, Late) and took < SOON
+    for again in (b"", b"X-Line: 1\r\n"):
+        asks_and_is_closed(serve, drip, over, again, context)
+
+
+def asks_and_is_closed(serve, drip, over, again: bytes, context: ssl.SSLContext | None) -> None:
+    arrived, told = threading.Event(), []
+
+    def hold(connection: socket.socket) -> None:
+        arrived.set()
+        drip(connection, HEAD, again) if again else over.wait(20)
+
+    asked = Connections(serve(hold, context), max_bytes=1_000, own_certificates=True)
+    asking = threading.Thread(target=lambda: told.append(failure(asked, 60.0)[0]))
+    asking.start()
+    assert arrived.wait(20)
+    asked.close()
+    asking.join(SOON)
+    assert [type(one) for one in told] == [Closed]
+    assert isinstance(failure(asked, SECONDS)[0], Closed)
