@@ -157,7 +157,8 @@ class Taking:
     def _placed(self, body: Any) -> Any:
         """What was there before, in its place. What was archived there is added to by those alone who may have brought it."""
         body = placed(body, self._sight)
-        scope = self._sight.get(getattr(body, "subcortex", ""))
+        number = getattr(body, "subcortex", "")
+        scope = self._sight.get(number) if number else None
         if scope is not None and not self._may_name(scope.author):
             check_open(scope)
         return body
