@@ -223,3 +223,14 @@ def asks_and_is_closed(serve, drip, over, again: bytes, context: ssl.SSLContext 
     asking.join(SOON)
     assert [type(one) for one in told] == [Closed]
     assert isinstance(failure(asked, SECONDS)[0], Closed)
+
+
+def test_a_name_with_an_address_that_does_not_answer_is_asked_at_the_next(serve, monkeypatch):
+    url = serve(lambda connection: connection.sendall(HEAD + b"\r\n{}"))
+    port = int(url.rpartition(":")[2])
+    with closing(socket.socket()) as taken:  # nobody listens there
+        taken.bind(("127.0.0.2", port))
+        addresses = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in ("127.0.0.2", "127.0.0.1")]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
+        with closing(Connections(f"http://core.example:{port}", "", max_bytes=1_000)) as connections:
+            assert connections.ask("GET", "/", None, SOON).status == 200

@@ -2,7 +2,7 @@
 
 What an answer means is up to whoever asks, and so is trying again. The key goes into one header and nowhere else: not into errors,
 logs or another host, since no redirect is followed and no proxy, netrc or other variable of the environment is looked at, but for the
-certificates to trust where that is wanted. A request has one deadline, and whatever waits on its socket waits no longer than that: the
+certificates to trust where that is wanted. A request has one deadline, and but for looking up a name nothing of it waits longer: the
 library's own limits are for each read, so that a head of a line a second held a request of 3 s for as long as the server liked. Roads not
 taken: a timer that closes the socket, which is a thread for each request; an SDK for each server, they differ by a few lines.
 """
@@ -197,10 +197,20 @@ class _Network:
         self._under_way = under_way
 
     def connect_tcp(self, host: str, port: int, timeout: float, **options: Any) -> _Stream:
+        """A connection to the first address of a name that answers; each gets what is left of the request's time."""
         import httpcore2
 
-        limit = min(timeout, self._under_way.left())
-        return _Stream(httpcore2.SyncBackend().connect_tcp(host, port, limit, **options), self._under_way)
+        found = dict.fromkeys(str(one[4][0]) for one in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        failed: Exception = OSError("it has no address")
+        for address in found if len(found) > 1 else (host,):
+            limit = min(timeout, self._under_way.left())
+            try:
+                stream = httpcore2.SyncBackend().connect_tcp(address, port, limit, **options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failed = error
+            else:
+                return _Stream(stream, self._under_way)
+        raise failed
 
 
 class _Stream:

@@ -86,6 +86,14 @@ def test_a_profile_of_the_environment_has_to_be_there_as_well(cortex, isolated, 
     assert cortex("profile", "list")[0] == cortex("uninstall", "--all", "--dry-run")[0] == 0
 
 
+def test_a_profile_of_a_commands_own_counts_instead_and_help_needs_none(cortex, isolated, monkeypatch):
+    assert cortex("profile", "create", "there")[0] == 0
+    monkeypatch.setenv("CORTEX_PROFILE", "gone")
+    assert cortex("sync", "--help")[0] == 0
+    assert refusal(cortex, "sync", "--profile", "there")["code"] == "CORE_MISSING"
+    assert "there is no profile 'gone'" in refusal(cortex, "sync")["message"]
+
+
 def test_what_joins_a_core_begins_a_profile_and_says_so(cortex, isolated, monkeypatch, tmp_path):
     monkeypatch.setenv("CORTEX_INDEXING_EMBEDDING_PROVIDER", "none")
     with core_at(tmp_path / "core") as core:

@@ -96,7 +96,7 @@ def flushed(world: World) -> st.SearchStrategy[Any]:
         st.integers(),
         st.none(),
         st.lists(st.text(max_size=5), max_size=3),
-        st.floats(allow_nan=False),
+        st.floats(allow_nan=False, allow_infinity=False),
     )
 
     @st.composite

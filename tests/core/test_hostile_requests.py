@@ -460,3 +460,16 @@ def test_more_values_than_anybody_has_to_say_are_not_read(raw):
 def test_code_that_is_in_no_project_is_a_mistake_of_whoever_asks(raw, path):
     body = json.dumps({"subject": {"code_link": {"path": path}}}).encode()
     refused(raw.ask("POST", "/api/v2/packs/context", body), 400)
+
+
+def test_as_much_is_read_as_the_document_allows(raw):
+    link = {"path": "a.py", "repo": "r", "symbol": "s", "line_start": 1, "line_end": 2, "commit_sha": "c" * 40}
+    several = [{"title": f"seen {number}", "code_links": [link] * 16} for number in range(200)]
+    status, _, text = raw.ask("POST", "/api/v2/observations/batch", json.dumps({"observations": several}).encode())
+    assert status == 201, text[:300]
+
+
+def test_an_object_of_too_many_names_is_one_problem(raw):
+    several = [{"title": "t", **dict.fromkeys(map(str, range(20_000)), 1)}]
+    error = refused(raw.ask("POST", "/api/v2/observations/batch", json.dumps({"observations": several}).encode()), 400)
+    assert "names" in error["message"]

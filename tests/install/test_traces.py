@@ -73,6 +73,12 @@ def test_what_a_core_has_here_is_a_teams_and_stays(place):
     assert files_in(place.home) == [f"{FOLDER}/cortex.db", f"profiles/blue/{REPLICA}/cortex.db"]
 
 
+def test_a_folder_of_that_name_without_records_is_somebody_elses(place):
+    fill(place.home, "cortex.db", f"{FOLDER}/main.c")
+    assert remove(place).kept == ()
+    assert files_in(place.home) == [f"{FOLDER}/main.c"]
+
+
 def test_files_of_others_stay(place):
     fill(place.home, "cortex.db", "notes.txt", "projects/mine/x", "words.txt", "other/words/x")
     fill(

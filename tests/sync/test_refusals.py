@@ -13,7 +13,7 @@ import pytest
 
 from cortex.core import flushing, people
 from cortex.errors import ConfigError, LimitError
-from cortex.kinds import Artifact, Comment, Draft, Evidence, Observation, Subcortex, Thread
+from cortex.kinds import Artifact, Comment, Draft, Evidence, Observation, Subcortex, Task, Thread
 from cortex.locks import turn
 from cortex.records.changing import accept_artifact, supersede_artifact
 from cortex.records.drafts import approve, create_draft
@@ -174,6 +174,24 @@ def test_a_draft_that_two_approved_is_published_once_everywhere(member, team):
     (entry,) = bob.library.store.outbox.refused()
     typed = [one["fields"] for one in refusals.told(bob.library, entry)["typed"] if one["record"] == draft.id]
     assert [set(one) for one in typed] == [{"state", "published"}]
+
+
+def test_an_approval_that_meets_a_later_change_of_its_task_can_be_done_again(member, team):
+    ada, bob = member("ada"), member("bob")
+    task = ada.write(Task("Measure it"))
+    wanted = Draft("task_update", "Hurry", "", target_kind="task", target=task, patch=(("priority", "high"),))
+    draft, *_ = create_draft(ada.library, wanted, actor=agent(ada.library.settings))
+    ada.sync()
+    bob.sync()
+    ada.change(task, priority="urgent")
+    ada.sync()
+    approve(bob.library, draft.id, actor=person())
+    assert bob.sync().refused == 1
+    (why,) = alerts(bob.library)
+    assert "decided first" not in why and "write it again" in why
+    giving_up.give_up(bob.library)
+    approve(bob.library, draft.id, actor=person())
+    assert bob.sync().status == "ok" and at_core(team)[task][-1].priority == "high"
 
 
 def test_what_a_refused_write_said_of_others_does_not_stay(member, team):

@@ -113,12 +113,20 @@ def _root(
 ) -> None:
     if profile:
         choose_profile(profile)
-    check_profile(context, environment().get("CORTEX_PROFILE"))
+    if not _says_more(context):
+        check_profile(context, environment().get("CORTEX_PROFILE"))
     if version:
         from importlib.metadata import version as version_of
 
         print(f"cortex {version_of('cortex-context')}")
         raise typer.Exit
+
+
+def _says_more(context: typer.Context) -> bool:
+    """Whether a command has a profile of its own, which counts instead, or only tells how it is used."""
+    given, command = list(context.obj or ()), context.invoked_subcommand
+    rest = given[given.index(command) + 1 :] if command in given else []
+    return any(one == "--help" or one.partition("=")[0] == "--profile" for one in rest)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -131,7 +139,7 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        outcome = _command(next(iter(arguments), ""))(args=list(arguments), standalone_mode=False)
+        outcome = _command(next(iter(arguments), ""))(args=list(arguments), obj=list(arguments), standalone_mode=False)
         sys.stdout.flush()
     except CortexError as error:
         print_error(error, as_json="--json" in arguments)

@@ -96,7 +96,7 @@ def show_refused(library: Library, as_json: bool) -> int:
 
 def _again(entry: Entry) -> str:
     """What comes of trying it again."""
-    if refusals.is_outdone(entry, entry.code):
+    if refusals.is_outdone(entry, entry.code, entry.reason):
         return "somebody else decided first, and that stands"
     return "change it once more as it reads now" if entry.code == refusals.CONFLICT else "--retry sends it again"
 
@@ -192,7 +192,8 @@ def tell(done: Done) -> None:
             f"  {rest}`cortex sync --refused` shows all you wrote; send it again with --retry, or --give-up", error=True
         )
     if any(
-        entry.code == refusals.CONFLICT and not refusals.is_outdone(entry, entry.code) for entry in done.refused
+        entry.code == refusals.CONFLICT and not refusals.is_outdone(entry, entry.code, entry.reason)
+        for entry in done.refused
     ):  # sent again, it would be refused again
         say("  what was changed meanwhile: change it once more as it reads now, then --give-up", error=True)
 

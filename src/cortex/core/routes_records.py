@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, create_model
 
@@ -152,9 +152,15 @@ _NewComment = create_model(
     __base__=create_body(Comment),
     rolling_summary_md=(Annotated[str | None, Field(max_length=1_200, description="A better one of the thread")], None),
 )
+
+
+class _Several(Arguments):
+    most_values: ClassVar[int] = 100_000  # 200 observations, each with all that one can have, hold some 93,000
+
+
 _NewObservations = create_model(
     "NewObservations",
-    __base__=Arguments,
+    __base__=_Several,
     observations=(
         Annotated[tuple[create_body(Observation), ...], Field(min_length=1, max_length=MOST_AT_ONCE, fail_fast=True)],  # type: ignore[misc]
         ...,

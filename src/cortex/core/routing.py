@@ -35,6 +35,7 @@ MAX_QUERY = 8_000  # characters
 MAX_PARTS = 100  # of a query
 # What a body may hold, however large it is: each part that doesn't fit is a problem of 1 KB, so that 1 MB of ones took 600 MB and 1.7 s.
 MAX_NAMES = 100  # of what is said
+MAX_INNER = 1_000  # names of an object in it, as grants by subcortex
 MAX_VALUES = 20_000
 ALL, NESTED = b"[{,", b"[{"
 PASSED_ON = {NESTED: 150_000, ALL: 1_000_000}  # of what is only passed on: 20,000 changes have less
@@ -196,6 +197,8 @@ def read_body(model: type[BaseModel], body: bytes) -> Any:
         told = read_object(body)
         if len(told) > MAX_NAMES:
             raise ValueError(f"the body says more than {MAX_NAMES} things")
+        if not getattr(model, "passed_on", False):
+            _check_names(told)
     except ValueError as error:
         raise InputError("ARGUMENT_INVALID", str(error), context={"field": "body"}) from None
     try:
@@ -206,10 +209,21 @@ def read_body(model: type[BaseModel], body: bytes) -> Any:
 
 def _check_amount(model: type[BaseModel], body: bytes) -> None:
     """Raises: ValueError for more than anybody has to say."""
-    bounds = PASSED_ON if getattr(model, "passed_on", False) else {ALL: MAX_VALUES}
+    bounds = PASSED_ON if getattr(model, "passed_on", False) else {ALL: getattr(model, "most_values", MAX_VALUES)}
     for marks, most in bounds.items():
         if holds_more(body, most, marks):
             raise ValueError(f"the body holds more than {most:,} {'values' if marks == ALL else 'objects and lists'}")
+
+
+def _check_names(told: object) -> None:
+    """Raises: ValueError for an object in which more is said than anywhere may be: of each name that isn't known a problem is told."""
+    waiting = [told]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict) and len(one) > MAX_INNER:
+            raise ValueError(f"an object of the body has more than {MAX_INNER:,} names")
+        if isinstance(one, dict | list):
+            waiting += one.values() if isinstance(one, dict) else one
 
 
 def payload_of(method: str, path: str, body: Any) -> str:

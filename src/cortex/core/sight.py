@@ -86,10 +86,11 @@ def placed(body: Any, sight: Sight) -> Any:
     if scope := getattr(body, "subcortex", ""):
         above.append(scope_of(sight, scope))
         changes["subcortex"] = above[0].id
+    owner = (body.thread or body.task) if isinstance(body, Observation) and not body.subcortex else ""
     for field, kind in POINTS:
         if ref := getattr(body, field, ""):
             found = _there(sight, ref, kind, field)
-            if found is None and isinstance(body, Observation) and not body.subcortex:
+            if found is None and ref == owner:
                 raise not_found(
                     ref, field
                 )  # who may see it depends on that; its home sends it again when that has come

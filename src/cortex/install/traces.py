@@ -89,9 +89,8 @@ def find_traces(machine: Machine, home: Path, projects: Iterable[Path] = (), oth
         if os.path.lexists(one) and not (one.is_dir() and _is_around(home, machine))
     ]
     kept = [one / name for one in (home, *find_profiles(home)) for name in OF_A_CORE]
-    return Traces(
-        tuple(edits), tuple(places), tuple(folders), tuple(failed), tuple(one for one in kept if one.is_dir())
-    )
+    of_a_team = (one for one in kept if (one / "cortex.db").is_file())
+    return Traces(tuple(edits), tuple(places), tuple(folders), tuple(failed), tuple(of_a_team))
 
 
 def remove_traces(traces: Traces, home: Path, stop: Callable[[], None]) -> list[str]:

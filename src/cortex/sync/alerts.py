@@ -40,7 +40,7 @@ BEFORE = "from before it was joined or put back"  # in the alert about all of it
 def tell_refused(library: Library, entry: Entry, code: str, message: str) -> None:
     """Have a refused write seen; an alert of an earlier try of the same one goes."""
     main = refusals.main_of(entry)
-    end = f"{refusals.became(library, entry)}; {_way_out(entry, code)}"
+    end = f"{refusals.became(library, entry)}; {_way_out(entry, code, message)}"
     wrote = _wrote(main)
     reason = f"the Core did not take this ({code}): {one_line(message, WHY_CHARACTERS)}. {wrote}. {end}"
     title = _called(library, main)
@@ -107,7 +107,7 @@ def tell_unsent(library: Library) -> None:
         count = f"{len(entries)} writes {BEFORE}" if len(entries) > 1 else f"a write {BEFORE}"
         why = f"{first.code}, {one_line(first.reason, WHY_CHARACTERS)}"
         stays = "What the Core has of it reads here as there, the rest stays"
-        reason = f"the Core did not take {count}; this one: {why}. {stays}; {_way_out(first, first.code)}"
+        reason = f"the Core did not take {count}; this one: {why}. {stays}; {_way_out(first, first.code, first.reason)}"
         private = any(one.after.sensitivity == SENSITIVE for one in first.changes)
         return _make(step, main.id, _called(library, main), reason, SENSITIVE if private else NORMAL)
 
@@ -162,9 +162,9 @@ def _called(library: Library, one: Changed) -> str:
     return title_of(Record(one.id, one.after))
 
 
-def _way_out(entry: Entry, code: str) -> str:
+def _way_out(entry: Entry, code: str, reason: str) -> str:
     """What can be done about a refusal."""
-    if refusals.is_outdone(entry, code):
+    if refusals.is_outdone(entry, code, reason):
         return OUTDONE
     return AGAIN if code == refusals.CONFLICT else WHOLE
 

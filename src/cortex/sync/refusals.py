@@ -74,9 +74,13 @@ def became(library: Library, entry: Entry) -> str:
     return STAYS if not library.store.outbox.known([main.id]) else REPLACED
 
 
-def is_outdone(entry: Entry, code: str) -> bool:
-    """Whether somebody else has decided before what can be decided once: nothing is left to do but to give it up."""
-    return code == CONFLICT and entry.action in DECIDES
+def is_outdone(entry: Entry, code: str, reason: str) -> bool:
+    """Whether somebody else has decided before about a draft, which is done once: nothing is left to do but to give it up.
+
+    An approval may be refused for something else that it changes, too; then it can be done again.
+    """
+    drafts = [one.id for one in entry.changes if one.kind == "draft"]
+    return code == CONFLICT and entry.action in DECIDES and any(number in reason for number in drafts)
 
 
 def told(library: Library, entry: Entry) -> Told:

@@ -128,7 +128,9 @@ class Remote:
             raise NetworkError(
                 "ADDRESS_REFUSED",
                 f"{shown(url)} would get the token and all records over http://, readable by everybody in between",
-                instead=("Use the https:// address of the Core, or say --plain-http where that may be.",),
+                instead=(
+                    "Use the https:// address of the Core, or `cortex connect URL --plain-http` where that may be.",
+                ),
             )
         self.url = url.rstrip("/")
         self._connections = Connections(self.url, token, max_bytes=MAX_ANSWER_BYTES, own_certificates=True)
