@@ -6,7 +6,6 @@ campaigns in full; a campaign without a sample, one that doesn't ask for `campai
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import shutil
@@ -17,7 +16,6 @@ import uuid
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # what tests share
 
 import forking
 import inmemory
+from cortex.process import give_memory_back
 
 SOAK = bool(os.environ.get("CORTEX_SOAK"))
 FOREIGN_PREFIXES = ("CORTEX_", "CODEINDEX_", "CLAUDE_", "GIT_", "XDG_")
@@ -143,9 +142,7 @@ def memory_given_back() -> Iterator[None]:
     """What a module's tests are done with goes back to the system: other tests look at how much this process has."""
     yield
     gc.collect()
-    if sys.platform == "linux":
-        with suppress(OSError, AttributeError):  # another C library
-            ctypes.CDLL(None).malloc_trim(0)
+    give_memory_back()
 
 
 @pytest.fixture(scope="session", autouse=True)

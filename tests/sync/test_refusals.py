@@ -176,6 +176,22 @@ def test_a_draft_that_two_approved_is_published_once_everywhere(member, team):
     assert [set(one) for one in typed] == [{"state", "published"}]
 
 
+def test_an_approval_that_came_too_late_is_about_the_draft_and_not_about_the_thread_that_it_was_for(member, team):
+    ada, bob = member("ada"), member("bob")
+    thread = ada.write(Thread("How long?"))
+    wanted = Draft("comment", "An hour", "No longer.", target_kind="thread", target=thread)
+    draft, *_ = create_draft(ada.library, wanted, actor=agent(ada.library.settings))
+    ada.sync()
+    bob.sync()
+    for one in (ada, bob):
+        approve(one.library, draft.id, actor=person())
+        one.sync()
+    (entry,) = bob.library.store.outbox.refused()
+    assert refusals.main_of(entry).id == draft.id and refusals.title_of(entry) == "An hour"
+    (why,) = alerts(bob.library)
+    assert "You wrote: state: published" in why and "somebody else decided first" in why
+
+
 def test_an_approval_that_meets_a_later_change_of_its_task_can_be_done_again(member, team):
     ada, bob = member("ada"), member("bob")
     task = ada.write(Task("Measure it"))

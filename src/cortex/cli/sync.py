@@ -188,14 +188,14 @@ def tell(done: Done) -> None:
     if done.refused:
         more = len(done.refused) - MOST_TOLD
         rest = f"{more:,} more; " if more > 0 else ""
-        say(
-            f"  {rest}`cortex sync --refused` shows all you wrote; send it again with --retry, or --give-up", error=True
-        )
-    if any(
-        entry.code == refusals.CONFLICT and not refusals.is_outdone(entry, entry.code, entry.reason)
-        for entry in done.refused
-    ):  # sent again, it would be refused again
-        say("  what was changed meanwhile: change it once more as it reads now, then --give-up", error=True)
+        outdone = [refusals.is_outdone(entry, entry.code, entry.reason) for entry in done.refused]
+        again = "somebody else decided first: --give-up" if all(outdone) else "send it again with --retry, or --give-up"
+        say(f"  {rest}`cortex sync --refused` shows all you wrote; {again}", error=True)
+        met = (entry.code == refusals.CONFLICT for entry in done.refused)
+        if any(
+            one and not late for one, late in zip(met, outdone, strict=True)
+        ):  # sent again, it would be refused again
+            say("  what was changed meanwhile: change it once more as it reads now, then --give-up", error=True)
 
 
 _MARKS = {

@@ -29,14 +29,8 @@ MOST_MADE = 1_000  # records of one action; a home sends 100 of what it had befo
 TURN_SECONDS = 1.0  # that others who write are kept waiting, but for what is one action
 TURN_CHANGES = 500
 MOST_TOLD = 2_000  # records in an answer, but for those of the last turn: what is refused names any, and may do so in each action
-_NAMED = (
-    "subcortex",
-    "thread",
-    "task",
-    "target",
-    "source",
-    "about",
-)  # fields that mostly hold what a change belongs to
+# Fields that mostly hold what a change belongs to.
+_NAMED = ("subcortex", "thread", "task", "target", "source", "about")
 
 log = logging.getLogger(__name__)
 

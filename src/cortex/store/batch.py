@@ -19,16 +19,8 @@ INTO_REFS = "INSERT INTO refs (role, target, record)"
 INTO_AUDIT = "INSERT INTO audit (at, actor, tier, key, action, record, version)"
 INTO_KEYS = "INSERT INTO keys (actor, key, payload, result, at)"
 _ORDER = (INTO_RECORDS, INTO_REFS, INTO_AUDIT, INTO_KEYS)  # what is pointed to comes first
-_SIZES = (
-    128,
-    64,
-    32,
-    16,
-    8,
-    4,
-    2,
-    1,
-)  # rows of a statement: few different ones, which the database knows after a while
+# Rows of a statement: few different ones, which the database knows after a while.
+_SIZES = (128, 64, 32, 16, 8, 4, 2, 1)
 
 Row = tuple[Any, ...]
 Answer = tuple[bytes, str]  # that a key was used for, and what it gave

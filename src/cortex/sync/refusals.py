@@ -43,9 +43,10 @@ def is_told_together(entry: Entry) -> bool:
 
 
 def main_of(entry: Entry) -> Changed:
-    """What a write is about."""
+    """What a write is about: not what only follows from it, as the summary of a thread in which somebody spoke."""
     told = [one for one in entry.changes if one.kind != "notification"] or list(entry.changes)
-    return next((one for one in told if makes(entry) or one.before is not None), told[0])
+    about = [one for one in told if makes(entry) or one.before is not None] or told
+    return next((one for one in about if typed(one)), about[0])
 
 
 def named(entry: Entry) -> set[str]:

@@ -20,9 +20,7 @@ BATCH = 50  # entries of one flush
 BATCH_BYTES = 4 << 20
 UNTAKEN = frozenset((400, 413, 422))  # what a Core answers to an entry that it can't even read
 RESENT_MS = 7 * 86_400_000  # that others may still send again what a Core has lost
-MISSING = frozenset(
-    ("TARGET_NOT_FOUND", "SCOPE_NOT_FOUND", "RECORD_UNKNOWN")
-)  # why a write is refused for what it names
+MISSING = frozenset(("TARGET_NOT_FOUND", "SCOPE_NOT_FOUND", "RECORD_UNKNOWN"))  # a write is refused for what it names
 
 
 class Sending:
