@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import time
@@ -15,12 +16,13 @@ from cli.core_server import CoreServer, core_at
 from cortex.daemon import syncing
 from cortex.daemon.syncing import Syncing
 from cortex.engines import Engines
+from cortex.filestate import state_of
 from cortex.kinds import Thread
 from cortex.library import Library
 from cortex.records.rights import person
 from cortex.records.writing import create
 from cortex.settings import load
-from cortex.store import Store
+from cortex.store import STORE_NAME, Store
 from cortex.sync import connecting
 from cortex.sync.running import sync
 from daemon.place import CORTEX, Place
@@ -116,6 +118,23 @@ def test_writes_that_wait_are_work_until_they_are_sent(home: Path, core: CoreSer
     with at_work(home) as running:
         until(lambda: running._last is not None)
         assert running.has_work() and running._last.status == "offline"
+
+
+def test_a_write_that_was_under_way_when_the_store_was_asked_is_found_later(home: Path):
+    point_to(home, "http://127.0.0.1:9")
+    write(home, "Written slowly")
+    running = Syncing(Engines(keep=False), home)
+    path, written = home / STORE_NAME, time.time() - 5
+    for file in (path, *home.glob(f"{STORE_NAME}-wal")):
+        os.utime(file, (written, written))
+    running._seen, running._seen_at = state_of(path), written  # the files of after the write, and none of its rows
+    for _ in range(2):  # reading makes an empty journal, which is a change once
+        running._ask_store()
+        assert running._waiting == 1
+    running._waiting = 0
+    running._ask_store()  # it was read, and the next look is later
+    assert running._waiting == 0
+    running.close()
 
 
 def test_what_only_a_person_can_help_keeps_nobody_awake(home: Path, core: CoreServer, until: Until):

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cortex.filestate import state_of
 from cortex.library import Library
 from cortex.memories import mirror
 from cortex.memories.curating import delete, judge
@@ -139,6 +140,24 @@ def test_new_changed_and_deleted_rows_are_followed(library, place):
     assert is_due(library) and copy(library)
     assert sorted(titles(memories(library))) == ["Cherries", "Plums", "Red apples"]
     assert titles(ask(library, "pears")) == [] and titles(ask(library, "red apples"))[0] == "Red apples"
+    made.close()
+
+
+def test_a_write_that_was_under_way_when_the_files_were_seen_is_read_later(library, place):
+    made = database(place, "Apples")
+    assert copy(library)
+    made.observation("own-s1", "Pears")
+    journal = made.path.with_name(f"{made.path.name}-wal")
+    written = time.time() - 5
+    for file in (made.path, journal):
+        os.utime(file, (written, written))
+    files = ",".join(map(str, state_of(made.path)))  # as they were before the disk had confirmed it
+    early = replace(the_mirror(library), seen=f"{files}@{int(written)}")
+    library.store.memories.copy(early, (), (), word, lambda state: None)
+    assert not is_due(library) and is_work(library)  # nobody waits for it; whoever keeps the library looks again
+    assert copy(library)
+    assert sorted(titles(memories(library))) == ["Apples", "Pears"]
+    assert not is_work(library)
     made.close()
 
 

@@ -166,9 +166,15 @@ def test_a_forced_run_that_is_cancelled_stops_and_the_server_still_answers(big):
         server.initialize()
         wait_for(lambda: server.read("codeindex://workspace/status")["indexing"]["status"] == "ready", 60)
         arguments = {"name": "reindex_workspace", "arguments": {"force": True}, "_meta": {"progressToken": 7}}
-        asked = server.ask("tools/call", arguments)
-        while server.wait_for("notifications/progress")["params"]["progress"] < 5:
-            pass
+        asked, far = server.ask("tools/call", arguments), 0.0
+        while far < 5:
+            message = server.take()
+            if message.get("id") == asked:  # the comparison that every start begins with was under way
+                assert "INDEX_BUSY" in json.dumps(message)
+                time.sleep(0.1)
+                asked = server.ask("tools/call", arguments)
+            elif message["method"] == "notifications/progress":
+                far = message["params"]["progress"]
         server.notify("notifications/cancelled", {"requestId": asked})
         wait_for(lambda: server.read("codeindex://workspace/status")["indexing"]["status"] == "ready", 10)
         assert server.tool("search_code", query="function_7", threshold=0)["results"]

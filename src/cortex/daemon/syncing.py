@@ -8,7 +8,6 @@ Core costs a look at one file a second. Whether something new waits is asked of 
 from __future__ import annotations
 
 import logging
-import os
 import random
 import threading
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from cortex.engines import Engines
 from cortex.errors import Cancelled, CortexError
+from cortex.filestate import may_lack, state_of
 from cortex.library import Library
 from cortex.settings import Settings, load
 from cortex.store import STORE_NAME, Store
@@ -44,7 +44,8 @@ class Syncing:
         self._closing = threading.Event()
         self._remote: Remote | None = None  # of the sync under way
         self._pace: Pace | None = None  # None where the home has no Core
-        self._seen: object = None  # how the store's files were when it was last asked
+        self._seen: tuple[int, ...] = ()  # how the store's files were when it was last asked
+        self._seen_at = 0.0
         self._waiting = 0
         self._last: Outcome | None = None
         self._thread = threading.Thread(target=self._go_on, name="sync", daemon=True)
@@ -87,7 +88,7 @@ class Syncing:
     def _look(self) -> None:
         """Sync, if that is due."""
         if not connecting.has_token(self._home):
-            self._pace, self._waiting, self._seen = None, 0, None
+            self._pace, self._waiting, self._seen = None, 0, ()
             return
         self._ask_store()
         if self._pace is not None and self._pace.is_due(time.monotonic(), self._waiting):
@@ -95,10 +96,10 @@ class Syncing:
 
     def _ask_store(self) -> None:
         """Learn whether there is a Core, and what waits, where the store has changed."""
-        now = _files_of(self._home)
-        if now is None or now == self._seen:
+        files, now = state_of(self._home / STORE_NAME), time.time()
+        if not files or (files == self._seen and not may_lack(files, self._seen_at, now)):
             return
-        self._seen = now
+        self._seen, self._seen_at = files, now
         with closing(Store(self._home, read_only=True)) as store:
             connected = bool(store.truth.get(state.URL))
             self._waiting = store.outbox.count()[0] if connected else 0
@@ -154,16 +155,3 @@ def _remote_of(library: Library) -> Remote:
         if library.store.truth.get(state.URL):
             library.store.truth.set({state.ERROR: error.message})
         raise
-
-
-def _files_of(home: Path) -> object:
-    """How the files of a store are: it was written to where that differs; None where there is no store."""
-    try:
-        main = os.stat(home / STORE_NAME)
-    except OSError:
-        return None
-    try:
-        beside = os.stat(home / f"{STORE_NAME}-wal")
-    except OSError:  # nobody has it open
-        return (main.st_mtime_ns, main.st_size)
-    return (main.st_mtime_ns, main.st_size, beside.st_mtime_ns, beside.st_size)

@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from cortex.errors import CortexError
+from cortex.filestate import may_lack, state_of
 from cortex.leaks import Leak, find_leaks, redact
 from cortex.library import Library
 from cortex.memories.hygiene import fingerprint
@@ -24,7 +25,7 @@ from cortex.memories.states import is_forgotten, name_of
 from cortex.memories.vectors import let_go, reuse
 from cortex.memories.wording import VERSION, word
 from cortex.sources.foreign.claudemem import Database as Opened
-from cortex.sources.foreign.claudemem import Row, open_database, state_of
+from cortex.sources.foreign.claudemem import Row, open_database
 from cortex.store import Mirror, NewMemory
 from cortex.text import hash_bytes
 from cortex.types import Cancel, Memory, MemoryState
@@ -106,7 +107,7 @@ def behind(library: Library) -> list[Database]:
     known = _mirrors(library)
 
     def lacks(mirror: Mirror) -> bool:
-        return bool(mirror.problem) or not mirror.compared_at or mirror.seen != _seen(mirror)
+        return bool(mirror.problem) or not mirror.compared_at or _has_changed(mirror)
 
     return [one for one in databases(library.settings) if lacks(known.get(one.origin, Mirror(one.origin)))]
 
@@ -115,7 +116,9 @@ def is_work(library: Library) -> bool:
     """The same for every database that somebody wants, for whoever holds the lease."""
     want(library)
     return any(
-        _is_due(mirror) or (not mirror.problem and mirror.shown_as != _shown_as(library, mirror))
+        _is_due(mirror)
+        or _may_lack(mirror)
+        or (not mirror.problem and mirror.shown_as != _shown_as(library, mirror))
         if os.path.isfile(mirror.origin)
         else time.time() - mirror.wanted_at > KEEP_SECONDS
         for mirror in library.store.remembered.mirrors()
@@ -144,7 +147,7 @@ def _mirrors(library: Library) -> dict[str, Mirror]:
 def _is_due(mirror: Mirror) -> bool:
     if mirror.problem:  # also where the files look as they did before it
         return abs(time.time() - mirror.tried_at) > RETRY_SECONDS
-    return mirror.seen != _seen(mirror) or (mirror.cursor != DONE and _may_compare(mirror))
+    return _has_changed(mirror) or (mirror.cursor != DONE and _may_compare(mirror))
 
 
 def _shown_as(library: Library, mirror: Mirror) -> str:
@@ -157,6 +160,27 @@ def _may_compare(mirror: Mirror) -> bool:
 
 
 def _seen(mirror: Mirror) -> str:
+    """How the files are, and since when somebody knows that."""
+    return f"{_files_of(mirror)}@{int(time.time())}"
+
+
+def _files_in(seen: str) -> str:
+    return seen.partition("@")[0]
+
+
+def _has_changed(mirror: Mirror) -> bool:
+    return _files_in(mirror.seen) != _files_of(mirror)
+
+
+def _may_lack(mirror: Mirror) -> bool:
+    """Whether a write may have been under way when the files were last seen: they don't change any more when it can be read."""
+    files, _, seen_at = mirror.seen.partition("@")
+    if mirror.problem or not files or not seen_at:
+        return False
+    return may_lack([int(number) for number in files.split(",")], int(seen_at), time.time())
+
+
+def _files_of(mirror: Mirror) -> str:
     return ",".join(map(str, state_of(Path(mirror.origin))))
 
 
@@ -180,7 +204,7 @@ class _Copy:
 
     def go(self) -> bool:
         """Copy until all is done or time is over; true where all is."""
-        if not _is_due(self.mirror):
+        if not _is_due(self.mirror) and not _may_lack(self.mirror):
             return not self.mirror.problem
         seen = _seen(self.mirror)
         try:
@@ -194,7 +218,7 @@ class _Copy:
             if complete:
                 self._finish(seen)
                 let_go()
-            return complete and (self.mirror.seen == seen or (not self._is_over() and self.go()))
+            return complete and (_files_in(self.mirror.seen) == _files_in(seen) or (not self._is_over() and self.go()))
         except CortexError as error:
             if error.code not in ("FILE_NOT_FOUND", "IMPORT_UNREADABLE"):
                 raise

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from cortex.sources.foreign import claudesessions
 from cortex.sources.foreign.claudesessions import INNER, Record, Session, Start, filled, project_of, records, starts
-from cortex.sources.foreign.readonly import READ_SECONDS, File, columns, opened, state_of
+from cortex.sources.foreign.readonly import READ_SECONDS, File, columns, opened
 from cortex.sources.foreign.values import MAX_NAME, day, entries, first_line, line, milliseconds, text, unique
 from cortex.types import Memory, MemoryState
 
-__all__ = ["PRODUCT", "Database", "Row", "Session", "open_database", "state_of"]
+__all__ = ["PRODUCT", "Database", "Row", "Session", "open_database"]
 
 PRODUCT = "claude-mem"
 SECOND_TABLE = 1 << 40  # what the numbers of observations begin at in a database that has `memories` too

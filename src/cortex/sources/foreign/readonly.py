@@ -19,6 +19,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from cortex.errors import FileError
+from cortex.filestate import real, state_of
 
 BUSY_SECONDS = 5.0  # for a lock, where there is so much time
 READ_SECONDS = 120.0  # for one reading: a damaged tree can be walked for ever
@@ -96,7 +97,7 @@ class File:
             raise self._error(f"{self.path} can't be read: {error.strerror or error}") from error
 
     def _open(self) -> sqlite3.Connection:
-        path = _real(self.path)
+        path = real(self.path)
         if not path.is_file():
             message = f"there is no {self.product} database at {self.path}"
             raise FileError("FILE_NOT_FOUND", message, context={"path": str(self.path)})
@@ -182,20 +183,6 @@ def reading(path: Path, product: str) -> Iterator[sqlite3.Connection]:
         file.check()
 
 
-def state_of(path: Path) -> tuple[int, ...]:
-    """What differs when something was written to a database or its journal; () where there is none."""
-    path = _real(path)
-    state: list[int] = []
-    for name in (path, path.with_name(f"{path.name}-wal")):
-        with suppress(OSError, ValueError):
-            found = name.stat()
-            state += (found.st_ino, found.st_mtime_ns, found.st_size)
-            continue
-        if not state:
-            return ()
-    return tuple(state)
-
-
 def columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
     """The columns of a table, none where there is no such table; views and virtual tables are none, for they run what they like."""
     found = connection.execute(
@@ -211,14 +198,6 @@ def select(connection: sqlite3.Connection, table: str, wanted: tuple[str, ...], 
     present = columns(connection, table)
     names = ", ".join(name if name in present else f"NULL AS {name}" for name in wanted)
     return connection.execute(f"SELECT {names} FROM {table} {rest}")
-
-
-def _real(path: Path) -> Path:
-    """Where the file is, for its journal lies beside that and not beside a link."""
-    try:
-        return Path(os.path.realpath(path))
-    except ValueError:  # no name of a file
-        return path
 
 
 def _size(path: Path, end: str) -> int:

@@ -1,0 +1,45 @@
+"""What the files of a database tell about it, and when that isn't to be believed."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from cortex.filestate import may_lack, state_of
+
+
+def test_the_state_differs_after_every_write_and_is_empty_where_there_is_no_database(tmp_path):
+    path = tmp_path / "a.db"
+    assert state_of(path) == ()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        states = {state_of(path)}
+        for number in range(3):
+            connection.execute(f"CREATE TABLE t{number} (x)")
+            states.add(state_of(path))
+    assert len(states) == 4
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    assert state_of(link) == state_of(path)
+
+
+@pytest.mark.parametrize(
+    ("read", "now", "lacks"),
+    [
+        (0.0, 0.5, False),  # it was read at once; not yet time for another look
+        (0.0, 1.5, True),
+        (1.5, 2.5, False),
+        (1.5, 4.5, True),  # each look doubles the time until the next
+        (9.0, 30.0, True),
+        (10.5, 1e6, False),  # long after the write: whatever it was, it can be read
+        (-3600.0, 0.5, False),  # a clock that goes wrong
+        (-3600.0, 1.5, True),
+    ],
+)
+def test_what_was_read_shortly_after_a_write_is_read_again_until_it_is_settled(read, now, lacks):
+    written = 1_700_000_000
+    state = (1, (written - 50) * 10**9, 4096, 2, written * 10**9, 12)
+    assert may_lack(state, written + read, written + now) is lacks
+    assert not may_lack((), written, written + now)
