@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from cortex.filestate import may_lack, state_of
 
 
-def test_the_state_differs_after_every_write_and_is_empty_where_there_is_no_database(tmp_path):
-    path = tmp_path / "a.db"
-    assert state_of(path) == ()
+def test_the_state_differs_after_every_write_and_is_nothing_where_there_is_no_database(tmp_path):
+    path, link = tmp_path / "a.db", tmp_path / "link.db"
+    link.symlink_to(path)
+    assert state_of(path) == state_of(Path("a\0b")) == ()
+    states = []
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
-        states = {state_of(path)}
-        for number in range(3):
+        for number in range(4):
             connection.execute(f"CREATE TABLE t{number} (x)")
-            states.add(state_of(path))
-    assert len(states) == 4
-    link = tmp_path / "link.db"
-    link.symlink_to(path)
-    assert state_of(link) == state_of(path)
+            states.append(state_of(path))
+            assert state_of(link) == states[-1]
+    assert len({*states, state_of(path)}) == 5
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cortex.errors import CortexError
+from cortex.filestate import state_of
 from cortex.sources.foreign import readonly
-from cortex.sources.foreign.claudemem import Database, Row, Session, open_database, state_of
+from cortex.sources.foreign.claudemem import Database, Row, Session, open_database
 from cortex.types import Memory, MemoryState
 from foreign.claude_bases import GENERATIONS, START, Made, make_claude_mem
 

@@ -13,7 +13,7 @@ import pytest
 
 from cortex.errors import FileError
 from cortex.sources.foreign import readonly
-from cortex.sources.foreign.readonly import columns, opened, reading, state_of
+from cortex.sources.foreign.readonly import columns, opened, reading
 
 DIES = """
 import os, sqlite3, sys
@@ -137,22 +137,6 @@ def test_what_changes_all_the_time_is_said_to(tmp_path):
         file.read(lambda _: grow(path))
     with pytest.raises(FileError, match="was changed while it was read"), reading(path, "Foreign"):
         grow(path)
-
-
-def test_the_state_of_a_file_differs_after_each_write_and_is_nothing_where_it_is_absent(tmp_path):
-    path = tmp_path / "a.db"
-    assert state_of(path) == ()
-    owner = make(path, mode="WAL")
-    states = [state_of(path)]
-    for _ in range(3):
-        owner.execute("INSERT INTO t VALUES (1)")
-        owner.commit()
-        states.append(state_of(path))
-    owner.close()
-    states.append(state_of(path))
-    assert len(set(states)) == 5
-    assert state_of(path) == states[-1]
-    assert state_of(Path("a\0b")) == ()
 
 
 def test_views_and_virtual_tables_are_no_tables(tmp_path):
