@@ -116,9 +116,7 @@ def is_work(library: Library) -> bool:
     """The same for every database that somebody wants, for whoever holds the lease."""
     want(library)
     return any(
-        _is_due(mirror)
-        or _may_lack(mirror)
-        or (not mirror.problem and mirror.shown_as != _shown_as(library, mirror))
+        _is_due(mirror) or _may_lack(mirror) or (not mirror.problem and mirror.shown_as != _shown_as(library, mirror))
         if os.path.isfile(mirror.origin)
         else time.time() - mirror.wanted_at > KEEP_SECONDS
         for mirror in library.store.remembered.mirrors()
