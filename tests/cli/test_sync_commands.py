@@ -121,7 +121,7 @@ def test_what_is_written_while_the_core_is_away_waits_and_is_sent_when_it_is_bac
     assert (code, body["status"], body["waiting"]) == (3, "offline", 1)
     status = answer(cortex, "status")
     assert (status["queue"], status["server"], status["name"]) == (1, core.url, "ada")
-    assert "can't be reached" in status["syncError"]
+    assert "can't be reached" in status["syncError"] and status["syncErrorCode"] == "CORE_UNAVAILABLE"
     text = cortex("status")[1]
     assert "queue        1 waiting; CORTEX_NO_SIDECAR is set here: they are sent by `cortex sync`" in text
     core.start()

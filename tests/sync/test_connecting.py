@@ -198,7 +198,7 @@ def test_a_home_without_a_core_says_so(library):
     with pytest.raises(ConfigError) as caught:
         remote_of(library)
     assert caught.value.code == "CORE_MISSING" and "cortex connect" in " ".join(caught.value.suggestions)
-    assert state.of(library) == state.SyncState("", "", 0, "", 0, 0, 0, 0, "")
+    assert state.of(library) == state.SyncState("", "", 0, "", "", 0, 0, 0, 0, "")
 
 
 def test_nothing_leaves_this_machine_where_that_was_forbidden(homes, core):

@@ -18,12 +18,13 @@ NOTHING: Mapping[str, object] = {
     "name": None,
     "lastSync": None,
     "syncError": None,
+    "syncErrorCode": None,
     "queue": 0,
     "refused": 0,
     "replica": {"records": 0, "bytes": 0},
 }
 BY_COMMAND = "they are sent by `cortex sync`"
-DENIED = "the token"  # what is said of a sync that the Core denied, and of no other; no more than that is kept of it
+WITHOUT_TOKEN = ("CORE_DENIED", "CORE_MISSING")  # what a sync ends with where the token doesn't count, or is gone
 
 
 def described(profile: str | None = None) -> dict[str, object]:
@@ -41,13 +42,14 @@ def described(profile: str | None = None) -> dict[str, object]:
                 return body
             found = state.of(library)
     except CortexError as error:
-        return {**body, "syncError": error.message}
+        return {**body, "syncError": error.message, "syncErrorCode": error.code}
     return {
         **body,
         "server": found.server or None,
         "name": found.name or None,
         "lastSync": moment(found.last_sync) or None,
         "syncError": found.error or None,
+        "syncErrorCode": found.code or None,
         "queue": found.waiting,
         "refused": found.refused,
         "replica": {"records": found.records, "bytes": found.bytes},
@@ -92,8 +94,8 @@ def _size(count: int) -> str:
 
 
 def is_denied(body: Mapping[str, object]) -> bool:
-    """Whether the Core didn't take the token of the last sync: sending again is no use before there is another."""
-    return DENIED in str(body["syncError"] or "")
+    """Whether the last sync had no token that counts: sending again is no use before there is another."""
+    return body["syncErrorCode"] in WITHOUT_TOKEN
 
 
 def why_waiting(body: Mapping[str, object]) -> str:

@@ -153,5 +153,5 @@ def _remote_of(library: Library) -> Remote:
         return connecting.remote_of(library)
     except CortexError as error:
         if library.store.truth.get(state.URL):
-            library.store.truth.set({state.ERROR: error.message})
+            library.store.truth.set({state.ERROR: error.message, state.CODE: error.code})
         raise

@@ -145,7 +145,8 @@ def _join(library: Library, url: str, token: str, plain: bool, moved: bool, gree
             else (),
         )
     _keep_token(library.settings.home, token)
-    facts = {state.URL: url, state.PLAIN: "1" if plain else "", state.NAME: greeting.name, state.ERROR: ""}
+    facts = {state.URL: url, state.PLAIN: "1" if plain else "", state.NAME: greeting.name}
+    facts |= dict.fromkeys((state.ERROR, state.CODE), "")
     if before:  # a new token, or another address of the same Core; another history is found by the next sync
         library.store.truth.set(facts)
         return Joined(url, greeting.name, greeting.tier, 0, again=True)

@@ -55,6 +55,7 @@ class Outcome:
     error: str = ""
     retry_after: float = 0.0  # seconds that the Core asks for
     advice: tuple[str, ...] = ()  # what can be done about the error
+    code: str = ""  # of the error
 
 
 def sync(library: Library, remote: Remote, *, cancel: Cancel | None = None) -> Outcome:
@@ -117,12 +118,13 @@ def _outcome(border: Border, error: CortexError | None) -> Outcome:
         error.message if error else tally.held,
         error.retry_after if isinstance(error, Offline) else 0.0,
         error.suggestions if error else (),
+        error.code if error else "",
     )
 
 
 def _remember(border: Border, outcome: Outcome, *, complete: bool) -> None:
     """Keep what status tells, and have everything found."""
-    facts = {state.ERROR: outcome.error} | ({state.SYNCED: str(now())} if complete else {})
+    facts = {state.ERROR: outcome.error, state.CODE: outcome.code} | ({state.SYNCED: str(now())} if complete else {})
     try:
         border.replaced.tell()
         border.store.truth.set(facts)

@@ -24,6 +24,7 @@ RESENT = "core.resent"  # when all was last sent again, in milliseconds since 19
 PLACE = "core.place"  # where the store lay when it was last synced
 SYNCED = "core.synced"  # when all was last there, in milliseconds since 1970
 ERROR = "core.error"  # why not since, "" where nothing is wrong
+CODE = "core.error_code"  # of that
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class SyncState:
     name: str  # of the person there
     last_sync: int  # milliseconds since 1970, 0 for never
     error: str
+    code: str  # of the error
     waiting: int  # writes that aren't sent yet
     refused: int  # that the Core didn't take
     records: int  # of the Core that are here
@@ -75,6 +77,7 @@ def of(library: Library) -> SyncState:
         told(NAME),
         int(told(SYNCED) or 0),
         told(ERROR),
+        told(CODE),
         waiting,
         refused,
         records,
