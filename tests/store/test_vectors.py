@@ -308,6 +308,20 @@ def test_a_reader_sees_a_new_watermark_and_nothing_before_it(tmp_path, engine):
     assert reader.reload_if_moved() is False
 
 
+def test_what_a_reader_has_opened_it_can_read_though_the_writer_begins_a_new_log(tmp_path, engine):
+    writer = filled(tmp_path / "v", engine, 60)
+    writer.sync(1)
+    reader = opened(tmp_path / "v", engine)
+    (log,) = (tmp_path / "v").glob("rows-*.log")
+    writer.remove(np.arange(1, 60))
+    writer.compact()
+    writer.sync(2)
+    assert not log.exists()
+    assert reader.ids().tolist() == list(range(1, 61))  # nothing of it was read before
+    assert reader.search(make_rows(60)[59], 1)[0][0] == 60
+    assert reader.reload_if_moved() and reader.ids().tolist() == [60]
+
+
 def test_a_reader_that_takes_over_writes_after_what_the_last_writer_wrote(tmp_path, engine):
     writer = filled(tmp_path, engine, 5)
     writer.sync(1)

@@ -48,6 +48,7 @@ class Log:
         self._path = path
         self._dtype = dtype
         self._parts: list[Records] = []
+        self._mapped: Records = np.empty(0, dtype=dtype)  # what a reader counted: it outlives its file, which the writer may sweep
 
     def append(self, records: Records) -> None:
         """Write after the last record; what is there after a failure is overwritten by the next write."""
@@ -67,18 +68,18 @@ class Log:
     def extend(self, records: int, checksum: int) -> bool:
         """Count what another process has appended, up to `records`; False where that is missing or damaged."""
         try:
-            grown = self._map(records)[self.records :]
+            mapped = self._map(records)
         except (OSError, ValueError):
             return False
-        if zlib.crc32(grown.view(np.uint8).data, self.checksum) != checksum:
+        if zlib.crc32(mapped[self.records :].view(np.uint8).data, self.checksum) != checksum:
             return False
-        self.records, self.checksum = records, checksum
+        self.records, self.checksum, self._mapped = records, checksum, mapped
         return True
 
     def view(self) -> Records:
         """All records; the array stays as it is whatever is appended later."""
         if self._path is not None:
-            return self._map(self.records)
+            return self._mapped if len(self._mapped) == self.records else self._map(self.records)
         if len(self._parts) > 1:
             self._parts = [np.concatenate(self._parts)]
         return self._parts[0] if self._parts else np.empty(0, dtype=self._dtype)
