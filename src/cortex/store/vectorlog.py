@@ -48,9 +48,8 @@ class Log:
         self._path = path
         self._dtype = dtype
         self._parts: list[Records] = []
-        self._mapped: Records = np.empty(
-            0, dtype=dtype
-        )  # what a reader counted: it outlives its file, which the writer may sweep
+        # What a reader counted: it outlives its file, which the writer may sweep.
+        self._mapped: Records = np.empty(0, dtype=dtype)
 
     def append(self, records: Records) -> None:
         """Write after the last record; what is there after a failure is overwritten by the next write."""
