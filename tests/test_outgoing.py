@@ -6,10 +6,11 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 
 import pytest
 
@@ -225,12 +226,22 @@ def asks_and_is_closed(serve, drip, over, again: bytes, context: ssl.SSLContext 
     assert isinstance(failure(asked, SECONDS)[0], Closed)
 
 
-def test_a_name_with_an_address_that_does_not_answer_is_asked_at_the_next(serve, monkeypatch):
+@pytest.mark.parametrize("how", ["refused", "never"])
+@pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2, and what a full queue does")
+def test_a_name_with_an_address_that_does_not_answer_is_asked_at_the_next(serve, monkeypatch, how):
     url = serve(lambda connection: connection.sendall(HEAD + b"\r\n{}"))
     port = int(url.rpartition(":")[2])
-    with closing(socket.socket()) as taken:  # nobody listens there
+    with ExitStack() as open_ones:
+        taken = open_ones.enter_context(socket.socket())
         taken.bind(("127.0.0.2", port))
+        if how == "never":  # its queue is full, and whoever else knocks hears nothing
+            taken.listen(0)
+            open_ones.enter_context(socket.create_connection(("127.0.0.2", port)))
         addresses = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in ("127.0.0.2", "127.0.0.1")]
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
+        look_up = socket.getaddrinfo
+        names = {"core.example": lambda *_, **__: addresses}
+        monkeypatch.setattr(
+            socket, "getaddrinfo", lambda host, *more, **kw: names.get(host, look_up)(host, *more, **kw)
+        )
         with closing(Connections(f"http://core.example:{port}", "", max_bytes=1_000)) as connections:
             assert connections.ask("GET", "/", None, SOON).status == 200

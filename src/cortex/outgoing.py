@@ -197,13 +197,14 @@ class _Network:
         self._under_way = under_way
 
     def connect_tcp(self, host: str, port: int, timeout: float, **options: Any) -> _Stream:
-        """A connection to the first address of a name that answers; each gets what is left of the request's time."""
+        """A connection to the first address of a name that answers; those not tried yet share what is left of the request's time."""
         import httpcore2
 
         found = dict.fromkeys(str(one[4][0]) for one in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         failed: Exception = OSError("it has no address")
-        for address in found if len(found) > 1 else (host,):
-            limit = min(timeout, self._under_way.left())
+        addresses = list(found) if len(found) > 1 else [host]
+        for tried, address in enumerate(addresses):
+            limit = min(timeout, self._under_way.left() / (len(addresses) - tried))
             try:
                 stream = httpcore2.SyncBackend().connect_tcp(address, port, limit, **options)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:

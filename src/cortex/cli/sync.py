@@ -191,10 +191,8 @@ def tell(done: Done) -> None:
         outdone = [refusals.is_outdone(entry, entry.code, entry.reason) for entry in done.refused]
         again = "somebody else decided first: --give-up" if all(outdone) else "send it again with --retry, or --give-up"
         say(f"  {rest}`cortex sync --refused` shows all you wrote; {again}", error=True)
-        met = (entry.code == refusals.CONFLICT for entry in done.refused)
-        if any(
-            one and not late for one, late in zip(met, outdone, strict=True)
-        ):  # sent again, it would be refused again
+        met = [entry.code == refusals.CONFLICT for entry in done.refused]
+        if sum(met) > sum(outdone):  # sent again, it would be refused again
             say("  what was changed meanwhile: change it once more as it reads now, then --give-up", error=True)
 
 

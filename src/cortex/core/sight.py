@@ -91,9 +91,8 @@ def placed(body: Any, sight: Sight) -> Any:
         if ref := getattr(body, field, ""):
             found = _there(sight, ref, kind, field)
             if found is None and ref == owner:
-                raise not_found(
-                    ref, field
-                )  # who may see it depends on that; its home sends it again when that has come
+                # Who may see it depends on that; its home sends it again when that has come.
+                raise not_found(ref, field)
             above += [found] if found is not None and field != "supersedes" else []
     if isinstance(body, Subcortex):
         for field, kind in PINS:
