@@ -5,7 +5,8 @@ from __future__ import annotations
 import tomllib
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from cortex.install import toml
 from cortex.install.jsonc import Broken
@@ -19,6 +20,13 @@ def meaning(text: str) -> dict[str, object]:
     return tomllib.loads(text.removeprefix("\ufeff"))
 
 
+def with_line_end(text: str) -> str:
+    """The text as an install and an uninstall leave it: its last line is ended."""
+    if text.removeprefix("\ufeff") and not text.endswith("\n"):
+        return text + ("\r\n" if "\r\n" in text else "\n")
+    return text
+
+
 @given(toml_documents())
 def test_the_table_comes_and_goes_and_the_rest_stays(text: str):
     before = meaning(text)
@@ -27,7 +35,30 @@ def test_the_table_comes_and_goes_and_the_rest_stays(text: str):
     assert changed.startswith(text)
     gone = toml.remove_table(changed, PATH)
     assert meaning(gone) == before
-    assert gone.rstrip("\r\n") == text.rstrip("\r\n")
+    assert gone == with_line_end(text)
+
+
+@given(toml_documents(), toml_documents(), st.sampled_from(["", "# above\n", "\n", "above = 1\n"]))
+def test_what_a_person_wrote_around_the_table_stays_byte_for_byte(text: str, other: str, above: str):
+    """Edited after the install: lines at the top, tables and comments directly below ours."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    _, heading, tables = other.removeprefix("\ufeff").replace("\r\n", "\n").partition("[[profiles]]")
+    below = f"[below]\nweb_search = true\n{heading.replace('profiles', 'added')}{tables}".replace("\n", end)
+    above = above.replace("\n", end)
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    edited = mark + above + toml.put_table(text, PATH, VALUES).removeprefix(mark) + below
+    try:
+        meaning(edited)
+    except tomllib.TOMLDecodeError:
+        assume(False)
+    assert toml.remove_table(edited, PATH) == mark + above + with_line_end(text).removeprefix(mark) + below
+
+
+def test_the_heading_below_the_table_stays_on_a_line_of_its_own():
+    ours = '[mcp_servers.cortex]\ncommand = "c"\n'
+    for line in ("# --- servers ---", "x = 1"):
+        text = f"{line}\n\n{ours}[tools]\nweb_search = true\n"
+        assert toml.remove_table(text, PATH) == f"{line}\n[tools]\nweb_search = true\n"
 
 
 @given(toml_documents())

@@ -56,7 +56,7 @@ def put_table(text: str, path: Keys, values: Mapping[str, object]) -> str:
     end = "\r\n" if "\r\n" in text else "\n"
     heading = next((one for one in _statements(text) if one.heading and one.keys == path), None)
     if heading is None:
-        gap = "" if not text.strip("\ufeff \t\r\n") else end if text.endswith("\n") else end * 2
+        gap = "" if not text.strip("\ufeff") else end if text.endswith("\n") else end * 2
         lines = [f"[{'.'.join(map(_name, path))}]", *(f"{_name(key)} = {_write(one)}" for key, one in values.items())]
         changed = text + gap + end.join(lines) + end
     else:
@@ -80,8 +80,9 @@ def remove_table(text: str, path: Keys) -> str:
             cuts.append((one.start, one.end))
     for start, stop in reversed(cuts):
         before = text[:start]
-        if re.search(r"(?:^|\n)[ \t]*\r?\n$", before):
-            before = re.sub(r"[ \t]*\r?\n$", "", before)
+        # Not `$`, which matches before a last line end, too: the line end of the line above would go.
+        if re.search(r"(?:^|\n)[ \t]*\r?\n\Z", before):
+            before = re.sub(r"[ \t]*\r?\n\Z", "", before)
         text = before + text[stop:]
     return text
 
