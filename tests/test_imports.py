@@ -23,7 +23,9 @@ MAX_LINES = 600
 FORBIDDEN_WORDS = {"manager", "helper", "util", "utils", "service", "handler", "data", "info", "item", "misc"}
 # These choose what a child inherits, or are front ends, which forward what they have and look for cortexd; settings are elsewhere.
 INHERITED = {"sources/git.py", "daemon/rendezvous.py", "daemon/hook.py"}
-AT_HOME_IN_SEVERAL = {"numpy", "pydantic", "pydantic_core"}
+AT_HOME_IN_SEVERAL = {"numpy", "pydantic", "pydantic_core", "regex"}
+# In a pattern: a possessive quantifier after an escape, set, group, repeat or dot, or an atomic group.
+POSSESSIVE = re.compile(r"(?:\\.|[\])}.])(?:[*+?]|\{\d*(?:,\d*)?\})\+|\(\?>")
 STATEMENT = re.compile(
     r"^\s*(SELECT\s+\S|INSERT\s+(OR\s+\w+\s+)?INTO\s|REPLACE\s+INTO\s|UPDATE\s+\w+\s+SET\s|DELETE\s+FROM\s|PRAGMA\s+\w"
     r"|(CREATE|DROP|ALTER)\s+(\w+\s+)*(TABLE|INDEX|TRIGGER|VIEW)\s|(BEGIN|COMMIT|ROLLBACK|VACUUM)\b[^.]*$)"
@@ -149,6 +151,40 @@ def test_only_the_store_holds_sql():
             if STATEMENT.match(node.value):
                 found.append(f"{at(file, node)} {node.value[:60]!r}")
     assert found == []
+
+
+def test_no_pattern_means_something_else_on_an_older_python():
+    """Before 3.11.5 `re` mishandles possessive quantifiers and atomic groups; the library `regex` doesn't."""
+    found = [
+        f"{at(file, node)} {node.value[:60]!r}"
+        for file in FILES
+        if not re.search(r"^import regex\b", file.read_text(encoding="utf-8"), re.MULTILINE)
+        for node in ast.walk(tree_of(file))
+        if isinstance(node, ast.Constant) and POSSESSIVE.search(_as_text(node.value))
+    ]
+    assert found == []
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else value.decode("latin-1") if isinstance(value, bytes) else ""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        (r"(?:[A-Z]{1,20} ){0,3}+KEY", True),
+        (r"[^\r\n]*+", True),
+        (r"\d++", True),
+        (r".?+x", True),
+        (r"(?>a*)b", True),
+        (r"[-*+]\s+", False),
+        (r"(?:a|b)+c*", False),
+        ("C++ and c++", False),
+        ("+++", False),
+    ],
+)
+def test_a_possessive_quantifier_is_told_from_other_signs(pattern: str, expected: bool):
+    assert bool(POSSESSIVE.search(pattern)) is expected
 
 
 def test_no_name_says_nothing():

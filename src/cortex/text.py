@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 from datetime import UTC, datetime
-from functools import cache, lru_cache
-from itertools import islice
+from functools import lru_cache
 
 TOKEN_CHARACTERS = 4  # a token is estimated as four characters
 NAME_CHARACTERS = 200  # of a name that stands in a line
+SLICE_BYTES = 1_000_000  # of JSON that is cut up at a time
 
 _WORD = re.compile(r"\w+")
 # ASCII text is split by a table, in half the time of the expression.
@@ -153,15 +153,17 @@ def holds_more(body: bytes, most: int, marks: bytes = b"[{,") -> bool:
     """
     if sum(body.count(mark) for mark in marks) <= most:
         return False
-    found = next(islice(_to_next(marks).finditer(body), most, None), None)
-    return found is not None and found.lastindex is not None
-
-
-@cache
-def _to_next(marks: bytes) -> re.Pattern[bytes]:
-    """Reads up to the next of these that stands in no text, or to the end; never back."""
-    text, any_of = rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+(?:"|\Z)', re.escape(marks)
-    return re.compile(rb'(?:[^"%b]++|%b)*+(?:([%b])|\Z)' % (any_of, text, any_of), re.DOTALL)
+    # Without what is escaped every quotation mark begins or ends a text.
+    bare = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    found, in_text = 0, False
+    for start in range(0, len(bare), SLICE_BYTES):
+        parts = bare[start : start + SLICE_BYTES].split(b'"')
+        outside = b"".join(parts[in_text::2])
+        found += sum(outside.count(mark) for mark in marks)
+        if found > most:
+            return True
+        in_text ^= len(parts) % 2 == 0
+    return False
 
 
 def is_text(name: str) -> bool:

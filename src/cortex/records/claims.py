@@ -37,7 +37,7 @@ _LEADING = re.compile(
 )
 _SWITCHED = re.compile(r"\b(?:turned|switched|is|are)\s(on|off)\b(?=[.!]?$|\s(?:in|for|by|on)\b)", re.IGNORECASE)
 _CONDITION = re.compile(
-    r"\b(?:if|when|unless|only|except|until|once|while|during|after|before|was|were)\b|\d[\d.,]*+", re.IGNORECASE
+    r"\b(?:if|when|unless|only|except|until|once|while|during|after|before|was|were)\b|\d[\d.,]*", re.IGNORECASE
 )
 _CONTRARIES: dict[str, tuple[str, bool]] = {
     stem(word): (stem(positive), word == positive)

@@ -26,7 +26,7 @@ _ENTRY = re.compile(r"(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 _HEADING = re.compile(r"#{1,6}\s+(.*)")
 _BOLD_HEADING = re.compile(r"(?:\*\*|__|\[)([^*_\[\]]{1,80})(?:\*\*|__|\]):?$")  # or a section of settings
 # What must follow is looked at afterwards: a run of marks is then met once, and a line of dots doesn't cost its square.
-_END = re.compile(r"[.!?…。！？｡]++[\"'”’)\]*_`」』）]{0,4}+")
+_END = re.compile(r"[.!?…。！？｡]+[\"'”’)\]*_`」』）]{0,4}")
 _ENCLOSED = re.compile(r"`[^`]{1,200}`|\([^()]{1,200}\)")
 
 ABBREVIATIONS = frozenset(

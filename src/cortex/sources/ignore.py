@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import regex
+
 from cortex.sources.inherit import inherit
 
 MAX_IGNORE_BYTES = 1_000_000
@@ -42,10 +44,10 @@ class _Group:
     """Neighbouring lines with the same outcome, joined into one expression for each of the four questions."""
 
     ignored: bool
-    file_name: re.Pattern[str] | None
-    file_path: re.Pattern[str] | None
-    folder_name: re.Pattern[str] | None
-    folder_path: re.Pattern[str] | None
+    file_name: regex.Pattern[str] | None
+    file_path: regex.Pattern[str] | None
+    folder_name: regex.Pattern[str] | None
+    folder_path: regex.Pattern[str] | None
 
 
 class Patterns:
@@ -139,9 +141,10 @@ def _group(lines: list[_Line]) -> tuple[_Group, ...]:
     )
 
 
-def _join(lines: Iterable[_Line]) -> re.Pattern[str] | None:
+def _join(lines: Iterable[_Line]) -> regex.Pattern[str] | None:
     expressions = sorted({line.expression for line in lines})
-    return re.compile("|".join(expressions), _FLAGS) if expressions else None
+    # `re` gives atomic groups another meaning before Python 3.11.5.
+    return regex.compile("|".join(expressions), _FLAGS) if expressions else None
 
 
 def _translate(line: str) -> _Line | None:
