@@ -164,7 +164,7 @@ def test_a_search_without_any_index_says_that_there_is_none(open_engine):
 
 def test_a_query_during_the_first_run_is_answered_from_what_is_there_and_says_so(open_engine, root, monkeypatch):
     monkeypatch.setattr("cortex.indexing.FIRST_CATCH_UP_SECONDS", 0.0)
-    write(root, {f"many/f{number}.py": f"value_{number} = 'lamp'\n" for number in range(200)})
+    write(root, {f"many/f{number}.py": f"value_{number} = 'crumb'\n" for number in range(200)})
     engine, reached, go_on = open_engine(indexing__batch_size=20), threading.Event(), threading.Event()
 
     def pause(step) -> None:
@@ -176,13 +176,61 @@ def test_a_query_during_the_first_run_is_answered_from_what_is_there_and_says_so
     run.start()
     assert reached.wait(DEADLINE)
     started = time.monotonic()
-    page = engine.search(Query("lamp", mode=Mode.WORDS))
+    page = engine.search(Query("crumb", mode=Mode.WORDS))
     assert time.monotonic() - started < 2
     go_on.set()
     run.join(DEADLINE)
     assert page.hits
-    assert any("indexing is under way" in note for note in page.notes)
-    assert engine.search(Query("lamp", mode=Mode.WORDS)).notes == ()
+    assert "first index is under way" in page.notes[0]
+    assert engine.search(Query("crumb", mode=Mode.WORDS)).notes == ()
+
+
+def test_a_question_during_the_first_run_waits_for_the_files_whose_paths_fit_it(open_engine, root, until):
+    many = {f"aaa/f{number}.py": f"value_{number} = {number}\n" for number in range(600)}
+    write(root, {**many, "zzz/cookie_jar.py": "def bake():\n    return 'crumbs'\n"})
+    engine, reached, go_on, asked = open_engine(), threading.Event(), threading.Event(), []
+
+    def pause(step) -> None:
+        if step.stage == "reading" and not reached.is_set():
+            reached.set()
+            go_on.wait(DEADLINE)
+
+    run = threading.Thread(target=engine.index, kwargs={"progress": pause})
+    run.start()
+    assert reached.wait(DEADLINE)
+    question = threading.Thread(target=lambda: asked.append(engine.search(Query("where are cookies baked"))))
+    question.start()
+    queue = engine._runs.queue
+    assert queue is not None
+    until(lambda: queue._preferences)
+    go_on.set()
+    question.join(DEADLINE)
+    run.join(DEADLINE)
+    assert asked[0].hits[0].path == "zzz/cookie_jar.py"
+
+
+def test_nothing_is_never_said_before_the_end_of_the_first_run(open_engine, root, monkeypatch):
+    monkeypatch.setattr("cortex.indexing.FIRST_CATCH_UP_SECONDS", 0.0)
+    write(root, {f"many/f{number}.py": f"value_{number} = 'crumb'\n" for number in range(200)})
+    engine, reached, go_on = open_engine(indexing__batch_size=20), threading.Event(), threading.Event()
+
+    def pause(step) -> None:
+        if step.done >= 100 and not reached.is_set():
+            reached.set()
+            go_on.wait(DEADLINE)
+
+    run = threading.Thread(target=engine.index, kwargs={"progress": pause})
+    run.start()
+    assert reached.wait(DEADLINE)
+    strict = Query("a lamp that is nowhere described", threshold=1.0)
+    page = engine.search(strict)
+    go_on.set()
+    run.join(DEADLINE)
+    assert page.is_partial and not page.hits
+    assert "not read yet" in page.notes[0] and "ask again" in page.notes[0]
+    assert not any("threshold" in note for note in page.notes)
+    after = engine.search(strict)
+    assert not after.is_partial and any("threshold" in note for note in after.notes)
 
 
 def test_a_first_run_that_was_interrupted_and_is_short_is_waited_for(open_engine, root, monkeypatch):

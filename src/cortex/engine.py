@@ -20,11 +20,12 @@ from cortex.cache import Cache
 from cortex.embedders import Embedder, open_again, open_embedder, open_local
 from cortex.embedding import Embedding
 from cortex.errors import CortexError, StoreError
+from cortex.filequeue import Preference
 from cortex.guarded import Embedders
 from cortex.paths import STORE_FOLDER, ensure_store_dir, remember_project, root_text, store_dir
 from cortex.runs import Runs, Wish
 from cortex.scratch import Scratch
-from cortex.search import MAX_HITS, NO_EMBEDDER, check_query, search, search_exact
+from cortex.search import BELOW_THRESHOLD, MAX_HITS, NO_EMBEDDER, check_query, parse, search, search_exact
 from cortex.settings import Settings
 from cortex.sources import git
 from cortex.sources.files import scan
@@ -55,6 +56,7 @@ RETRY_SECONDS = 5.0  # after the indexes could not follow
 ORPHAN_DAYS = 14
 OWN_PATTERNS = ("cortex.db*", "lease", "words*", "vectors*")  # of files in a store's folder
 STOPPED = f"stopped at {MAX_HITS:,} matches, there may be more: narrow the search"
+NOT_ALL = "this folder is not fully indexed yet: answered from what is there"
 SMALL_BYTES, LARGE_BYTES = 10_000, 100_000
 
 log = logging.getLogger(__name__)
@@ -282,7 +284,7 @@ class Engine:
         check_query(query)
         indexed = sources is None and query.mode not in (Mode.EXACT, Mode.FULL)
         if indexed:
-            self._await_first_index(cancel)
+            self._await_first_index(query, cancel)
         cancel = Cancel() if cancel is None else cancel  # an unraised flag is false
         deadline = started + self.settings.search.timeout
         where = (self.source,) if sources is None else tuple(sources)
@@ -299,7 +301,7 @@ class Engine:
             page = replace(page, cached=True)
         count, seconds = self._searches
         self._searches = (count + 1, seconds + time.monotonic() - started)
-        return replace(page, notes=(*page.notes, *self._unfinished())) if indexed else page
+        return self._with_progress(page) if indexed else page
 
     def _state(self) -> tuple[object, ...]:
         """All that an answer depends on besides its query."""
@@ -315,12 +317,20 @@ class Engine:
             self.embedding.catch_up()
             return self.store.indexes.state()
 
-    def _unfinished(self) -> tuple[str, ...]:
-        """What to tell a reader about files that the answer doesn't know yet."""
+    def _with_progress(self, page: Page) -> Page:
+        """The page, saying which files it doesn't know yet, and not, during a first run, that there is nothing."""
         step, first = self._runs.step, not self.store.truth.get(f"indexed:{self.source.id}")
-        if self.running and (first or step.total > SHORT_RUN_FILES):
-            return (f"indexing is under way: {step.done} of {step.total} files",)
-        return ("this folder is not fully indexed yet: answered from what is there",) if first else ()
+        if not first:
+            busy = self.running and step.total > SHORT_RUN_FILES
+            note = f"indexing is under way: {step.done} of {step.total} files"
+            return replace(page, notes=(*page.notes, note)) if busy else page
+        note = self._runs.unread() if self._is_indexing() else NOT_ALL
+        notes = (note, *(other for other in page.notes if not other.startswith(BELOW_THRESHOLD)))
+        return replace(page, notes=notes, is_partial=True)
+
+    def _is_indexing(self) -> bool:
+        """Whether a run is under way or will soon be, here or where the lease is held."""
+        return self.running or self.kept or (not self.store.lease.held and self.store.lease.holder() > 0)
 
     def _answer(
         self, query: Query, sources: Sequence[Source], docs: frozenset[int] | None, cancel: Cancel, deadline: float
@@ -379,21 +389,28 @@ class Engine:
         if count > FULL_MODE_FILES:
             page = self._answer(replace(query, mode=Mode.HYBRID), (self.source,), None, cancel, deadline)
             note = f"fullworkspace reads at most {FULL_MODE_FILES} files, this workspace has {count}: answered from the index"
-            return replace(page, notes=(note, *page.notes, *self._unfinished()))
+            return self._with_progress(replace(page, notes=(note, *page.notes)))
         page = self._scratch.search(query, cancel, deadline)
         return replace(page, mode=Mode.FULL, hits=tuple(replace(hit, source=self.source.id) for hit in page.hits))
 
-    def _await_first_index(self, cancel: Cancel | None) -> None:
-        """Where nothing is indexed yet, wait a little for the run that is under way; where it is short, for all of it."""
+    def _await_first_index(self, query: Query, cancel: Cancel | None) -> None:
+        """Where nothing is indexed yet, wait a little for the files that fit the query; where the run is short, for all of it."""
         deadline = time.monotonic() + FIRST_ANSWER_SECONDS
+        preference: Preference | None = None
         while (
             time.monotonic() < deadline
             and not cancel
             and not self.store.truth.get(f"indexed:{self.source.id}")
-            and (self._words_state()[1] < 1 or self._is_short_run)  # no words yet, or empty ones, or soon all
             and not self._runs.error
-            and (self.running or self.kept or (not self.store.lease.held and self.store.lease.holder() > 0))
+            and self._is_indexing()
         ):
+            queue = self._runs.queue
+            if preference is None and queue is not None:
+                preference = queue.prefer(parse(query.text, query.code).keywords)
+            # Words of some files are there, and of all that fit, or what fits isn't known in this process.
+            fitting = not self.running or (preference is not None and preference.is_searchable)
+            if fitting and self._words_state()[1] >= 1 and not self._is_short_run:
+                return
             time.sleep(POLL_SECONDS)
 
     @property

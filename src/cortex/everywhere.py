@@ -63,6 +63,7 @@ def search_all(
         docs=sum(page.docs for _, page in pages),
         chunks=sum(page.chunks for _, page in pages),
         cached=all(page.cached for _, page in pages),
+        is_partial=any(page.is_partial for _, page in pages),
     )
     shown = _spread(merged, spread) if spread else [one for _, one in merged]
     return _trim(shown[query.offset : query.offset + query.limit], query.characters), whole

@@ -10,7 +10,7 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from cortex import chunkers, readers
 from cortex.errors import Cancelled, FileError, LimitError
+from cortex.filequeue import FileQueue
 from cortex.process import memory_bytes
 from cortex.readers import is_mended
 from cortex.settings import Settings
@@ -64,6 +65,7 @@ class Task:
     paths: Collection[str] | None = None  # None is the whole source; else only these files and folders
     progress: ProgressCallback = lambda progress: None
     cancel: Cancel = field(default_factory=Cancel)
+    share_queue: Callable[[FileQueue], object] = lambda queue: None  # so that questions may move files to the front
 
 
 def rules_of(settings: Settings, *, documents: bool = False) -> Rules:
@@ -100,6 +102,7 @@ class _Run:
         self.waiting_characters = 0
         self.flush_characters = min(FLUSH_CHARACTERS, task.settings.limits.memory.buffer)
         self.flushed = self.caught_up = self.started
+        self.queue = FileQueue()
         self.interval = FIRST_CATCH_UP_SECONDS
         self.retry = False
         self.identity: tuple[int, int] | None = None  # of the folder
@@ -116,7 +119,9 @@ class _Run:
         whole = paths is None
         known, skips = truth.known(task.source.id, paths), truth.skips(task.source.id, paths)
         found = self._scan(paths)
-        self._read(self._due(found, known, skips, whole), known)
+        self._find_due(found, known, skips, whole)
+        task.share_queue(self.queue)
+        self._read(known)
         cancelled = bool(task.cancel) or self.done < self.total  # the pool was closed
         self._check_root()
         gone = [] if cancelled else self._gone(found, {*known, *skips})
@@ -160,10 +165,10 @@ class _Run:
         gone = sorted(before.difference(file.path for file in found.files))
         return [path for path in gone if not any(path.startswith(f"{folder}/") for folder in closed)]
 
-    def _due(
+    def _find_due(
         self, found: Scan, known: Mapping[str, Known], skips: Mapping[str, tuple[int, int, str]], whole: bool
-    ) -> list[Found]:
-        """The files to read; the others are counted."""
+    ) -> None:
+        """Queue the files to read, count the others."""
         task, truth = self.task, self.task.store.truth
         again = task.force or (whole and truth.get(f"stamp:{task.source.id}") not in ("", self.stamp))
         if task.force:
@@ -177,10 +182,10 @@ class _Run:
             if again or _changed(file, known.get(file.path), skips.get(file.path), self.retry)
         ]
         quiet = {file.path for file in found.files} - {file.path for file in waiting}
+        self.queue = FileQueue(waiting)
         self.total = len(waiting)
         self.same = len(quiet - skips.keys())
         self.skipped = len(found.skipped) + len(quiet & skips.keys())
-        return waiting
 
     def _report(self, status: str) -> IndexReport:
         return IndexReport(
@@ -204,12 +209,12 @@ class _Run:
                 self._check_time()
             raise
 
-    def _read(self, waiting: list[Found], known: Mapping[str, Known]) -> None:
+    def _read(self, known: Mapping[str, Known]) -> None:
         """Read, and cut what is new; every file ends up in the change exactly once."""
         task = self.task
         twins: dict[bytes, list[Found]] = {}  # by content hash: the files that one cut in flight is for
         cutting = task.pool.cut_all(
-            self._unseen(waiting, known, twins),
+            self._unseen(known, twins),
             task.settings.indexing.chunk_size,
             task.settings.indexing.chunk_overlap,
             task.cancel,
@@ -227,10 +232,10 @@ class _Run:
                 self._step()
 
     def _unseen(
-        self, waiting: list[Found], known: Mapping[str, Known], twins: dict[bytes, list[Found]]
+        self, known: Mapping[str, Known], twins: dict[bytes, list[Found]]
     ) -> Iterator[tuple[bytes, str, bytes]]:
         """The files whose content the store doesn't have; the others go into the change on the way."""
-        for number, file in enumerate(waiting):
+        for number, file in enumerate(self.queue):
             if self.task.cancel:
                 return
             self._check_limits(number)
@@ -252,14 +257,18 @@ class _Run:
             if before is not None and before.blob == blob:
                 self.change.touched.append((before.doc, file))
                 self.same += 1
-                self.done += 1
+                self._finish_file(file)
             else:
                 self._count(file, known)
                 self.change.links.append((file, blob))
             self._step()
 
-    def _refuse(self, file: Found, reason: str, known: Mapping[str, Known]) -> None:
+    def _finish_file(self, file: Found) -> None:
         self.done += 1
+        self.queue.finish(file.path)
+
+    def _refuse(self, file: Found, reason: str, known: Mapping[str, Known]) -> None:
+        self._finish_file(file)
         if reason != "vanished":
             self.skipped += 1
             self.change.skips.append((file, reason))
@@ -269,7 +278,7 @@ class _Run:
             self.change.removed.append(file.path)
 
     def _count(self, file: Found, known: Mapping[str, Known]) -> None:
-        self.done += 1
+        self._finish_file(file)
         if file.path in known:
             self.changed += 1
         else:
@@ -282,11 +291,14 @@ class _Run:
             len(self.change) >= self.task.settings.indexing.batch_size
             or self.waiting_characters >= self.flush_characters
         )
-        if full or now - self.flushed > FLUSH_SECONDS:
+        awaited = self.queue.take_read()
+        if full or awaited or now - self.flushed > FLUSH_SECONDS:
             self._flush()
-            if now - self.caught_up > self.interval:
+            if awaited or now - self.caught_up > self.interval:
                 self.interval = CATCH_UP_SECONDS
                 self._catch_up()
+        for preference in awaited:
+            preference.searchable.set()
 
     def _flush(self) -> None:
         if len(self.change):

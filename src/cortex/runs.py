@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 
 from cortex import indexing
 from cortex.errors import Cancelled, CortexError, LimitError, StoreError, error_of, explained
+from cortex.filequeue import FileQueue
 from cortex.settings import Settings
 from cortex.store import Making, Request, Store
 from cortex.text import rfc3339
@@ -68,6 +69,7 @@ class Runs:
         self._places = threading.BoundedSemaphore(WAITING_RUNS)  # for runs that wait for the one under way
         self._cancel = Cancel()  # of the run under way
         self.step = Progress("idle", 0, 0)
+        self.queue: FileQueue | None = None  # of the run under way, once it knows its files
         self.error = ""
         self.running = threading.Event()
 
@@ -98,6 +100,12 @@ class Runs:
             last_indexed=rfc3339(int(indexed_at)) if indexed_at else "",
             error=self.error,
         )
+
+    def unread(self) -> str:
+        """How many files a first run has not read yet."""
+        step = self.step
+        left = f"{step.total - step.done:,} of {step.total:,} files are" if step.total else "some files are"
+        return f"the first index is under way: {left} not read yet; ask again in a few seconds"
 
     def between(self, work: Callable[[], object]) -> None:
         """Do something while no run is under way."""
@@ -131,7 +139,7 @@ class Runs:
             log.error("indexing %s failed", wish.source.root, exc_info=failure)
             raise error from failure
         finally:
-            self.step = Progress("idle", 0, 0)
+            self.step, self.queue = Progress("idle", 0, 0), None
             self.running.clear()
             self._turn.release()
         self._record(wish, report)
@@ -145,6 +153,10 @@ class Runs:
             self.step = step
             wish.progress(step)
 
+        def share(queue: FileQueue) -> None:
+            if wish.source == self._source:
+                self.queue = queue
+
         return indexing.Task(
             store=self._store,
             source=wish.source,
@@ -155,6 +167,7 @@ class Runs:
             paths=wish.paths,
             progress=note,
             cancel=wish.cancel,
+            share_queue=share,
         )
 
     def _await_turn(self, wish: Wish) -> None:

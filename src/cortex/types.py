@@ -288,6 +288,7 @@ class Page:
     docs: int = 0  # searched
     chunks: int = 0
     cached: bool = False
+    is_partial: bool = False  # a first index is under way: what isn't here may be in a file that is not read yet
 
 
 @dataclass(frozen=True, slots=True)

@@ -325,7 +325,7 @@ def test_a_search_in_an_incomplete_index_says_so_without_being_asked(cortex, tmp
         code, out, err = cortex("search", "basket", "--path", root)
         assert code == 0
         assert "shop/basket.py" in out
-        assert "not fully indexed yet" in err
+        assert "the first index is under way: some files are not read yet" in err
 
 
 def test_a_search_without_an_embedder_says_so_where_meaning_was_asked_for(cortex, tmp_path, isolated, monkeypatch):

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from cortex.errors import InputError
 from cortex.everywhere import Located
-from cortex.families.code.answers import dump, file_answer, search_answer
-from cortex.types import Chunk, FileView, Hit, Symbol
+from cortex.families.code.answers import dump, file_answer, partial_first, search_answer, search_metadata
+from cortex.types import Chunk, FileView, Hit, Mode, Page, Symbol
 from protocol.code_server import text_of
 
 
@@ -312,3 +312,9 @@ def test_no_file_answer_is_longer_than_its_budget_and_all_lines_come(view, budge
     assert taken[-1]["endLine"] == end
     if not any(part.get("truncated") and "nextLine" not in part for part in taken) and len(taken) == 1:
         assert taken[0]["text"] == "\n".join(lines[start - 1 : end])
+
+
+def test_what_is_not_read_yet_comes_before_what_was_found():
+    page = Page((), 0, Mode.HYBRID, ("not read yet: 5,291 of 5,691 files; ask again",), is_partial=True)
+    body = partial_first({"results": [], "metadata": search_metadata(page, 1.0, [])})
+    assert dump(body).startswith('{"metadata":{"notes":["not read yet')

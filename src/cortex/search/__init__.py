@@ -25,11 +25,12 @@ from cortex.store import Lookup, Narrow, Place, Store, Words, stem_of
 from cortex.text import words_of
 from cortex.types import Cancel, Hit, Mode, Page, Query, Source
 
-__all__ = ["MAX_HITS", "NO_EMBEDDER", "Meaning", "check_query", "search", "search_exact"]
+__all__ = ["BELOW_THRESHOLD", "MAX_HITS", "NO_EMBEDDER", "Meaning", "check_query", "parse", "search", "search_exact"]
 
 MAX_QUERY_CHARACTERS = 20_000
 
 NO_EMBEDDER = "no embedder is configured"
+BELOW_THRESHOLD = "nothing reaches the threshold"
 UNKNOWN_WORDS = "the model knows no word of the query"
 FITTED = "local"  # whose nearness `relevance` was fitted by
 
@@ -110,7 +111,7 @@ def _all_below(ranked: Sequence[Candidate], query: Query, words: Words | None, p
     unknown = [word for word in parsed.weights if words is not None and not words.frequency(word, narrow=narrow)][:5]
     missing = f"; no file says {', '.join(unknown)}" if unknown else ""
     best = f"the best of {len(ranked)} has {ranked[0].relevance:g}"
-    return f"nothing reaches the threshold {query.threshold:g}, {best}{missing}: say it in other words, or ask with threshold 0"
+    return f"{BELOW_THRESHOLD} {query.threshold:g}, {best}{missing}: say it in other words, or ask with threshold 0"
 
 
 def check_query(query: Query) -> None:

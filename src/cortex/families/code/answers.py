@@ -149,6 +149,13 @@ def search_metadata(page: Page, milliseconds: float, states: Sequence[Freshness]
     return out
 
 
+def partial_first(body: Json) -> Json:
+    """The same answer, beginning with its notes: an agent reads from the top that files are missing."""
+    metadata = body["metadata"]
+    assert isinstance(metadata, dict)
+    return {"metadata": {"notes": [], **metadata}, **{key: body[key] for key in body if key != "metadata"}}
+
+
 def freshness(states: Sequence[Freshness]) -> Json:
     """The index in a few words."""
     busy = next((state for state in states if state.state != "ready"), None)

@@ -104,10 +104,12 @@ def _search(
         states = [engine.freshness() for _, engine in engines]
     if workspace is None and context.left_out:
         page = replace(page, notes=(*page.notes, *context.left_out))
-    if not page.total and not any("threshold" in note for note in page.notes):
+    if not page.total and not page.is_partial and not any("threshold" in note for note in page.notes):
         page = replace(page, notes=(*page.notes, "nothing matches"))
     metadata = answers.search_metadata(page, milliseconds, states)
     body = answers.search_answer(located, metadata, tokens, several=len(context.names) > 1, offset=offset, key=key)
+    if page.is_partial:
+        body = answers.partial_first(body)
     return Answer(dump(body), structured=body)
 
 
