@@ -20,12 +20,13 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # Hundreds of processes import the same modules: compiled once, whatever is usual here.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install check check-format check-lint check-types check-imports compiled format test soak bench tour demo model constraints clean
+.PHONY: help install check check-format check-lint check-types check-imports compiled format test test-pythons soak bench tour demo model constraints clean
 
 help:
 	@echo "make install      build .venv with cortex and the tools of development in it"
 	@echo "make demo         index a repository and answer three questions (REPO=path for one of yours)"
 	@echo "make test         check, then the tests (ARGS=... goes to pytest)"
+	@echo "make test-pythons the tests of secrets, patterns and readers with every other Python 3.11+ here"
 	@echo "make check        format, lint, types, imports; change nothing"
 	@echo "make format       format and sort imports in place"
 	@echo "make soak         the long fault, fuzz, load and conformance runs"
@@ -73,6 +74,9 @@ compiled: install
 test: install
 	@$(MAKE) --no-print-directory -j 2 check compiled
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-pythons: install
+	$(BIN)/python scripts/test_pythons.py
 
 soak: install
 	CORTEX_SOAK=1 $(BIN)/python -m pytest -m soak --timeout=7200 -rs $(ARGS)
