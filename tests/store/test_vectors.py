@@ -79,6 +79,16 @@ def test_both_engines_answer_alike():
     assert filled(None, "turbovec", 3000).search(query, 20) == filled(None, "numpy", 3000).search(query, 20)
 
 
+def test_a_search_after_compaction_finds_rows_where_they_have_moved(tmp_path, engine):
+    vectors, query = filled(tmp_path, engine, 3000), make_rows(1, seed=1)[0]
+    vectors.search(query, 10)  # rows are encoded where they are now
+    vectors.remove(np.arange(1, 1501))
+    vectors.compact()
+    vectors.add(np.arange(3001, 3501), make_rows(500, seed=2))
+    rows = np.concatenate([make_rows(3000)[1500:], make_rows(500, seed=2)])
+    assert_nearest(vectors.search(query, 10), np.arange(1501, 3501), rows, query, 10)
+
+
 def test_equal_scores_are_ordered_by_id(any_engine):
     vectors = opened(None, any_engine)
     row = make_rows(1)

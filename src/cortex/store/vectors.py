@@ -1,4 +1,4 @@
-"""One embedding index in a directory: a log of half-precision rows, scanned by turbovec or numpy and rescored exactly.
+"""One embedding index in a directory: a log of half-precision rows, scanned by numpy or turbovec and rescored exactly.
 
     watermark.json     stamp, watermark, and how many records of which generation's log are complete
     rows-000001.log    fixed-size records (id, vector); a later record replaces an earlier one, the id ~n removes n
@@ -34,6 +34,7 @@ from cortex.store.vectorlog import (
 from cortex.store.vectorscan import (
     BITS,
     BLOCK,
+    Codes,
     Floats,
     Ids,
     View,
@@ -76,8 +77,10 @@ class Vectors:
         # turbovec takes multiples of 8 only; other dimensions are scanned by numpy.
         self._turbovec = engine == "turbovec" and stamp.dimensions % 8 == 0 and turbovec_works()
         self._dtype = np.dtype([("id", "<i8"), ("vector", "<f2", (stamp.dimensions,))])
-        # Ids and positions beside the row itself, and what turbovec makes of it.
-        self._row_bytes = self._dtype.itemsize + 16 + (stamp.dimensions * BITS // 8 + 8 if self._turbovec else 0)
+        # Ids and positions beside the row itself, and what turbovec or numpy scans.
+        scanned = stamp.dimensions * BITS // 8 + 8 if self._turbovec else stamp.dimensions + 4
+        self._row_bytes = self._dtype.itemsize + 16 + scanned
+        self._no_codes = Codes(np.empty((0, stamp.dimensions), np.int8), np.empty(0, np.float32))
         self._lock = threading.RLock()
         self._clear()
 
@@ -160,15 +163,18 @@ class Vectors:
         query = self._query(vector)
         with self._lock:
             view = self._refresh()
-            scan = self._refresh_scan(view)
+            scan, codes = self._refresh_scan(view), self._refresh_codes(view)
         chosen = np.arange(len(view.ids)) if allowed is None else find(view.ids, allowed)
         if k <= 0 or not len(chosen) or not query.any():
             return []
         wide = max(CANDIDATES, CANDIDATES_PER_RESULT * k)
         if len(chosen) > wide:
             nearest = None
-            if scan is not None and len(chosen) >= NARROW * len(view.ids):
-                nearest = scan_codes(scan, view, query, wide, None if allowed is None else chosen)
+            if len(chosen) >= NARROW * len(view.ids):
+                if scan is not None:
+                    nearest = scan_codes(scan, view, query, wide, None if allowed is None else chosen)
+                elif codes is not None:
+                    nearest = codes.nearest(view, query, wide, chosen)
             chosen = scan_exactly(view, query, wide, chosen) if nearest is None else nearest
         scores = cosines(view, query, chosen)
         order = np.lexsort((chosen, -scores))[:k]
@@ -256,6 +262,7 @@ class Vectors:
         self._manifest: Manifest | None = None
         self._generation = 0
         self._scan: IdMapIndex | None = None  # loaded when it is needed: who only writes seldom does
+        self._codes = self._no_codes  # what numpy scans, where turbovec doesn't
         self._snapshot = ""  # name of the file that holds the scan of
         self._snapshot_records = 0  # so many records of the log
         nothing = np.empty(0, dtype=np.int64)
@@ -324,6 +331,14 @@ class Vectors:
         self._scanned = view
         return self._scan
 
+    def _refresh_codes(self, view: View) -> Codes | None:
+        """The rows as numpy scans them, in the same state; None where turbovec does or few are there."""
+        if self._turbovec or len(view.ids) <= CANDIDATES:
+            return None
+        if len(self._codes.scales) != view.folded:
+            self._codes = self._codes.extend(view.records)
+        return self._codes
+
     def _compact(self, view: View) -> None:
         """Write the live rows to a new generation; the old one stays until the watermark file has moved."""
         if self._scan is not None or self._snapshot:
@@ -333,6 +348,8 @@ class Vectors:
         for start in range(0, len(places), BLOCK):
             log.append(view.records[places[start : start + BLOCK]])
         # The scan holds the same rows under the same ids: only their positions have moved.
+        # Codes go by position, so they are made anew.
+        self._codes = self._no_codes
         self._view = self._scanned = View(log.view(), view.ids, np.searchsorted(places, view.positions))
 
     def _snapshots(self, directory: Path) -> list[tuple[int, Path]]:

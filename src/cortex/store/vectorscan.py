@@ -1,7 +1,9 @@
-"""Pure steps of an embedding index: folding log records into a view, encoding rows for turbovec, and finding candidates in either engine.
+"""Pure steps of an embedding index: fold log records into a view, encode rows, find candidates.
 
-Knows nothing of files, locks or watermarks. turbovec is imported when it is first needed; unknown ids and empty lists raise there, so callers
-intersect first.
+Knows nothing of files, locks or watermarks. Candidates come from numpy over rows as signed bytes
+(94,861 rows of 256: 4.5 ms, where the half-precision rows of the log take 43 ms), or from turbovec,
+an extra (1.5 ms). turbovec is imported when it is first needed; unknown ids and empty lists raise
+there, so callers intersect first.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
     from turbovec import IdMapIndex
 
 BITS = 2  # per dimension in turbovec's scan: half the memory of 4, and rescoring twice as many rows finds as much
-BLOCK = 1024  # rows that are converted at once
+# Rows that are converted at once: twice as many no longer fit the cache, and take ten times as long.
+BLOCK = 1024
+DENSE = 0.3  # share of the rows from which scanning all of them is faster than gathering some
 FOLDED = 32_768  # records of a log that are folded at once: sorting takes ten times their memory
 
 Ids = NDArray[np.int64]
@@ -98,6 +102,44 @@ def _fold_any(view: View, records: Records, tail: Ids) -> tuple[View, Ids]:
     ids = np.insert(ids, places, touched[kept])
     positions = np.insert(positions, places, view.folded + newest[kept])
     return View(records, ids, positions), view.ids[stale]
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """The rows of a log as signed bytes, each with its own scale. Never changed, only replaced."""
+
+    rows: NDArray[np.int8]
+    scales: Floats
+
+    def extend(self, records: Records) -> Codes:
+        """Encode the records that are new."""
+        start, dimensions = len(self.scales), records["vector"].shape[1]
+        rows = np.empty((len(records), dimensions), dtype=np.int8)
+        scales = np.empty(len(records), dtype=np.float32)
+        rows[:start], scales[:start] = self.rows, self.scales
+        for first in range(start, len(records), BLOCK):
+            block = records["vector"][first : first + BLOCK].astype(np.float32)
+            largest = np.abs(block).max(axis=1)
+            steps = np.divide(127, largest, where=largest > 0, out=np.zeros_like(largest))
+            rows[first : first + BLOCK] = np.rint(block * steps[:, np.newaxis])
+            scales[first : first + BLOCK] = largest / 127
+        return Codes(rows, scales)
+
+    def nearest(self, view: View, query: Floats, wide: int, chosen: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The `wide` best of the chosen ones."""
+        positions = view.positions[chosen]
+        if len(positions) >= DENSE * len(self.scales):
+            scores = self._scores(self.rows, self.scales, query)[positions]
+        else:
+            scores = self._scores(self.rows[positions], self.scales[positions], query)
+        return chosen[np.argpartition(-scores, wide - 1)[:wide]]
+
+    @staticmethod
+    def _scores(rows: NDArray[np.int8], scales: Floats, query: Floats) -> Floats:
+        scores = np.empty(len(rows), dtype=np.float32)
+        for start in range(0, len(rows), BLOCK):
+            scores[start : start + BLOCK] = rows[start : start + BLOCK].astype(np.float32) @ query
+        return scores * scales
 
 
 def encode_all(view: View) -> IdMapIndex:
