@@ -1,42 +1,30 @@
-"""What this process costs, read from the operating system with the standard library; and giving some of it back.
-
-Only Linux tells the memory in use without a library. The peak that other systems tell was the road not taken: it never goes down,
-so a limit that was reached once would be reached for ever.
-"""
+"""Memory of this process, and giving some of it back to the system."""
 
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from contextlib import suppress
 
-STATM = "/proc/self/statm"
-
 
 def memory_bytes() -> int:
-    """The memory that this process has for itself now, 0 where the platform doesn't say.
+    """The memory that this process has for itself now.
 
-    Pages of files that it has mapped, as of an index, don't count: the system takes them back when it needs them.
+    Pages of files that it has mapped, as of an index, don't count: the system takes them back when
+    it needs them. Not the peak: that never goes down, so a limit once reached would stay reached.
     """
-    resident, shared = _memory()
-    return resident - shared
+    import psutil
+
+    info = psutil.Process().memory_info()
+    # Windows says it directly, Linux by what is shared; macOS counts mapped pages, too.
+    return getattr(info, "private", info.rss - getattr(info, "shared", 0))
 
 
 def resident_bytes() -> int:
-    """The memory in which this process has anything now, 0 where the platform doesn't say."""
-    return _memory()[0]
+    """The memory in which this process has anything now."""
+    import psutil
 
-
-def _memory() -> tuple[int, int]:
-    """In use, and how much of that is shared or mapped."""
-    try:
-        with open(STATM, encoding="ascii") as file:
-            _, resident, shared, *_ = file.read().split()
-        page = os.sysconf("SC_PAGE_SIZE")
-        return int(resident) * page, int(shared) * page
-    except (OSError, ValueError, AttributeError):
-        return 0, 0
+    return psutil.Process().memory_info().rss
 
 
 def give_memory_back() -> None:

@@ -7,11 +7,13 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cortex.readers import read
+from cortex.readers.encoding import decode
 from cortex.types import Refused
+from readers.encoding_samples import SAMPLES
 
 JAPANESE = "# 設定を読み込む関数です。ファイルがない場合は既定値を返します。\ndef f(): pass\n"
 CHINESE = "# 读取配置文件的函数，如果文件不存在就返回默认值。\ndef f(): pass\n"
@@ -170,3 +172,17 @@ def test_the_readers_need_the_standard_library_and_regex_only() -> None:
     )
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=30)
     assert seen.stdout.decode().strip() == "{'regex'}"
+
+
+def test_older_encodings_are_recognised_in_prose_and_in_a_comment() -> None:
+    wrong = [encoding for text, encoding in SAMPLES if decode(text.encode(encoding)) != text]
+    assert len(SAMPLES) == 48
+    assert wrong == []
+
+
+@given(st.binary(max_size=2_000))
+@settings(max_examples=100)
+def test_any_bytes_without_nul_become_text_without_surrogates(raw: bytes) -> None:
+    text = decode(raw.replace(b"\0", b""))
+    assert text is not None
+    text.encode("utf-8")
