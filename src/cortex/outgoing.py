@@ -9,7 +9,6 @@ taken: a timer that closes the socket, which is a thread for each request; an SD
 
 from __future__ import annotations
 
-import logging
 import socket
 import ssl
 import sys
@@ -20,15 +19,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
-if TYPE_CHECKING:  # 70 ms, needed once something is asked
+if TYPE_CHECKING:  # 50 ms, needed once something is asked
     import httpcore2
-    import httpx2
 
 CONNECT_SECONDS = 5.0
 MAX_HEAD_BYTES = 256 * 1024  # of one answer, with all that come before the last; the library refuses one of 100 KB
 MAX_SHOWN_CHARACTERS = 200
+MAX_CONNECTIONS = 100
+IDLE_SECONDS = 5.0  # that an unused connection is kept
+UNUSABLE = "has an address or a key that can't be used"
+# What an address may hold as it is; everything else is percent-encoded.
+ADDRESS_SIGNS = "/%:@!$&'(),;=~?+*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,28 +84,39 @@ class Connections:
         self._max_bytes = max_bytes
         self._own_certificates = own_certificates
         self._lock = threading.Lock()
-        self._http: httpx2.Client | None = None
+        self._pool: httpcore2.ConnectionPool | None = None
+        self._headers: list[tuple[str, str]] = []
         self._closed = threading.Event()
         self._under_way = _UnderWay(self._closed)
 
     def ask(self, method: str, path: str, content: bytes | None, timeout: float) -> Answer:
         """The server's answer. Raises: NoAnswer, in the class that says why."""
-        import httpx2
+        import httpcore2
 
-        limits = httpx2.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS))
+        waits = dict.fromkeys(("read", "write", "pool"), timeout)
+        limits = {"timeout": {**waits, "connect": min(timeout, CONNECT_SECONDS)}}
         self._under_way.begin(timeout)
         try:
-            with self._open().stream(method, self.url + path, content=content, timeout=limits) as response:
+            address = _address(self.url + path)
+            with self._open().stream(
+                method, address, headers=self._headers, content=content, extensions=limits
+            ) as response:
                 self._under_way.head_is_read()
-                body = self._read(response)
-                return Answer(response.status_code, body, _seconds(response.headers.get("retry-after", "")))
-        except httpx2.ReadTimeout:
+                return Answer(response.status, self._read(response), _retry_after(response))
+        except httpcore2.ReadTimeout:
             raise Late(timeout, slow=True) from None
-        except (httpx2.TimeoutException, TimeoutError):
+        except (httpcore2.TimeoutException, TimeoutError):
             raise Late(timeout, slow=False) from None
-        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError):
-            raise Unsendable("has an address or a key that can't be used") from None
-        except (httpx2.HTTPError, httpx2.StreamError, OSError, RuntimeError, ValueError) as error:
+        except (httpcore2.UnsupportedProtocol, httpcore2.LocalProtocolError):
+            raise Unsendable(UNUSABLE) from None
+        except (
+            httpcore2.NetworkError,
+            httpcore2.ProtocolError,
+            httpcore2.ConnectionNotAvailable,
+            OSError,
+            RuntimeError,
+            ValueError,
+        ) as error:
             # The last two: what is closed meanwhile, in the pool or in TLS.
             if self._closed.is_set():
                 raise Closed from None
@@ -120,43 +134,53 @@ class Connections:
         """End all connections; whoever waits is told so."""
         self._closed.set()
         with self._lock:
-            if self._http is not None:
-                self._http.close()
+            if self._pool is not None:
+                self._pool.close()
 
     def redacted(self, text: str) -> str:
         """A text without the key."""
         return text.replace(self._key, "***") if self._key else text
 
-    def _open(self) -> httpx2.Client:
-        import httpx2
+    def _open(self) -> httpcore2.ConnectionPool:
+        import httpcore2
 
         with self._lock:
             if self._closed.is_set():
                 raise Closed
-            if self._http is None:
-                headers = {
-                    "Content-Type": "application/json",
-                    "Accept": "application/json",
-                    "Accept-Encoding": "identity",
-                }
+            if self._pool is None:
+                self._headers = [
+                    ("Content-Type", "application/json"),
+                    ("Accept", "application/json"),
+                    ("Accept-Encoding", "identity"),
+                    ("User-Agent", "cortex"),
+                ]
                 if self._key:
-                    headers["Authorization"] = f"Bearer {_sendable(self._key)}"
-                logging.getLogger("httpx2").setLevel(logging.WARNING)  # every request would be a line
-                try:
-                    trusted = httpx2.create_ssl_context(trust_env=self._own_certificates)
-                except OSError as error:  # a file that somebody named: no server is asked
-                    raise Untrusted(f"can't be asked: the certificates to trust can't be read: {error}") from None
-                way = httpx2.HTTPTransport(verify=trusted, trust_env=False)
-                # A pool takes a network of one's own, but a transport passes none on. With a version that knows these names no more
-                # there would be no deadline, which `test_outgoing.py` tells.
-                way._pool._network_backend = cast("httpcore2.NetworkBackend", _Network(self._under_way))
-                self._http = httpx2.Client(headers=headers, transport=way, trust_env=False, follow_redirects=False)
-            return self._http
+                    self._headers.append(("Authorization", f"Bearer {_sendable(self._key)}"))
+                network = cast("httpcore2.NetworkBackend", _Network(self._under_way))
+                self._pool = httpcore2.ConnectionPool(
+                    self._trusted(),
+                    max_connections=MAX_CONNECTIONS,
+                    keepalive_expiry=IDLE_SECONDS,
+                    network_backend=network,
+                )
+            return self._pool
 
-    def _read(self, response: httpx2.Response) -> bytes:
+    def _trusted(self) -> ssl.SSLContext | None:
+        """The certificates to trust; none are read where the address has no TLS."""
+        if not self.url.lower().startswith("https:"):
+            return None
+        import httpx2
+
+        try:
+            return httpx2.create_ssl_context(trust_env=self._own_certificates)
+        except OSError as error:  # a file that the environment names: no server is asked
+            why = f"the certificates to trust can't be read: {error}"
+            raise Untrusted(f"can't be asked: {why}") from None
+
+    def _read(self, response: httpcore2.Response) -> bytes:
         """The body, as far as there is room for it."""
         parts, size = [], 0
-        for part in response.iter_bytes():
+        for part in response.iter_stream():
             size += len(part)
             if size > self._max_bytes:
                 raise TooLarge(f"answers with more than {self._max_bytes >> 20} MB")
@@ -276,18 +300,37 @@ def short(text: str) -> str:
     return line if len(line) <= MAX_SHOWN_CHARACTERS else line[:MAX_SHOWN_CHARACTERS] + "..."
 
 
+def _address(url: str) -> httpcore2.URL:
+    """An address as it is sent. Raises: Unsendable."""
+    import httpcore2
+
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("idna" if parts.hostname else "ascii")
+        port = parts.port
+    except ValueError:  # UnicodeError, too: a name that can't be one
+        raise Unsendable(UNUSABLE) from None
+    if not host or parts.scheme not in ("http", "https"):
+        raise Unsendable(UNUSABLE)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    encoded = quote(target, safe=ADDRESS_SIGNS)
+    return httpcore2.URL(scheme=parts.scheme, host=host, port=port, target=encoded)
+
+
 def _sendable(key: str) -> str:
     if not key.isascii() or not key.isprintable() or key != key.strip():
         raise Unsendable("has a key with characters that can't be sent")
     return key
 
 
-def _seconds(retry_after: str) -> float:
-    """How long a Retry-After header says to wait: seconds, or until a date."""
-    if retry_after.strip().isdecimal():
-        return float(retry_after.strip()[:9])
+def _retry_after(response: httpcore2.Response) -> float:
+    """Seconds that a Retry-After header asks to wait, given as a number or as a date; 0 without one."""
+    values = [value for name, value in response.headers if name.lower() == b"retry-after"]
+    text = values[0].decode("latin-1").strip() if values else ""
+    if text.isdecimal():
+        return float(text[:9])
     try:
-        until = parsedate_to_datetime(retry_after)
+        until = parsedate_to_datetime(text)
     except (ValueError, TypeError):
         return 0.0
     return max(0.0, ((until if until.tzinfo else until.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds())

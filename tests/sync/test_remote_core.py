@@ -242,10 +242,11 @@ def test_certificates_that_cant_be_read_are_no_server_that_is_away(core, monkeyp
     (empty := tmp_path / "empty.pem").write_text("nothing")
     for file in (tmp_path / "nowhere.pem", empty):
         monkeypatch.setenv("SSL_CERT_FILE", str(file))
-        remote = Remote(core.url, TOKEN)
+        remote = Remote(core.url.replace("http:", "https:"), TOKEN)
         error = refusal(remote.bootstrap)
         remote.close()
         assert isinstance(error, Refused) and error.code == "CORE_REFUSED" and "SSL_CERT_FILE" in error.suggestions[0]
+    assert not core.stub.asked
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="nothing makes a certificate here")
