@@ -17,7 +17,7 @@ from measure import Watch
 
 from cortex.engine import Engine
 from cortex.settings import load
-from cortex.store import Lookup, Store, Words
+from cortex.store import Lookup, Store, Words, vectors
 from cortex.store.indexes import Indexes
 from cortex.text import TOKEN_CHARACTERS
 from cortex.types import Query
@@ -123,7 +123,10 @@ def main() -> None:
     task, given = sys.argv[1], json.loads(sys.argv[2])
     root = Path(given.pop("root"))
     environment = {"CORTEX_HOME": given.pop("home"), "CORTEX_SEARCH_ENABLE_CACHING": "false"}
-    settings = load(root, environment=environment | {"CODEINDEX_EMBEDDING_PROVIDER": "none"})
+    provider = given.pop("provider", "none")
+    settings = load(root, environment=environment | {"CODEINDEX_EMBEDDING_PROVIDER": provider})
+    if not given.pop("turbovec", True):
+        vectors.turbovec_works = lambda: False
     watch = Watch(os.getpid(), steady=given.pop("steady", False))
     with Engine(root, settings) as engine:
         out = {"search": search, "update": update, "ranking": ranking}[task](engine, watch, **given)

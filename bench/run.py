@@ -40,6 +40,7 @@ import recall
 import relevance
 import retrieval
 import scale
+import scans
 import several
 import team
 import tokens
@@ -61,6 +62,7 @@ MEASURES: dict[str, Callable[[Setup], Section]] = {
     "install": install.measure,
     "scale": scale.measure,
     "queries": queries.measure,
+    "scans": scans.measure,
     "rankcost": rankcost.measure,
     "memory": memory.measure,
     "updates": updates.measure,
