@@ -333,8 +333,8 @@ def test_an_embedder_that_fails_in_the_background_is_asked_again_later(open_engi
 
 
 def test_nothing_is_paid_for_that_could_not_be_searched(open_engine):
-    costly = Costly()
-    engine = open_engine(costly, HashingEmbedder(8), limits__memory__embeddings=300)
+    costly = Costly(dimensions=256)
+    engine = open_engine(costly, HashingEmbedder(8), limits__memory__embeddings=200)
     engine.index()
     assert not embed(engine)
     assert costly.paid == []

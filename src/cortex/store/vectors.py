@@ -77,9 +77,10 @@ class Vectors:
         # turbovec takes multiples of 8 only; other dimensions are scanned by numpy.
         self._turbovec = engine == "turbovec" and stamp.dimensions % 8 == 0 and turbovec_works()
         self._dtype = np.dtype([("id", "<i8"), ("vector", "<f2", (stamp.dimensions,))])
-        # Ids and positions beside the row itself, and what turbovec or numpy scans.
+        # Ids, positions, and what turbovec or numpy scans. Rows of a log on disk are mapped, and few
+        # are read for an answer: the system takes their pages back when it needs them.
         scanned = stamp.dimensions * BITS // 8 + 8 if self._turbovec else stamp.dimensions + 4
-        self._row_bytes = self._dtype.itemsize + 16 + scanned
+        self._row_bytes = 16 + scanned + (self._dtype.itemsize if directory is None else 0)
         self._no_codes = Codes(np.empty((0, stamp.dimensions), np.int8), np.empty(0, np.float32))
         self._lock = threading.RLock()
         self._clear()
