@@ -189,6 +189,16 @@ def test_indexing_says_what_it_did(cortex, tmp_path):
     assert (body["files"], body["workspace"], body["status"]) == (1, str(root), "completed")
 
 
+def test_a_python_that_can_not_be_run_is_an_error(cortex, tmp_path, monkeypatch):
+    root = make_repository(tmp_path / "work", {"a.py": "x = 1\n"}, git=False)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
+    code, out, err = cortex("index", root)
+    assert (code, out) == (1, "")
+    assert "can't be started" in err
+    assert "no-python" in err
+    assert "[WORKER_FAILED]" in err
+
+
 def test_force_builds_everything_anew_as_often_as_one_likes(cortex, indexed):
     for _ in range(2):
         body = json.loads(cortex("index", indexed, "--force", "--json")[1])
