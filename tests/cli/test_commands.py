@@ -379,7 +379,7 @@ def test_a_folder_that_is_no_project_is_not_indexed_without_a_yes(cortex, typed,
 
 def test_a_hit_that_tools_would_leave_out_is_marked_as_weak(cortex, tmp_path):
     root = make_repository(tmp_path / "work", {"a.py": "def parse_invoice(text):\n    return text\n"})
-    code, out, err = cortex("search", "kafka consumer offset of an invoice commit", "--path", root)
+    _, out, err = cortex("search", "kafka consumer offset of an invoice commit", "--path", root)
     first = out.splitlines()[0]
     assert re.match(r"a\.py:1  0\.\d\d weak  ", first)
     assert "all of these are weak" in err
