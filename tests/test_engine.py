@@ -277,7 +277,7 @@ def test_a_second_forced_run_within_a_minute_is_refused_where_that_is_asked_for(
     assert engine.index(force=True).status == "completed"
 
 
-def test_a_forced_run_during_another_is_refused(open_engine):
+def test_a_forced_run_waits_for_the_one_under_way(open_engine):
     engine, inside, go_on = open_engine(), threading.Event(), threading.Event()
 
     def hold(step) -> None:
@@ -287,8 +287,14 @@ def test_a_forced_run_during_another_is_refused(open_engine):
     run = threading.Thread(target=engine.index, kwargs={"progress": hold})
     run.start()
     assert inside.wait(DEADLINE)
-    assert code_of(lambda: engine.index(force=True)) == "INDEX_BUSY"
-    go_on.set()
+    steps = []
+
+    def release(step) -> None:
+        steps.append(step)
+        go_on.set()
+
+    assert engine.index(force=True, progress=release).status == "completed"
+    assert steps[0].stage == "scanning"
     run.join(DEADLINE)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -457,3 +458,32 @@ def test_a_file_that_was_refused_for_want_of_an_extra_is_read_once_it_is_there()
     file, reason = Found("a.pdf", 10, 20), "PDF needs an extra: pip install"
     assert not indexing._changed(file, None, (10, 20, reason), retry=False)
     assert indexing._changed(file, None, (10, 20, NO_PDF), retry=False)  # which the tests have
+
+
+class Failing(Counting):
+    """A pool whose processes end as soon as they start, or at the first file."""
+
+    def __init__(self, code: str) -> None:
+        self._pool = Pool(1, command=[sys.executable, "-c", code])
+        self.cut = 0
+
+
+READY = "import sys, marshal; body = marshal.dumps('ready'); out = sys.stdout.buffer; "
+READY += "out.write(len(body).to_bytes(8, 'little') + body); out.flush(); sys.stdin.buffer.read(8)"
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [("", f"can't be started ({sys.executable} ended at once)"), (READY, "died at each of 2 files")],
+)
+def test_a_run_whose_workers_all_fail_is_an_error(work, code, message):
+    work.many(2)
+    shared, work.pool = work.pool, Failing(code)
+    try:
+        with pytest.raises(LimitError) as caught:
+            work.run()
+    finally:
+        work.pool.close()
+        work.pool = shared
+    assert (caught.value.code, message in caught.value.message) == ("WORKER_FAILED", True)
+    assert work.run().added == 2

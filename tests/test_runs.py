@@ -180,3 +180,88 @@ def test_never_more_than_a_few_runs_wait_however_many_come_at_once(open_engine):
     go_on.set()
     run.join(DEADLINE)
     assert sorted(codes) == ["CANCELLED"] * runs.WAITING_RUNS + ["INDEX_BUSY"] * (20 - runs.WAITING_RUNS)
+
+
+@contextmanager
+def held_run(engine: Engine) -> Iterator[None]:
+    """A forced run that is under way until the block ends."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(step: Progress) -> None:
+        if step.total:
+            begun.set()
+            go_on.wait(DEADLINE)
+
+    thread = threading.Thread(target=lambda: engine.index(force=True, progress=hold))
+    thread.start()
+    try:
+        assert begun.wait(DEADLINE)
+        yield
+    finally:
+        go_on.set()
+        thread.join(DEADLINE)
+
+
+def test_a_run_is_seen_where_the_lease_is_not_held_and_only_while_it_lasts(open_engine, monkeypatch):
+    monkeypatch.setattr(runs, "TELL_SECONDS", 0.0)
+    holder, other = open_engine(), open_engine()
+    holder.index()
+    with held_run(holder):
+        seen = other.freshness()
+        assert (seen.state, 0 < seen.progress < 1) == ("indexing", True)
+        assert other.vitals().total_files == 31
+    assert (other.freshness().state, other.freshness().progress) == ("ready", 1.0)
+    # What a process that was killed leaves behind is not believed: it holds no lease.
+    holder.store.truth.set({f"running:{holder.source.id}": '[1, "reading", 5, 10]'})
+    assert other.freshness().state == "ready"
+
+
+def test_a_forced_run_joins_the_one_under_way_here_and_from_elsewhere(open_engine, until):
+    holder, other = open_engine(), open_engine()
+    holder.index()
+    reports = []
+    waiting = threading.Semaphore(0)
+
+    def force(engine: Engine) -> None:
+        reports.append(engine.index(force=True, limited=True, progress=lambda step: waiting.release()))
+
+    with serving(holder):
+        with held_run(holder):
+            threads = [threading.Thread(target=force, args=(engine,)) for engine in (holder, other)]
+            for thread in threads:
+                thread.start()
+            for _ in threads:
+                assert waiting.acquire(timeout=DEADLINE)
+        for thread in threads:
+            thread.join(DEADLINE)
+    assert [report.changed for report in reports] == [31, 31]
+    forced = [one for one in holder.operations(100) if one.detail.get("force")]
+    assert len(forced) == 1
+
+
+def test_a_forced_run_that_joined_one_that_came_to_nothing_does_its_own(open_engine, monkeypatch):
+    engine = open_engine()
+    engine.index()
+    begun, go_on = threading.Event(), threading.Event()
+    cancel = Cancel()
+
+    def hold(step: Progress) -> None:
+        if step.total:
+            begun.set()
+            go_on.wait(DEADLINE)
+            cancel.cancel()
+
+    first = threading.Thread(target=lambda: engine.index(force=True, limited=True, progress=hold, cancel=cancel))
+    first.start()
+    assert begun.wait(DEADLINE)
+    reports = []
+    joined = threading.Event()
+    second = threading.Thread(
+        target=lambda: reports.append(engine.index(force=True, limited=True, progress=lambda step: joined.set()))
+    )
+    second.start()
+    assert joined.wait(DEADLINE)
+    go_on.set()
+    first.join(DEADLINE)
+    second.join(DEADLINE)
+    assert [(report.status, report.changed) for report in reports] == [("completed", 31)]

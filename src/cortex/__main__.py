@@ -39,5 +39,11 @@ def main() -> int:
     return run(arguments)
 
 
+def serve_code() -> int:
+    """Run `codeindex-mcp ARGUMENTS`, which is `cortex mcp code ARGUMENTS`."""
+    sys.argv[1:1] = ["mcp", "code"]
+    return main()
+
+
 if __name__ == "__main__":
     sys.exit(main())

@@ -205,8 +205,8 @@ class Engine:
     ) -> IndexReport:
         """Bring the folder (or another source), or only these files and folders of it, up to date; without the lease, by asking its holder.
 
-        A forced run is refused with INDEX_BUSY while another run is under way; `limited` also refuses a second one within a
-        minute. Raises: LimitError, Cancelled, FileError DISK_FULL, StoreError.
+        A run waits for the one under way; a forced one of the whole folder joins another that is. `limited` refuses a second
+        forced run within a minute. Raises: LimitError, Cancelled, FileError DISK_FULL, StoreError.
         """
         wanted = None if paths is None else tuple(sorted({path.strip("/") for path in paths}))
         now = self._current()
@@ -319,11 +319,9 @@ class Engine:
 
     def _with_progress(self, page: Page) -> Page:
         """The page, saying which files it doesn't know yet, and not, during a first run, that there is nothing."""
-        step, first = self._runs.step, not self.store.truth.get(f"indexed:{self.source.id}")
-        if not first:
-            busy = self.running and step.total > SHORT_RUN_FILES
-            note = f"indexing is under way: {step.done} of {step.total} files"
-            return replace(page, notes=(*page.notes, note)) if busy else page
+        if self.store.truth.get(f"indexed:{self.source.id}"):
+            note = self._runs.progress_note(SHORT_RUN_FILES)
+            return replace(page, notes=(*page.notes, note)) if note else page
         note = self._runs.unread() if self._is_indexing() else NOT_ALL
         notes = (note, *(other for other in page.notes if not other.startswith(BELOW_THRESHOLD)))
         return replace(page, notes=notes, is_partial=True)
@@ -474,7 +472,7 @@ class Engine:
         """How the store is."""
         truth, lookup, source = self.store.truth, self.store.lookup, self.source.id
         counts = lookup.counts(source)
-        step, state = self._runs.step, self.freshness()
+        step, state = self._runs.under_way() or self._runs.step, self.freshness()
         waiting = max(int(truth.get(f"files:{source}", "0")), step.total) if state.state != "ready" else 0
         small, medium, large = lookup.sizes(source, SMALL_BYTES, LARGE_BYTES)
         count, seconds = self._searches

@@ -27,7 +27,7 @@ from cortex.sources.files import Rules, read_bytes, scan, scan_paths
 from cortex.store import DOCUMENTS, Change, Known, Making, Store
 from cortex.text import hash_bytes
 from cortex.types import Cancel, Found, IndexReport, Progress, ProgressCallback, Refused, Scan, Source
-from cortex.worker import Pool
+from cortex.worker.pool import NOT_STARTED, Pool
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 class Stopped(LimitError):
-    """A limit ended the run; `report` is what was done until then."""
+    """A limit or a lack of workers ended the run; `report` is what was done until then."""
 
     def __init__(self, code: str, message: str, report: IndexReport, context: Mapping[str, object]) -> None:
         super().__init__(code, message, context=context)
@@ -82,8 +82,8 @@ def rules_of(settings: Settings, *, documents: bool = False) -> Rules:
 def run(task: Task) -> IndexReport:
     """Bring the task's source up to date.
 
-    Raises: Stopped INDEX_TIMEOUT, MEMORY_LIMIT or DISK_LIMIT; what was done until then is kept. EMBEDDINGS_LIMIT; all but vectors
-    is done.
+    Raises: Stopped INDEX_TIMEOUT, MEMORY_LIMIT, DISK_LIMIT or WORKER_FAILED; what was done until then is kept. EMBEDDINGS_LIMIT; all
+    but vectors is done.
     """
     return _Run(task).go()
 
@@ -108,6 +108,7 @@ class _Run:
         self.identity: tuple[int, int] | None = None  # of the folder
         self.full: LimitError | None = None  # why there are no more vectors
         self.added = self.changed = self.same = self.deleted = self.skipped = self.done = self.total = 0
+        self.died = 0  # files that ended the process that read them
 
     def go(self) -> IndexReport:
         task = self.task
@@ -123,6 +124,9 @@ class _Run:
         task.share_queue(self.queue)
         self._read(known)
         cancelled = bool(task.cancel) or self.done < self.total  # the pool was closed
+        if self.died and not (self.added or self.changed or self.same):
+            message = f"nothing is indexed: the process that reads files died at each of {self.died} files"
+            self._stop("WORKER_FAILED", message)
         self._check_root()
         gone = [] if cancelled else self._gone(found, {*known, *skips})
         self.deleted += sum(1 for path in gone if path in known)
@@ -222,6 +226,10 @@ class _Run:
         )
         with closing(cutting):  # or the pool would be taken for as long as somebody keeps an exception from here
             for content_hash, outcome in cutting:
+                if isinstance(outcome, Refused) and outcome.reason.startswith(NOT_STARTED):
+                    _, _, why = outcome.reason.partition(": ")
+                    message = "indexing stopped: the process that reads files can't be started"
+                    self._stop("WORKER_FAILED", f"{message} ({why})" if why else message)
                 for file in twins.pop(content_hash):
                     if isinstance(outcome, Refused):
                         self._refuse(file, outcome.reason, known)
@@ -269,6 +277,7 @@ class _Run:
 
     def _refuse(self, file: Found, reason: str, known: Mapping[str, Known]) -> None:
         self._finish_file(file)
+        self.died += reason == "worker died"
         if reason != "vanished":
             self.skipped += 1
             self.change.skips.append((file, reason))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -49,6 +50,14 @@ class Wish:
     cancel: Cancel = field(default_factory=Cancel)
 
 
+@dataclass(slots=True)
+class _ForcedRun:
+    """A forced run of a whole source while it is under way; those who ask for the same wait for its report."""
+
+    source: Source
+    report: IndexReport | None = None
+
+
 class Runs:
     """Does wishes here, where this process holds the lease, and has them done there where another one does."""
 
@@ -68,6 +77,8 @@ class Runs:
         self._turn = threading.Lock()
         self._places = threading.BoundedSemaphore(WAITING_RUNS)  # for runs that wait for the one under way
         self._cancel = Cancel()  # of the run under way
+        self._forced: _ForcedRun | None = None
+        self._announced = 0.0  # when others were last told how far the run under way is
         self.step = Progress("idle", 0, 0)
         self.queue: FileQueue | None = None  # of the run under way, once it knows its files
         self.error = ""
@@ -93,17 +104,38 @@ class Runs:
     def freshness(self) -> Freshness:
         """How far the index follows the folder."""
         indexed_at = self._store.truth.get(f"indexed:{self._source.id}")
-        busy, step = self.running.is_set(), self.step
+        step = self.under_way()
+        busy = step is not None
         return Freshness(
             state="indexing" if busy else "error" if self.error else "ready" if indexed_at else "indexing",
-            progress=round(step.done / step.total, 4) if busy and step.total else 1.0 if indexed_at else 0.0,
+            progress=round(step.done / step.total, 4) if step and step.total else 1.0 if indexed_at else 0.0,
             last_indexed=rfc3339(int(indexed_at)) if indexed_at else "",
             error=self.error,
         )
 
+    def under_way(self) -> Progress | None:
+        """The step of the run under way, here or where the lease is held; None while there is no run."""
+        if self.running.is_set():
+            return self.step
+        if self._store.lease.held:
+            return None
+        try:
+            holder, *step = json.loads(self._store.truth.get(_announcement(self._source)) or "[0]")
+            return Progress(*step) if holder and holder == self._store.lease.holder() else None
+        except (ValueError, TypeError):
+            # Another version may write it in another form.
+            return None
+
+    def progress_note(self, more_than: int) -> str:
+        """How far a run over more files than this is; empty where none is under way."""
+        step = self.under_way()
+        if step is None or step.total <= more_than:
+            return ""
+        return f"indexing is under way: {step.done} of {step.total} files"
+
     def unread(self) -> str:
         """How many files a first run has not read yet."""
-        step = self.step
+        step = self.under_way() or self.step
         left = f"{step.total - step.done:,} of {step.total:,} files are" if step.total else "some files are"
         return f"the first index is under way: {left} not read yet; ask again in a few seconds"
 
@@ -120,14 +152,24 @@ class Runs:
             self._turn.release()
 
     def _here(self, wish: Wish) -> IndexReport:
+        same = self._forced
+        if same is not None and not (wish.force and wish.paths is None and wish.source == same.source):
+            same = None
         self._await_turn(wish)
         try:
-            if wish.force and wish.limited:
+            if same is not None and same.report is not None:
+                return same.report
+            # Who waited for a run that came to nothing did not have its own yet.
+            if wish.force and wish.limited and same is None:
                 self._check_force_rate(wish.source)
             self._cancel = wish.cancel
+            self._forced = _ForcedRun(wish.source) if wish.force and wish.paths is None else None
+            self._announced = time.monotonic()
             self.running.set()
             report = indexing.run(self._task(wish))
             self.error = ""
+            if self._forced is not None and report.status == "completed":
+                self._forced.report = report
         except Exception as failure:  # whatever it is, status and log must tell of it
             error = explained(failure, "indexing")
             if self.running.is_set():
@@ -139,7 +181,8 @@ class Runs:
             log.error("indexing %s failed", wish.source.root, exc_info=failure)
             raise error from failure
         finally:
-            self.step, self.queue = Progress("idle", 0, 0), None
+            self.step, self.queue, self._forced = Progress("idle", 0, 0), None, None
+            self._end_announcement(wish.source)
             self.running.clear()
             self._turn.release()
         self._record(wish, report)
@@ -151,6 +194,7 @@ class Runs:
     def _task(self, wish: Wish) -> indexing.Task:
         def note(step: Progress) -> None:
             self.step = step
+            self._announce(wish.source, step)
             wish.progress(step)
 
         def share(queue: FileQueue) -> None:
@@ -170,11 +214,25 @@ class Runs:
             share_queue=share,
         )
 
+    def _announce(self, source: Source, step: Progress) -> None:
+        """Write how far the run is a few times a second, for processes and engines without the lease."""
+        if time.monotonic() - self._announced > TELL_SECONDS:
+            self._announced = time.monotonic()
+            with suppress(CortexError):  # a full disk ends the run at what matters
+                line = json.dumps([os.getpid(), step.stage, step.done, step.total])
+                self._store.truth.set({_announcement(source): line})
+
+    def _end_announcement(self, source: Source) -> None:
+        """Take back what was written of this run, or of one that a closed engine left."""
+        with suppress(CortexError):
+            if self._store.truth.get(_announcement(source)):
+                self._store.truth.set({_announcement(source): ""})
+
     def _await_turn(self, wish: Wish) -> None:
-        """Wait until no other run is under way, passing on how far that one is; a forced run and one too many don't wait."""
+        """Wait until no other run is under way, passing on how far that one is; one too many doesn't wait."""
         if self._turn.acquire(blocking=False):
             return
-        if wish.force or not self._places.acquire(blocking=False):
+        if not self._places.acquire(blocking=False):
             root = self._source.root
             raise LimitError(
                 "INDEX_BUSY", f"{self._source.name} is being indexed right now", context={"workspace": root}
@@ -263,3 +321,8 @@ class Runs:
                     self._store.log.tell(request, step)
 
         return tell
+
+
+def _announcement(source: Source) -> str:
+    """The key of the fact that a run over this source is under way."""
+    return f"running:{source.id}"

@@ -1,6 +1,9 @@
 """Markdown is cut by its headings."""
 
+import pytest
+
 from cortex.chunkers import cut
+from cortex.chunkers.markdown import cut_markdown
 from cortex.types import Chunk
 
 PARAGRAPH = "Some words that say something. " * 12
@@ -71,3 +74,30 @@ def test_a_long_section_is_split_between_paragraphs():
     assert len(found) > 3
     assert {c.qualified for c in found} == {"Long"}
     assert all(text[c.start : c.end].rstrip().endswith("something.") for c in found)
+
+
+@pytest.mark.parametrize(
+    ("heading", "title"),
+    [
+        ("MAX_RETRY_COUNT", "MAX_RETRY_COUNT"),
+        ("__init__", "__init__"),
+        ("The `__init__` method, *now*", "The __init__ method, now"),
+        ("**Bold**, _soft_ and __strong words__", "Bold, soft and strong words"),
+        ("*args and **kwargs", "*args and **kwargs"),
+        ("_private and `**kw`", "_private and **kw"),
+        ("[`a_b`](http://x_y) and ![an image](x.png)", "a_b and an image"),
+        (r"a\_b and 2 * 3 * 4", "a_b and 2 * 3 * 4"),
+        ("***both* at once** and **nested _marks_**", "***both* at once** and nested marks"),
+    ],
+)
+def test_a_title_loses_marks_and_keeps_names(heading, title):
+    for text in (f"# {heading}\n\ntext\n", f"{heading}\n=====\n\ntext\n"):
+        for paged in (False, True):
+            chunks, _ = cut_markdown(text, 250, paged)
+            assert chunks[0].name == title
+
+
+@pytest.mark.parametrize("mark", ["*", "_", "`", "*a ", "_a ", "`a ", "[", "\\"])
+def test_a_heading_of_marks_alone_takes_no_time(mark):
+    chunks, _ = cut_markdown("# " + mark * 100_000 + "\n\ntext\n", 250)
+    assert len(chunks[0].name) <= 200

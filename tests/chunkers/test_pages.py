@@ -119,7 +119,7 @@ def test_plain_text_with_headings_is_cut_by_them_in_documents_only():
 
 def test_a_heading_of_a_document_keeps_its_underscores():
     text = "# The `MAX_FILE_SIZE` of __all__ *files*\n\nwords\n"
-    assert cut(text, "a.md", "markdown", 16, document=True).chunks[0].name == "The MAX_FILE_SIZE of all files"
+    assert cut(text, "a.md", "markdown", 16, document=True).chunks[0].name == "The MAX_FILE_SIZE of __all__ files"
     text = "``LOG_LEVEL``\n=============\n\nwords\n\n:ref:`Other_one`\n================\n\nwords\n"
     chunks = cut(text, "a.rst", "restructuredtext", 16, document=True).chunks
     assert [chunk.name for chunk in chunks] == ["LOG_LEVEL", "Other_one"]

@@ -189,6 +189,16 @@ def test_indexing_says_what_it_did(cortex, tmp_path):
     assert (body["files"], body["workspace"], body["status"]) == (1, str(root), "completed")
 
 
+def test_a_python_that_can_not_be_run_is_an_error(cortex, tmp_path, monkeypatch):
+    root = make_repository(tmp_path / "work", {"a.py": "x = 1\n"}, git=False)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
+    code, out, err = cortex("index", root)
+    assert (code, out) == (1, "")
+    assert "can't be started" in err
+    assert "no-python" in err
+    assert "[WORKER_FAILED]" in err
+
+
 def test_force_builds_everything_anew_as_often_as_one_likes(cortex, indexed):
     for _ in range(2):
         body = json.loads(cortex("index", indexed, "--force", "--json")[1])
@@ -343,6 +353,41 @@ def test_a_search_in_the_files_themselves_indexes_nothing(cortex, tmp_path, mode
     assert "shop/basket.py" in out
     with Engine(root, load(root, environment=environment())) as engine:
         assert not engine.knows("shop/basket.py")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no pty")
+def test_a_folder_that_is_no_project_is_not_indexed_without_a_yes(cortex, typed, tmp_path, isolated, monkeypatch):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    (scratch / "a.txt").write_text("the needle is here\n", encoding="utf-8")
+    monkeypatch.chdir(scratch)
+    code, out, err = cortex("search", "needle")
+    assert (code, out) == (1, "")
+    assert "no project and has no index" in err
+    assert f"cortex index {scratch}" in err
+    assert not (isolated.cortex / "projects").exists()
+    # Its files are read for an exact search, which keeps nothing.
+    assert "needle" in cortex("search", '"needle"')[1]
+    code, out, err = typed("n\n", "search", "needle")
+    assert (code, out) == (130, "")
+    assert "is no project" in err
+    code, out, err = typed("y\n", "search", "needle")
+    assert (code, "a.txt:1" in out) == (0, True)
+    # What has an index is searched as ever.
+    assert "a.txt:1" in cortex("search", "needle")[1]
+
+
+def test_a_hit_that_tools_would_leave_out_is_marked_as_weak(cortex, tmp_path):
+    root = make_repository(tmp_path / "work", {"a.py": "def parse_invoice(text):\n    return text\n"})
+    _, out, err = cortex("search", "kafka consumer offset of an invoice commit", "--path", root)
+    first = out.splitlines()[0]
+    assert re.match(r"a\.py:1  0\.\d\d weak  ", first)
+    assert "all of these are weak" in err
+    (row,) = json.loads(cortex("search", "kafka consumer offset of an invoice", "--path", root, "--json")[1])["results"]
+    assert row["weak"] is True
+    _, out, err = cortex("search", "parse_invoice", "--path", root)
+    assert "weak" not in out + err
+    assert "weak" not in json.loads(cortex("search", "parse_invoice", "--path", root, "--json")[1])["results"][0]
 
 
 def test_several_folders_are_searched_and_named(cortex, tmp_path, indexed):

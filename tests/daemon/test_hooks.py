@@ -209,6 +209,23 @@ def test_a_transcript_is_read_where_the_client_hands_over_no_message(answered, p
     assert notes(place)[0]["candidates"][0]["title"] == "sharp"
 
 
+def test_copilot_s_last_message_may_come_while_the_hook_is_under_way(place, tmp_path):
+    transcript = tmp_path / "events.jsonl"
+    transcript.write_text('{"type": "user.message", "data": {"content": "hello"}}\n', encoding="utf-8")
+    message = {"type": "assistant.message", "data": {"content": "gotcha: late"}}
+
+    def finish() -> None:
+        with transcript.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(message) + "\n")
+
+    later = threading.Timer(0.8, finish)
+    later.start()
+    said = {"hook_event_name": "Stop", "session_id": "s1", "transcript_path": str(transcript)}
+    assert silent(hook(place, "stop", said, COPILOT_CLI="1", CORTEX_NO_SIDECAR="1"))
+    later.join()
+    assert [one["candidates"][0]["title"] for one in notes(place)] == ["late"]
+
+
 # -- whatever happens --------------------------------------------------------------------------------------------------
 
 

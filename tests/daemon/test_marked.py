@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -218,6 +219,42 @@ def test_an_agent_beside_the_session_has_a_transcript_of_its_own(tmp_path):
     own = write(tmp_path / "agent.jsonl", [block("m9", text("remember: aside"), isSidechain=True)])
     path = write(tmp_path / "t.jsonl", CLAUDE)
     assert titles(agent_transcript_path=own, transcript_path=path) == ["aside"]
+
+
+UNFINISHED = {
+    "the question": [{"type": "user.message", "data": {"content": "hello"}}],
+    "a call of a tool": [
+        {"type": "assistant.message", "data": {"content": "remember: too early", "toolRequests": [{"name": "bash"}]}},
+        {"type": "tool.execution_complete", "data": {}},
+    ],
+    "the answer of the turn before": [*COPILOT[:1], {"type": "user.message", "data": {"content": "more"}}],
+    "nothing": [],
+}
+
+
+@pytest.mark.parametrize("name", UNFINISHED)
+def test_a_transcript_is_read_again_until_it_has_the_last_message(tmp_path, name):
+    path = tmp_path / "events.jsonl"
+    write(path, UNFINISHED[name])
+    last = json.dumps({"type": "assistant.message", "data": {"content": "remember: the last"}})
+
+    def finish() -> None:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(last[:20])
+            file.flush()
+            file.write(last[20:] + "\n")
+
+    later = threading.Timer(0.15, finish)
+    later.start()
+    found = find_candidates({"transcript_path": str(path)}, seconds=20)
+    later.join()
+    assert [one["title"] for one in found] == ["the last"]
+
+
+def test_reading_again_ends_where_no_message_comes(tmp_path):
+    path = write(tmp_path / "t.jsonl", [*COPILOT, {"type": "user.message", "data": {}}])
+    assert last_message({"transcript_path": path}, seconds=0.2) == "remember: a\nremember: b"
+    assert last_message({"transcript_path": str(tmp_path / "missing")}, seconds=0.2) == ""
 
 
 def test_only_the_end_of_a_large_transcript_is_read(tmp_path):

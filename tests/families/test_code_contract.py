@@ -169,7 +169,7 @@ def test_resources_and_templates_have_the_addresses_of_the_contract(server):
         "codeindex://workspace/status{?workspace,cursor}",
         "codeindex://workspace/stats{?workspace}",
         "codeindex://search/{query}{?maxResults,strategy,threshold,workspace}",
-        "codeindex://file/{+path}/chunks{?workspace}",
+        "codeindex://file/{+path}/chunks{?workspace,cursor}",
     }
 
 

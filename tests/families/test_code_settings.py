@@ -8,14 +8,15 @@ from contextlib import closing, contextmanager
 
 import pytest
 
+from cortex import indexing
 from cortex.engine import Engine
 from cortex.engines import Engines
-from cortex.errors import InputError
-from cortex.families.code import answers, open_family
+from cortex.errors import FileError, InputError
+from cortex.families.code import answers, open_family, tools
 from cortex.settings import Workspace, load
 from cortex.store import connect
 from cortex.tools import Call, bind, find_tool, perform
-from cortex.types import Cancel, Progress
+from cortex.types import Cancel, Chunk, FileView, Progress
 from protocol.code_server import check_envelope, make_repository, wait_for
 
 MANY = {f"src/m{number:03}.py": f"def function_{number}():\n    return {number}\n" for number in range(30)}
@@ -45,7 +46,8 @@ class InProcess:
         return check_envelope(json.loads(answer.text))
 
     def status(self, part="status", **variables):
-        (resource,) = (one for one in self.family.resources if one.name == f"workspace-{part}")
+        names = (part, f"workspace-{part}")
+        (resource,) = (one for one in self.family.resources if one.name in names)
         return json.loads(resource.read(self.family.context, variables, Call()))
 
     @property
@@ -244,8 +246,8 @@ def test_files_over_the_limits_are_counted_and_named(many):
         assert status["indexing"]["skippedFiles"] == 21
         assert status["skipped"]["byReason"] == {"over maxFiles": 20, "too large": 1}
         assert status["skipped"]["total"] == 21
-        assert "notes" not in status
-        named = {one["file"]: one["reason"] for one in status["skipped"]["files"]}
+        assert (status["skipped"]["cursor"], "notes" in status) == ("0", True)
+        named = {one["file"]: one["reason"] for one in code.status(cursor="0")["skipped"]["files"]}
         assert named["src/large.py"] == "too large"
         assert named["src/m029.py"] == "over maxFiles"
         assert "too large" in code.failure("get_file_context", path="src/large.py")["message"]
@@ -256,22 +258,25 @@ def test_a_status_that_does_not_name_every_skipped_file_says_where_to_see_them(m
         (many / "src" / f"picture{number}.png").write_bytes(b"\0")
     with opened(many) as code:
         status = code.tool("reindex_workspace")["index"]
-        assert (status["skipped"]["total"], len(status["skipped"]["files"])) == (60, 50)
+        assert (status["skipped"]["total"], len(status["skipped"]["files"])) == (60, 3)
+        assert status["skipped"]["byReason"] == {"binary": 60}
         assert "cortex doctor --json" in status["notes"][0]
 
 
-def test_the_status_resource_names_every_file_that_is_over_a_limit(many, monkeypatch):
+def test_the_status_resource_names_every_skipped_file_in_pages(many, monkeypatch):
     for number in range(60):
         (many / "src" / f"a{number:02}.png").write_bytes(b"\0")
         (many / "src" / f"z{number:02}.py").write_text(f"x = {number}\n" * 2_000, encoding="utf-8")
     with opened(many, workspace__maxFiles=10, workspace__maxFileSize="5KB") as code:
-        assert len(code.tool("reindex_workspace")["index"]["skipped"]["files"]) == 50
-        skipped = code.status()["skipped"]
+        examples = code.tool("reindex_workspace")["index"]["skipped"]
+        assert [one["reason"] for one in examples["files"]] == [
+            *["over maxFiles"] * 3,
+            *["too large"] * 3,
+            *["binary"] * 3,
+        ]
+        assert (examples["total"], examples["cursor"]) == (140, "0")
+        assert code.status()["skipped"] == examples
         over = {f"src/m{number:03}.py" for number in range(10, 30)} | {f"src/z{number:02}.py" for number in range(60)}
-        assert {one["file"] for one in skipped["files"]} == over
-        assert (skipped["total"], skipped["cursor"]) == (140, "80")
-        rest = code.status(cursor="80")["skipped"]
-        assert [one["reason"] for one in rest["files"]] == ["binary"] * 50
         assert code.status(cursor="9999")["skipped"]["files"] == []
         for wrong in ("-1", "x", "١", "9" * 30):
             with pytest.raises(InputError) as caught:
@@ -320,11 +325,41 @@ def test_above_its_file_limit_the_full_workspace_is_answered_from_the_index(many
 def test_without_an_embedder_meaning_is_answered_by_words_and_says_so(many, strategy):
     with opened(many, indexing__embeddingProvider="none") as code:
         body = code.tool("reindex_workspace", strategy="embeddings")
-        assert "no embedder" in body["notes"][0]
+        assert "no embedder" in body["notes"][-1]
         assert (body["index"]["embedding"], body["index"]["strategies"]["preferred"]) == (None, "tfidf")
         metadata = code.tool("search_code", query="function_7", strategy=strategy)["metadata"]
         assert metadata["strategy"] == "tfidf"
         assert any("no embedder" in note for note in metadata["notes"])
+
+
+def test_the_chunks_of_a_file_keep_to_the_budget_and_the_cursor_leads_through_all(many):
+    long = "".join(f"def step_{number}():\n    return 'wording {number}' * {number}\n\n" for number in range(200))
+    (many / "long.py").write_text(long, encoding="utf-8")
+    with opened(many, search__budget=500) as code:
+        code.tool("reindex_workspace")
+        indexes, cursor = [], {}
+        while True:
+            body = code.status("file-chunks", path="long.py", **cursor)
+            assert len(answers.dump(body)) <= 500 * 4 + 100
+            indexes += [chunk["index"] for chunk in body["chunks"]]
+            if "cursor" not in body:
+                break
+            assert (body["truncated"], body["totalChunks"] > len(body["chunks"])) == (True, True)
+            cursor = {"cursor": body["cursor"]}
+        assert indexes == list(range(len(indexes)))
+        assert len(indexes) > 5
+        with pytest.raises(InputError):
+            code.status("file-chunks", path="long.py", cursor="x")
+
+
+def test_a_chunk_larger_than_the_budget_comes_in_part():
+    text = 'say "yes"\n' * 2_000
+    chunks = (Chunk(0, 0, len(text), 1, 2_000, "block"), Chunk(1, 0, 4, 1, 1, "block"))
+    view = FileView("wide.txt", "text", len(text), "", text, chunks, ())
+    body = answers.chunks_answer(view, None, 0, 500)
+    assert [chunk.get("truncated") for chunk in body["chunks"]] == [True]
+    assert len(answers.dump(body)) <= 500 * 4 + 100
+    assert answers.chunks_answer(view, None, 1, 500)["chunks"][0]["text"] == "say "
 
 
 # -- runs that meet each other -----------------------------------------------------------------------------------------
@@ -349,16 +384,66 @@ def held_run(engine):
         thread.join(20)
 
 
-def test_a_forced_run_during_another_is_busy_and_searching_goes_on(many):
+def test_a_forced_run_that_takes_long_is_a_job_and_searching_goes_on(many, monkeypatch, until):
+    monkeypatch.setattr(tools, "FORCE_ANSWER_SECONDS", 0.05)
+    with opened(many) as code:
+        code.tool("reindex_workspace")
+        steps = []
+        with held_run(code.engine):
+            call = Call(report=lambda *step: steps.append(step))
+            body = json.loads(code.call("reindex_workspace", call, force=True).text)
+            assert (body["status"], body["job"]["status"]) == ("indexing", "running")
+            assert body["index"]["indexing"]["status"] == "indexing"
+            assert "codeindex://workspace/status" in body["notes"][0]
+            # The same request again is the same job.
+            assert code.tool("reindex_workspace", force=True)["job"]["id"] == body["job"]["id"]
+            found = code.tool("search_code", query="function_7")
+            assert found["results"]
+            assert found["metadata"]["index"]["status"] == "indexing"
+        until(lambda: code.status()["job"]["status"] == "completed")
+        done = code.status()
+        assert done["job"]["reports"][0]["changed"] == 30
+        assert done["job"]["id"] == body["job"]["id"]
+        assert done["indexing"]["status"] == "ready"
+        assert code.failure("reindex_workspace", force=True)["code"] == "RATE_LIMITED"
+
+
+def test_a_job_that_fails_says_so_in_the_status(many, monkeypatch, until):
+    monkeypatch.setattr(tools, "FORCE_ANSWER_SECONDS", 0.05)
     with opened(many) as code:
         code.tool("reindex_workspace")
         with held_run(code.engine):
-            failure = code.failure("reindex_workspace", force=True)
-            assert (failure["code"], failure["category"], failure["retryable"]) == ("INDEX_BUSY", "resource", True)
-            body = code.tool("search_code", query="function_7")
-            assert body["results"]
-            assert body["metadata"]["index"]["status"] == "indexing"
+            code.tool("reindex_workspace", force=True)
+            outcomes = iter((indexing.scan, full_disk))
+            monkeypatch.setattr(indexing, "scan", lambda *arguments: next(outcomes)(*arguments))
+        until(lambda: code.status()["job"]["status"] == "failed")
+        assert code.status()["job"]["error"]["code"] == "DISK_FULL"
+        assert code.status()["indexing"]["status"] == "error"
+
+
+def full_disk(*_):
+    raise FileError("DISK_FULL", "the disk is full")
+
+
+def test_a_cancelled_call_takes_its_own_job_along(many, until):
+    with opened(many) as code:
+        code.tool("reindex_workspace")
+        cancel = Cancel()
+        cancel.cancel()
+        with held_run(code.engine):
+            answer = code.call("reindex_workspace", Call(cancel=cancel), force=True)
+            assert json.loads(answer.text)["error"]["code"] == "CANCELLED"
         assert code.tool("reindex_workspace", force=True)["changed"] == 30
+
+
+def test_a_strategy_that_has_no_effect_is_said(many):
+    with opened(many, indexing__strategies=["embeddings"]) as code:
+        body = code.tool("reindex_workspace", strategy="tfidf")
+        assert body["notes"] == [f"strategy `tfidf` {tools.STRATEGY_IS_BOTH}"]
+        assert tools.WORDS_ARE_KEPT in body["index"]["warnings"]
+        assert "notes" not in code.tool("reindex_workspace")
+    with opened(many) as code:
+        assert "warnings" not in code.tool("reindex_workspace")["index"]
 
 
 def test_waiting_for_another_run_can_be_cancelled_and_the_index_is_no_failure(many):

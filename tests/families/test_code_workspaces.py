@@ -65,7 +65,9 @@ def test_an_unknown_workspace_is_an_error_that_names_the_known(two):
 
 def test_a_file_is_relative_to_its_workspace(two):
     server, _, beta = two
-    assert server.tool("get_file_context", path="app/main.py")["workspace"] == "alpha"
+    failure = server.failure("get_file_context", path="app/main.py")
+    assert (failure["code"], failure["context"]["candidates"]) == ("WORKSPACE_AMBIGUOUS", ["alpha", "beta"])
+    assert "alpha, beta" in failure["message"]
     assert "start_beta" in server.tool("get_file_context", path="app/main.py", workspace="beta")["text"]
     assert server.tool("get_file_context", path="only/beta.py")["workspace"] == "beta"
     assert server.tool("get_file_context", path=str(beta / "only/beta.py"))["file"] == "only/beta.py"
@@ -146,7 +148,8 @@ def test_folders_of_the_same_name_are_called_by_their_paths(tmp_path):
         assert found == {(str(one), "app/main.py"), (str(two), "app/main.py")}
         assert "start_beta" in server.tool("get_file_context", path="app/main.py", workspace=str(two))["text"]
         assert server.failure("search_code", query="a", workspace="x")["context"]["known"] == [str(one), str(two)]
-        assert places(server.tool("search_code", query="shared wording", workspace="web")) == found
+        failure = server.failure("search_code", query="shared wording", workspace="web")
+        assert (failure["code"], failure["context"]["candidates"]) == ("WORKSPACE_AMBIGUOUS", [str(one), str(two)])
 
 
 def test_workspaces_may_come_from_the_projects_configuration(tmp_path):

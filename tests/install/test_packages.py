@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from cortex.__main__ import serve_code
+from cortex.daemon import shim
 from cortex.families import kb, memory, team
 from cortex.families.code import TOOLS
 from cortex.install.clients import EVENTS, find_client
@@ -29,7 +37,8 @@ def read(file: Path) -> dict:
 
 def test_every_manifest_has_the_version_of_the_package():
     server = read(ROOT / "server.json")
-    found = [read(PLUGIN / ".claude-plugin" / "plugin.json"), read(PLUGIN / "plugin.json"), server, *server["packages"]]
+    manifests = [PLUGIN / ".claude-plugin" / "plugin.json", PLUGIN / "plugin.json", ROOT / "npm" / "package.json"]
+    found = [*map(read, manifests), server, *server["packages"]]
     assert {one["version"] for one in found} == {PROJECT["version"]}
 
 
@@ -47,9 +56,11 @@ def test_the_portable_plugin_keeps_to_its_closed_schema():
 def test_the_plugin_of_claude_code_is_whole():
     manifest = read(PLUGIN / ".claude-plugin" / "plugin.json")
     assert manifest["name"] == "cortex" and manifest["license"] == PROJECT["license"]
-    market = read(PLUGIN / ".claude-plugin" / "marketplace.json")
+    # Where `/plugin marketplace add OWNER/REPO` looks for it: at the root of the repository.
+    market = read(ROOT / ".claude-plugin" / "marketplace.json")
     assert market["owner"]["name"] and [one["name"] for one in market["plugins"]] == [manifest["name"]]
-    assert (PLUGIN / market["plugins"][0]["source"] / ".claude-plugin" / "plugin.json").exists()
+    assert market["metadata"]["description"]
+    assert (ROOT / market["plugins"][0]["source"] / ".claude-plugin" / "plugin.json").exists()
     assert read(PLUGIN / ".mcp.json") == {"mcpServers": {"cortex": SHARED}}
 
 
@@ -110,3 +121,85 @@ def test_no_file_of_the_plugin_has_a_secret_or_a_persons_path(file: Path):
     text = file.read_text(encoding="utf-8")
     assert json.loads(text)
     assert not re.search(r"/home/|/Users/|C:\\|token|key\"", text)
+
+
+def test_codeindex_mcp_serves_the_code_tools(monkeypatch):
+    assert PROJECT["scripts"]["codeindex-mcp"] == "cortex.__main__:serve_code"
+    seen: list[list[str]] = []
+    monkeypatch.setenv("CORTEX_NO_SIDECAR", "0")
+    monkeypatch.setattr(shim, "main", lambda arguments: seen.append(arguments) or 0)
+    monkeypatch.setattr(sys, "argv", ["codeindex-mcp", "--workspace", "/path/to/project"])
+    # The signal handlers that a server sets aren't this process's.
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert serve_code() == 0
+    assert seen == [["code", "--workspace", "/path/to/project"]]
+
+
+NPM = ROOT / "npm"
+node = pytest.mark.skipif(not shutil.which("npm") or os.name == "nt", reason="needs npm and a POSIX shell")
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command of the npm package as it is packed."""
+    folder = tmp_path_factory.mktemp("npm")
+    made = subprocess.run(
+        ["npm", "pack", "--offline", "--ignore-scripts", "--json", f"--pack-destination={folder}"],
+        cwd=NPM,
+        env={**os.environ, "npm_config_cache": str(folder / "cache")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    (told,) = json.loads(made.stdout)
+    assert {one["path"] for one in told["files"]} == {"package.json", "README.md", "bin/codeindex-mcp.js"}
+    with tarfile.open(folder / told["filename"]) as archive:
+        file = archive.extractfile("package/bin/codeindex-mcp.js")
+        assert file
+        (folder / "codeindex-mcp.js").write_bytes(file.read())
+    return folder / "codeindex-mcp.js"
+
+
+def start(command: Path, path: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    program = shutil.which("node")
+    assert program
+    return subprocess.run(
+        [program, str(command), *arguments],
+        env={**os.environ, "PATH": path},
+        input="hello",
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def make_command(folder: Path, name: str, text: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text, encoding="utf-8")
+    (folder / name).chmod(0o755)
+
+
+@node
+def test_the_npm_package_starts_the_installed_command(packed: Path, tmp_path: Path):
+    manifest = read(NPM / "package.json")
+    assert manifest["license"] == PROJECT["license"]
+    assert manifest["bin"] == {"codeindex-mcp": "bin/codeindex-mcp.js"}
+    echo = '#!/bin/sh\nread line\necho "$0 $* $line"\nexit 3\n'
+    bin = tmp_path / "bin"
+    make_command(bin, "cortex", echo)
+    # What npm links under the same name is the package itself.
+    make_command(bin, "codeindex-mcp", "#!/usr/bin/env node\n")
+    done = start(packed, f"{bin}", "--workspace", "/a b")
+    assert (done.returncode, done.stdout) == (3, f"{bin}/cortex mcp code --workspace /a b hello\n")
+    make_command(tmp_path / "own", "codeindex-mcp", echo)
+    done = start(packed, f"{bin}:{tmp_path / 'own'}", "--read-only")
+    assert done.stdout == f"{tmp_path / 'own'}/codeindex-mcp --read-only hello\n"
+
+
+@node
+def test_the_npm_package_says_how_to_get_the_command(packed: Path, tmp_path: Path):
+    done = start(packed, str(tmp_path))
+    assert (done.returncode, done.stdout) == (127, "")
+    assert f"uv tool install {PROJECT['name']}" in done.stderr

@@ -1,5 +1,6 @@
 """Documents that want to hurt: bombs, lies about sizes, broken archives; each costs only itself, in the worker too."""
 
+import gzip
 import io
 import zipfile
 
@@ -42,6 +43,37 @@ def test_an_archive_that_lies_about_its_sizes_is_stopped_while_unpacking(make_zi
 def test_the_bound_counts_over_all_parts(make_docx, monkeypatch):
     monkeypatch.setattr(archive_module, "MAX_UNPACKED_BYTES", 2_000)
     assert reason_of(make_docx(BODY * 50), "a.docx").startswith("unpacks to")
+
+
+def test_a_text_that_gzip_packed_is_read_as_what_is_in_it():
+    read = read_document(gzip.compress(b"# Changes\n\nfixed\n"), "doc/README.md.GZ")
+    assert isinstance(read, Document)
+    assert (read.text, read.language) == ("# Changes\n\nfixed\n", "")
+    page = read_document(gzip.compress(b"<h1>Title</h1><p>words</p>"), "page.html.gz")
+    assert isinstance(page, Document)
+    assert (page.language, "# Title" in page.text) == ("markdown", True)
+    # Several packed parts in a row are one text.
+    assert read_document(gzip.compress(b"one ") + gzip.compress(b"two"), "changelog.gz") == Document("one two", "")
+    with Pool(1) as pool:
+        files = [(1, "doc/README.md.gz", gzip.compress(b"# Changes\n\nfixed\n"))]
+        ((_, cut),) = pool.cut_all(files, documents=True)
+    assert isinstance(cut, Cut)
+    assert (cut.language, cut.chunks[0].name) == ("markdown", "Changes")
+
+
+GZIPPED = {
+    "a bomb": (lambda: gzip.compress(b"a" * 21_000_000, 1), "unpacks to more than 20 MB"),
+    "cut off": (lambda: gzip.compress(b"some words " * 50)[:-20], "damaged: not a whole gzip file"),
+    "half a head": (lambda: gzip.compress(b"x")[:4], "damaged: not a whole gzip file"),
+    "packed twice": (lambda: gzip.compress(gzip.compress(b"words")), "binary"),
+    "a program": (lambda: gzip.compress(b"\x7fELF\0\0"), "binary"),
+}
+
+
+@pytest.mark.parametrize("name", GZIPPED)
+def test_a_gzip_file_that_is_a_bomb_or_no_text_is_refused(name):
+    make, reason = GZIPPED[name]
+    assert reason_of(make(), "changelog.gz") == reason
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from cortex.errors import ConfigError
 from cortex.settings import Workspace, find_workspaces, load
+
+PLUGIN = Path(__file__).parents[2] / "plugin"
 
 
 @pytest.fixture
@@ -92,6 +95,24 @@ def test_the_home_and_the_root_of_the_disk_are_never_guessed(user: Path, guess: 
             roots(user, cwd, **variables)
         assert caught.value.code == "WORKSPACE_MISSING"
         assert "--workspace" in caught.value.suggestions[0]
+
+
+@pytest.mark.parametrize("files", [("plugin.json", "mcp.json"), (".claude-plugin/plugin.json", ".mcp.json")])
+def test_the_folder_of_the_plugin_is_no_project_whatever_is_around_it(user: Path, files: tuple[str, str]) -> None:
+    cache = make_repository(user / "clone") / "plugin"
+    for name in files:
+        (cache / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PLUGIN / name, cache / name)
+    with pytest.raises(ConfigError) as caught:
+        roots(user, cache)
+    assert caught.value.code == "WORKSPACE_MISSING"
+    assert "plugin" in caught.value.message
+    assert any("CORTEX_WORKSPACE_PATHS" in one and "--workspace" in one for one in caught.value.suggestions)
+    here = make_repository(user / "here")
+    assert roots(user, cache, CLAUDE_PROJECT_DIR=str(here)) == (here,)
+    assert roots(user, cache, CORTEX_WORKSPACE_PATHS=str(here)) == (here,)
+    (cache / files[0]).write_text('{"name": "another"}', encoding="utf-8")
+    assert roots(user, cache) == (user / "clone",)
 
 
 def test_a_home_that_is_a_repository_is_not_guessed_from_below(user: Path) -> None:

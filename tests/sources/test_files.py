@@ -517,3 +517,21 @@ def test_a_folder_of_documents_is_taken_for_itself_whatever_the_repository_aroun
     (root / ".gitignore").write_text("notes/\n*.pdf\n", encoding="utf-8")
     assert found(scan(notes, rules)) == expected
     assert found(scan(root, rules)) == [".gitignore"]  # what is added is the repository: its own rules count
+
+
+def test_of_documents_packed_by_gzip_what_is_inside_counts(tmp_path):
+    names = (
+        "changelog.gz",
+        "notes.txt.gz",
+        "paper.pdf.gz",
+        "source.tar.gz",
+        "disk.img.gz",
+        "id_rsa.gz",
+        "app.min.js.gz",
+    )
+    for name in names:
+        (tmp_path / name).write_bytes(b"\x1f\x8b")
+    documents = scan(tmp_path, Rules(documents=True))
+    assert {file.path for file in documents.files} == {"changelog.gz", "notes.txt.gz", "paper.pdf.gz"}
+    assert {skip.path: skip.reason for skip in documents.skipped}["id_rsa.gz"] == "secret"
+    assert scan(tmp_path, Rules()).files == ()

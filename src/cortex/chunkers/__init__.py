@@ -13,7 +13,7 @@ from cortex.types import Cut
 
 __all__ = ["HEAD_CHARACTERS", "LANGUAGES", "VERSION", "cut", "language_of"]
 
-VERSION = 3
+VERSION = 4
 
 
 def cut(

@@ -22,9 +22,17 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*\r?$")
 # Blank, code, a list entry, a quotation, a table, a line across; "2.34.2" and "*new*" begin like lists and are none.
 _NOT_PARAGRAPH = re.compile(r"\s*$| {4}|\t| {0,3}(?:(?:[-*+]|\d{1,9}[.)])(?:\s|$)|[>|]|([-*_])(?:[ \t]*\1){2,}\s*$)")
-_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|[*_`]{1,3}")
-_MARK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|[*`]{1,3}|(?<!\w)_{1,3}|_{1,3}(?!\w)|\\(?=[^\w\s])")
+_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+# Code is kept as it is; marks go in pairs only, so that *args, _private, MAX_SIZE and __init__ stay.
+_MARK = re.compile(
+    r"(?P<tick>`{1,3})(?P<code>.+?)(?P=tick)"
+    r"|(?P<name>(?<!\w)__[a-z][a-z0-9_]*__(?!\w))"
+    r"|(?<!\*)(?P<star>\*{1,3})(?=[^\s*])(?P<starred>.+?)(?<=[^\s*])(?P=star)(?!\*)"
+    r"|(?<!\w)(?P<line>_{1,3})(?=[^\s_])(?P<lined>.+?)(?<=\S)(?P=line)(?!\w)"
+    r"|\\(?=[^\w\s]|_)"
+)
 MAX_HEADING_CHARACTERS = 200
+READ_CHARACTERS = 600  # of a heading: of more, with its marks, only the beginning is shown
 Heading = tuple[int, int, str]  # row, level, title
 
 
@@ -46,7 +54,7 @@ def cut_markdown(
     """Chunks and headings of a Markdown text, or of one whose headings are found by `headings`; with `paged` no chunk is on two pages."""
     rows = Rows(text, paged)
     target = target_tokens * TOKEN_CHARACTERS
-    sections = _sections(rows, headings(rows) if headings else _headings(rows, titled if paged else _plain))
+    sections = _sections(rows, headings(rows) if headings else _headings(rows))
     chunks: list[Chunk] = []
     for section in _group(sections, rows, target):
         name = section.trail[-1] if section.trail else ""
@@ -85,7 +93,7 @@ def _sections(rows: Rows, headings: list[Heading]) -> list[_Section]:
     return [section for section in out if section.last >= section.first]
 
 
-def _headings(rows: Rows, title_of: Callable[[str], str]) -> list[Heading]:
+def _headings(rows: Rows) -> list[Heading]:
     """Every heading outside of fences and front matter."""
     out: list[Heading] = []
     lines = rows.lines
@@ -102,11 +110,11 @@ def _headings(rows: Rows, title_of: Callable[[str], str]) -> list[Heading]:
         elif fence:
             continue
         elif line.lstrip(" ")[:1] == "#" and (heading := _HEADING.match(line)):
-            out.append((row, len(heading[1]), title_of(heading[2] or "")))
+            out.append((row, len(heading[1]), titled(heading[2] or "")))
         elif (underline := _UNDERLINE.match(line)) and row > begin and not _NOT_PARAGRAPH.match(lines[row - 1]):
             single = row - 1 == begin or not lines[row - 2].strip() or (out and out[-1][0] == row - 2)
             if single and not (out and out[-1][0] == row - 1):
-                out.append((row - 1, 1 if underline[1][0] == "=" else 2, title_of(lines[row - 1])))
+                out.append((row - 1, 1 if underline[1][0] == "=" else 2, titled(lines[row - 1])))
     return out
 
 
@@ -121,12 +129,18 @@ def _after_front_matter(lines: list[str]) -> int:
 
 
 def titled(heading: str) -> str:
-    """A heading without the marks of links, emphasis and code; MAX_SIZE keeps its underscore."""
-    return " ".join(_MARK.sub(lambda found: found[1] or "", heading).split())[:MAX_HEADING_CHARACTERS]
+    """A heading without the marks of links, emphasis and code; names in it keep their underscores."""
+    plain = _unmarked(_LINK.sub(lambda found: found[1], heading[:READ_CHARACTERS]))
+    return " ".join(plain.split())[:MAX_HEADING_CHARACTERS]
 
 
-def _plain(heading: str) -> str:
-    return " ".join(_LINK.sub(lambda found: found[1] or "", heading).split())[:MAX_HEADING_CHARACTERS]
+def _unmarked(text: str) -> str:
+    return _MARK.sub(_inner, text)
+
+
+def _inner(found: re.Match[str]) -> str:
+    emphasised = found["starred"] or found["lined"]
+    return _unmarked(emphasised) if emphasised else found["code"] or found["name"] or ""
 
 
 def _group(sections: list[_Section], rows: Rows, target: int) -> list[_Section]:

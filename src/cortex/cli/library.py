@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import typer
 
-from cortex.cli.show import printable, say
+from cortex.cli.show import ask, say
 from cortex.errors import CortexError, InputError
 from cortex.library import Library
 from cortex.settings import Settings, environment, load
@@ -63,6 +63,5 @@ def confirm(question: str, why: str) -> None:
     if not sys.stdin.isatty():
         message = f"{why}, and there is no terminal to ask on; nothing was changed"
         raise InputError("ARGUMENT_INVALID", message, suggestions=("Repeat it with --yes.",))
-    print(f"{printable(question)} [y/N]: ", end="", file=sys.stderr, flush=True)  # stdout is for the answer
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not ask(question):
         raise typer.Abort

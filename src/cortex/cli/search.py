@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,10 @@ import typer
 
 from cortex.cli import workspace
 from cortex.cli.options import JsonFlag
-from cortex.cli.show import print_json, printable, progress_bar, say
-from cortex.engine import Engine
+from cortex.cli.show import ask, print_json, printable, progress_bar, say
+from cortex.engine import Engine, find_store
 from cortex.engines import Engines
-from cortex.errors import CortexError, InputError
+from cortex.errors import ConfigError, CortexError, InputError
 from cortex.everywhere import Located, Place, search_all
 from cortex.families.code.answers import context_of, search_metadata
 from cortex.families.code.tools import exact_text, language_called
@@ -30,8 +31,10 @@ from cortex.families.memory.places import FAMILY as MEMORY
 from cortex.families.memory.places import place_of as place_of_memories
 from cortex.library import Library
 from cortex.memories.mirror import sync
+from cortex.paths import find_project_root
 from cortex.search import NO_EMBEDDER
-from cortex.settings import environment, load
+from cortex.settings import Settings, Workspace, environment, load
+from cortex.store import STORE_NAME
 from cortex.types import Cancel, Freshness, Hit, Mode, Page, Query
 
 MODES = {
@@ -47,7 +50,9 @@ MODES = {
     "fullworkspace": Mode.FULL,
 }
 SNIPPET = (400,)  # characters, enough to judge a hit; programs get the whole text
+READS_FILES = (Mode.EXACT, Mode.FULL)  # as they are now: the index need not follow them first
 DEFAULT_MODE = "hybrid"
+WEAK = " weak"
 TEAM = "team"
 SEARCHED = (CODE, KB, MEMORY, TEAM)
 OVER = ("superseded", "deprecated", "archived", "cancelled", "rejected")  # states that a person must see beside a hit
@@ -95,12 +100,14 @@ def search(
         explain=explain,
     )
     with ExitStack() as used:
-        places, states, late = _open(used, families, path or [], wanted, as_json)
+        found = _workspaces(path or [], wanted) if CODE in families else ()
+        weak_below = (found[0].settings if found else _person_settings()).search.relevance_threshold
+        places, states, late = _open(used, families, found, wanted, as_json)
         started = time.perf_counter()
         located, page = search_all(places, wanted, Cancel())
         milliseconds = 1000 * (time.perf_counter() - started)
         metadata = search_metadata(page, milliseconds, [state() for state in states])
-    told = _Told(families != (CODE,), len(places) > 1)
+    told = _Told(families != (CODE,), len(places) > 1, weak_below)
     if as_json:
         print_json({"results": [_row(one, told) for one in located], "metadata": metadata})
     else:
@@ -113,6 +120,10 @@ class _Told:
 
     family: bool
     workspace: bool
+    weak_below: float  # the relevance below which tools leave a hit out
+
+    def is_weak(self, hit: Hit) -> bool:
+        return hit.relevance < self.weak_below
 
 
 def _families_called(names: str) -> tuple[str, ...]:
@@ -129,8 +140,43 @@ def _mode_called(name: str) -> Mode:
     return MODES[name]
 
 
+def _person_settings() -> Settings:
+    return load(None, environment=environment())
+
+
+def _workspaces(paths: list[Path], wanted: Query) -> tuple[Workspace, ...]:
+    """The workspaces to search; a folder that is no project is indexed only after a yes.
+
+    Raises: ConfigError WORKSPACE_MISSING, where there is no terminal to ask on.
+    """
+    found = workspace.find(paths)
+    guessed = not paths and not found[0].settings.workspace.paths
+    root = found[0].root
+    if not guessed or wanted.mode in READS_FILES or find_project_root(root, Path.home()) is not None:
+        return found
+    if _is_indexed(found[0]):
+        return found
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            "WORKSPACE_MISSING",
+            f"{root} is no project and has no index yet; nothing was indexed or searched",
+            context={"cwd": str(root)},
+            instead=(f"Index it first: cortex index {shlex.quote(str(root))}", "Or name a folder: --path FOLDER."),
+        )
+    if not ask(f"{root} is no project. Read and index all of its files, so that they can be searched?"):
+        raise typer.Abort
+    return found
+
+
+def _is_indexed(found: Workspace) -> bool:
+    if not (find_store(found.root, found.settings.home) / STORE_NAME).exists():
+        return False
+    with Engine(found.root, found.settings, read_only=True) as engine:
+        return bool(engine.freshness().last_indexed)
+
+
 def _open(
-    used: ExitStack, families: tuple[str, ...], paths: list[Path], wanted: Query, as_json: bool
+    used: ExitStack, families: tuple[str, ...], found: Sequence[Workspace], wanted: Query, as_json: bool
 ) -> tuple[list[Place], list[Callable[[], Freshness]], list[str]]:
     """The places to search, for as long as `used` is open; how fresh each of them is, and the workspaces that aren't indexed yet."""
     places: list[Place] = []
@@ -138,18 +184,17 @@ def _open(
     late: list[str] = []
     by_meaning = wanted.mode in (Mode.HYBRID, Mode.MEANING)
     if CODE in families:
-        workspaces = Workspaces(workspace.find(paths), Engines(keep=False))
+        workspaces = Workspaces(found, Engines(keep=False))
         used.callback(workspaces.close)
         engines = used.enter_context(workspaces.open())
         for problem in workspaces.left_out:
             say(f"warning: {problem}", error=True)
-        reads_files = wanted.mode in (Mode.EXACT, Mode.FULL)  # as they are now: the index need not follow them first
-        late = [] if reads_files else [name for name, engine in engines if not _freshen(engine, as_json)]
+        late = [] if wanted.mode in READS_FILES else [name for name, engine in engines if not _freshen(engine, as_json)]
         places, states = places_of(engines), [engine.freshness for _, engine in engines]
         for _, engine in engines if by_meaning else ():
             engine.embedding.try_out()
     if {KB, MEMORY, TEAM} & set(families):
-        library = Library(load(None, environment=environment()))
+        library = Library(_person_settings())
         used.callback(library.close)
         library.catch_up()
         if by_meaning:
@@ -203,6 +248,8 @@ def _row(one: Located, told: _Told) -> dict[str, object]:
         "text": hit.text,
         "context": context_of(hit),
     }
+    if told.is_weak(hit):
+        row["weak"] = True
     if hit.evidence:
         row["evidence"] = dict(hit.evidence)
     if told.family:
@@ -220,11 +267,14 @@ def _print_hits(located: list[Located], page: Page, late: list[str], told: _Told
     if not located:
         say("nothing found", error=True)
         return
+    if all(told.is_weak(one.hit) for one in located):
+        say("note: all of these are weak: what you look for may not be here", error=True)
     if sys.stdout.isatty():
         _print_rich(located, told)
         return
     for one in located:
-        say(f"{_place(one, told)}  {one.hit.relevance:.2f}  {one.hit.qualified}{_over(one)}".rstrip())
+        weak = WEAK if told.is_weak(one.hit) else ""
+        say(f"{_place(one, told)}  {one.hit.relevance:.2f}{weak}  {one.hit.qualified}{_over(one)}".rstrip())
         for number, line in _lines(one.hit):
             say(f"{number:>6}  {line}", lines=True)
         if one.hit.evidence:
@@ -274,7 +324,8 @@ def _print_rich(located: list[Located], told: _Told) -> None:
     for one in located:
         hit = one.hit
         title = Text(printable(_place(one, told)), style="bold cyan")
-        title.append(f"  {hit.relevance:.2f}", style="green")
+        weak = told.is_weak(hit)
+        title.append(f"  {hit.relevance:.2f}{WEAK if weak else ''}", style="dim" if weak else "green")
         title.append(f"  {printable(hit.qualified)}" if hit.qualified else "", style="dim")
         title.append(_over(one), style="yellow")
         console.print(title)

@@ -39,6 +39,12 @@ def say(text: str, *, error: bool = False, lines: bool = False) -> None:
     print(printable(text, lines=lines), file=sys.stderr if error else sys.stdout, flush=error)
 
 
+def ask(question: str) -> bool:
+    """Ask a person on the terminal; the question goes to stderr, since stdout is for the answer."""
+    print(f"{printable(question)} [y/N]: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def many(number: int, noun: str) -> str:
     """A number of things, one of them in the singular."""
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('x') else 's'}"

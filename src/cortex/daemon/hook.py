@@ -29,6 +29,7 @@ READ_BYTES = 8 << 20
 START_SECONDS = 1.8  # for a cortexd that isn't there to be started, and to answer, at the start of a session
 ANSWER_SECONDS = 0.2  # for one that is there: what takes longer is said in the next session
 HARD_SECONDS = 2.5  # for all of it
+TRANSCRIPT_SECONDS = 3.0  # more, at the end of a turn, for a client that hasn't written the last message yet
 MOST_CHARACTERS = 10_000  # of context; clients take no more
 BY = "cortex hook"
 
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     work = threading.Thread(target=_work, args=(arguments,), name="hook", daemon=True)
     work.start()
     with contextlib.suppress(KeyboardInterrupt):
-        work.join(HARD_SECONDS)
+        work.join(HARD_SECONDS + (TRANSCRIPT_SECONDS if arguments and arguments[0] == STOPS[0] else 0.0))
     return 0
 
 
@@ -80,7 +81,8 @@ def _stop(event: str, said: Mapping[str, object]) -> None:
     """Keep what was marked, and tell cortexd; nothing at all where nothing was marked."""
     from cortex.daemon.marked import find_candidates
 
-    candidates = [one for one in find_candidates(said) if not _leaks(one)]
+    seconds = TRANSCRIPT_SECONDS if event == STOPS[0] and client_of(said) == "copilot" else 0.0
+    candidates = [one for one in find_candidates(said, seconds) if not _leaks(one)]
     if not candidates:
         return
     note = {"format": 1, "at": time.time(), "event": event, "client": client_of(said), "session": _session(said)}
@@ -145,7 +147,7 @@ def client_of(said: Mapping[str, object]) -> str:
     if said.get("hook_event_name") in ("AfterAgent", "PreCompress"):
         return "gemini"
     path = str(said.get("transcript_path") or "").replace("\\", "/")
-    known = {"/.claude/": "claude-code", "/.codex/": "codex", "/.gemini/": "gemini"}
+    known = {"/.claude/": "claude-code", "/.codex/": "codex", "/.gemini/": "gemini", "/.copilot/": "copilot"}
     return next((name for folder, name in known.items() if folder in path), "")
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import stat
+import time
 
 TYPE_CHECKING = False  # as checkers know it: loading `typing` takes longer than all else here
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ MOST_CHARACTERS = 4_000  # of one candidate
 MOST_STRINGS = 50  # in a list of one
 TITLE_CHARACTERS = 160
 TAIL_BYTES = 2 << 20  # of a transcript
+READ_AGAIN_SECONDS = 0.05
 MESSAGES = ("last_assistant_message", "prompt_response")  # under which name clients hand over the last message
 TRANSCRIPTS = (
     "agent_transcript_path",
@@ -36,11 +38,11 @@ _MARKED = re.compile(
 _FENCE = re.compile(r"\s*(?:[-*+]\s+|\d{1,3}[.)]\s+|>\s?)*(`{3,}|~{3,})(.*)")
 
 
-def find_candidates(said: Mapping[str, object]) -> list[dict[str, object]]:
-    """The candidates in what a client says, at most so many, each bounded and once."""
+def find_candidates(said: Mapping[str, object], seconds: float = 0.0) -> list[dict[str, object]]:
+    """The candidates in what a client says, at most so many, each bounded and once; `seconds` as in `last_message`."""
     listed = said.get("candidates")
     found = [_listed(one) for one in listed[: 10 * MOST]] if isinstance(listed, list) else []
-    found += [_of_line(mark, text) for mark, text in marked_lines(last_message(said))]
+    found += [_of_line(mark, text) for mark, text in marked_lines(last_message(said, seconds))]
     kept: list[dict[str, object]] = []
     for one in found:
         if one and one not in kept and len(kept) < MOST:
@@ -66,8 +68,12 @@ def marked_lines(message: str) -> Iterator[tuple[str, str]]:
                 yield marked["mark"].lower(), text.strip()
 
 
-def last_message(said: Mapping[str, object]) -> str:
-    """The last message of the agent: as the client hands it over, else from its transcript; "" for none."""
+def last_message(said: Mapping[str, object], seconds: float = 0.0) -> str:
+    """The last message of the agent: as the client hands it over, else from its transcript; "" for none.
+
+    A transcript that doesn't end with a message of the agent is read again, for so many seconds at most: Copilot CLI writes the last
+    one while the hook is under way.
+    """
     for name in MESSAGES:
         message = said.get(name)
         if isinstance(message, str) and message.strip():
@@ -76,7 +82,12 @@ def last_message(said: Mapping[str, object]) -> str:
         path = said.get(name)
         if isinstance(path, str) and path:
             whole = name == "agent_transcript_path"  # all of it is the agent's that stopped
-            return _last_of(_tail(os.path.expanduser(path)), aside=whole)
+            deadline = time.monotonic() + seconds
+            lines = _tail(os.path.expanduser(path))
+            while not _ends_with_message(lines) and time.monotonic() < deadline:
+                time.sleep(READ_AGAIN_SECONDS)
+                lines = _tail(os.path.expanduser(path))
+            return _last_of(lines, aside=whole)
     return ""
 
 
@@ -157,6 +168,25 @@ def _tail(path: str) -> list[bytes]:
         os.close(file)
     lines = b"".join(parts).split(b"\n")
     return lines[1:] if start else lines  # half a line says nothing
+
+
+def _ends_with_message(lines: Sequence[bytes]) -> bool:
+    """Whether the last turn in a transcript of Copilot CLI is over: its last event is an answer without calls of tools."""
+    for line in reversed(lines):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            # What is being written is half a line.
+            if line.strip():
+                return False
+            continue
+        kind = record.get("type") if isinstance(record, dict) else None
+        if kind == "assistant.message":
+            told = _within(record, "data")
+            return bool(_text_of(told.get("content")).strip()) and not told.get("toolRequests")
+        if isinstance(kind, str) and kind.startswith(("user.message", "tool.", "assistant.turn_start")):
+            return False
+    return False
 
 
 def _last_of(lines: Sequence[bytes], *, aside: bool) -> str:

@@ -5,10 +5,10 @@ Runs in the worker process, where start-up counts: the reader of a form loads wi
 
 from __future__ import annotations
 
-from cortex.readers.documents import Document, read_document
+from cortex.readers.documents import Document, read_document, unpacked_name
 from cortex.readers.plain import read
 from cortex.readers.refusal import is_mended
 
-__all__ = ["VERSION", "Document", "is_mended", "read", "read_document"]
+__all__ = ["VERSION", "Document", "is_mended", "read", "read_document", "unpacked_name"]
 
 VERSION = 1  # of documents: grows whenever the same file would be read differently

@@ -6,6 +6,7 @@ everything else becomes Markdown with "#" for headings. A reader loads when its 
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ _PROSE = frozenset(
 _PAGES = frozenset({"html", "htm", "xhtml"})
 _TABLES = frozenset({"csv", "tsv"})
 _ZIP = b"PK\x03\x04"
+_GZIP = b"\x1f\x8b"
+GZIP_ENDING = ".gz"
+MAX_UNPACKED_BYTES = 20_000_000  # of a file that gzip packed: it may be a thousandth of that
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # also what protected office files are wrapped in
 _PROTECTED = "EncryptedPackage".encode("utf-16-le")
 _PDF_WITHIN = 1024  # bytes before the mark of a PDF that its readers forgive
@@ -36,11 +40,19 @@ class Document:
     language: str
 
 
+def unpacked_name(path: str) -> str:
+    """The path of a document without the ending of gzip."""
+    return path[: -len(GZIP_ENDING)] if path.lower().endswith(GZIP_ENDING) else path
+
+
 def read_document(raw: bytes, path: str) -> Document | Refused:
     """The text of a document, always encodable as UTF-8, or why there is none."""
-    name = path.rpartition("/")[2].lower()
+    unpacked = unpacked_name(path)
+    name = unpacked.rpartition("/")[2].lower()
     extension = name.rpartition(".")[2]
     try:
+        if unpacked != path and raw.startswith(_GZIP):
+            raw, path = _unpack(raw), unpacked
         if raw.startswith(_OLD_OFFICE):
             raise Unreadable(
                 "encrypted" if _PROTECTED in raw else "an old Office format: save it as docx, xlsx or pptx"
@@ -54,6 +66,21 @@ def read_document(raw: bytes, path: str) -> Document | Refused:
         return _read_text(raw, path, extension)
     except Unreadable as reason:
         return Refused(str(reason))
+
+
+def _unpack(raw: bytes) -> bytes:
+    """What a gzip file holds, as far as it is no more than a text may be."""
+    import gzip
+    import zlib
+
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
+            unpacked = packed.read(MAX_UNPACKED_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise Unreadable("damaged: not a whole gzip file") from error
+    if len(unpacked) > MAX_UNPACKED_BYTES:
+        raise Unreadable(f"unpacks to more than {MAX_UNPACKED_BYTES // 1_000_000} MB")
+    return unpacked
 
 
 def _read_text(raw: bytes, path: str, extension: str) -> Document | Refused:

@@ -3,12 +3,15 @@
 A root's files are settings, and settings name the roots; so it goes in two steps. First what counts without any project (flags,
 environment, the person's own file): if that names folders, they are the roots, each with its own files. Otherwise the root is
 guessed (CLAUDE_PROJECT_DIR, the repository around the working directory, the working directory), and if that folder's own files
-name folders inside it, these are the roots, with those files' settings. A person's home and `/` are never guessed.
+name folders inside it, these are the roots, with those files' settings. A person's home, `/` and the folder of Cortex's own plugin
+are never guessed.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +19,11 @@ from cortex.errors import ConfigError
 from cortex.paths import find_project_root
 from cortex.settings.load import expand, load
 from cortex.settings.model import Settings
+
+# A plugin's manifest beside the file of its servers, in the portable form and in that of Claude Code.
+PLUGIN_FILES = (("plugin.json", "mcp.json"), (".claude-plugin/plugin.json", ".mcp.json"))
+PLUGIN_NAME = "cortex"
+MANIFEST_BYTES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +99,36 @@ def _guess(cwd: Path, environment: Mapping[str, str], user_home: Path) -> Path:
     )
 
 
+def _is_own_plugin(folder: Path) -> bool:
+    """Whether the folder is a copy of Cortex's plugin, in which some clients start its server."""
+    for manifest, servers in PLUGIN_FILES:
+        with suppress(OSError, ValueError, RecursionError):
+            file = folder / manifest
+            if file.stat().st_size > MANIFEST_BYTES or not (folder / servers).is_file():
+                continue
+            told = json.loads(file.read_bytes())
+            if isinstance(told, dict) and told.get("name") == PLUGIN_NAME:
+                return True
+    return False
+
+
 def _candidates(cwd: Path, environment: Mapping[str, str], user_home: Path) -> Iterator[Path]:
     named = environment.get("CLAUDE_PROJECT_DIR", "")
     if named:
         yield cwd / expand(named, user_home)
+    for folder in (cwd, *cwd.parents):
+        if _is_own_plugin(folder):
+            raise ConfigError(
+                "WORKSPACE_MISSING",
+                f"no workspace was named, and {cwd} is the folder of Cortex's own plugin, no project",
+                context={"cwd": str(cwd)},
+                instead=(
+                    "This client starts the servers of plugins outside of your projects: connect it with "
+                    "`cortex install CLIENT` in place of the plugin.",
+                    "Or name the folder to serve: CORTEX_WORKSPACE_PATHS=FOLDER in the server's environment, or "
+                    '`"args": ["mcp", "--workspace", "FOLDER"]` in its entry.',
+                ),
+            )
     repository = find_project_root(cwd, user_home)
     if repository:
         yield repository

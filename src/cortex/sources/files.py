@@ -172,8 +172,8 @@ class _Judge:
 
     def skip_reason(self, path: str, seen: os.stat_result) -> str:
         """Why a file that is wanted can't be taken, or ""."""
-        # A folder of documents may itself be one that is called secrets.
-        if is_secret(f"{self._root.name}/{path}" if self._rules.documents else path):
+        # A folder of documents may itself be one that is called secrets, and a document be packed.
+        if is_secret(f"{self._root.name}/{path.removesuffix('.gz')}" if self._rules.documents else path):
             return "secret"
         if stat.S_ISLNK(seen.st_mode):
             return "symlink"  # its target is found under its own name, or isn't ours to read

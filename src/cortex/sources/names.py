@@ -46,8 +46,13 @@ _MINIFIED = (
 
 
 def reason_by_name(path: str, documents: bool = False) -> str:
-    """Why a file of this name isn't read ("binary", "lock file", "minified"), or ""; `documents` lets PDF and the like through."""
+    """Why a file of this name isn't read ("binary", "lock file", "minified"), or ""; `documents` lets PDF and the like through.
+
+    A document may be packed by gzip: then what is inside counts.
+    """
     name = path.rpartition("/")[2].lower()
+    if documents:
+        name = name.removesuffix(".gz")
     extension = name.rpartition(".")[2] if "." in name else ""
     if extension in _BINARY and not (documents and extension in _READABLE):
         return "binary"

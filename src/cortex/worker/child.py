@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import BinaryIO, cast
 
 from cortex.chunkers import HEAD_CHARACTERS, cut, language_of
-from cortex.readers import read, read_document
+from cortex.readers import read, read_document, unpacked_name
 from cortex.types import Cut, Refused
 from cortex.worker.frames import READY, Answer, Request, pack_answer, read_frame, write_frame
 
@@ -53,6 +53,7 @@ def cut_file(path: str, raw: bytes, target_tokens: int, overlap_tokens: int, doc
         document = read_document(raw, path)
         if isinstance(document, Refused):
             return document
+        path = unpacked_name(path)
         language = document.language or language_of(path, document.text[:HEAD_CHARACTERS])
         return cut(document.text, path, language, target_tokens, overlap_tokens, document=True)
     text = read(raw, path)

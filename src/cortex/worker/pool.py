@@ -30,6 +30,9 @@ START_SECONDS = 60.0  # what a process gets until it is ready: a busy machine is
 KILL_SECONDS = 5.0  # what the system gets to end a process that was killed
 END_SECONDS = 0.5  # what a process gets to end by itself
 
+# How the reason begins where no process got ready: that is no file's fault.
+NOT_STARTED = "worker not started"
+
 log = logging.getLogger(__name__)
 
 Key = TypeVar("Key")
@@ -57,22 +60,25 @@ class _Worker:
             _Lost: the process did not answer, or not to this; the message is the reason.
         """
         answers: list[Cut | Refused] | None = None
-        late = "worker died"  # what it means to be overdue
+        # The reason where no answer comes: in time, and because time was up.
+        lost = late = NOT_STARTED
         try:
             process = self._ready()
-            late = "timed out"
+            lost, late = "worker died", "timed out"
             self._allow(seconds)
             write_frame(cast(BinaryIO, process.stdin), request)
             answers = unpack_reply(read_frame(cast(BinaryIO, process.stdout)), request[-1])
         except Exception as error:  # a process whose memory is broken may send anything
             log.debug("a worker did not answer: %r", error)
+            if lost == NOT_STARTED:
+                lost = f"{NOT_STARTED}: {error}"
         with self._guard:
             self._deadline = None
             overdue = self._overdue
         if answers is None or overdue:
             self.end()
         if answers is None:
-            raise _Lost(late if overdue else "worker died")
+            raise _Lost(late if overdue else lost)
         return answers
 
     def watch(self, now: float) -> None:
@@ -130,8 +136,10 @@ class _Worker:
                 creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
             )
             self._allow(START_SECONDS)
-            if read_frame(cast(BinaryIO, self._process.stdout)) != READY:
-                raise ValueError("the process isn't a worker")
+            greeting = read_frame(cast(BinaryIO, self._process.stdout))
+            if greeting != READY:
+                fault = "ended at once" if greeting is None else "isn't a worker"
+                raise ValueError(f"{self._command[0]} {fault}")
         return self._process
 
 

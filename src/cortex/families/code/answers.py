@@ -15,8 +15,8 @@ from cortex.types import Chunk, FileView, Freshness, Hit, Mode, Page, Skipped, S
 
 SKELETON_SHARE = 0.3  # of the budget that hits without text may take
 MIN_TEXT_TOKENS = 40  # less text than this of a hit isn't worth its place
-SKIPPED_NAMED = 50
-SKIPPED_PAGE = 1_000  # of files over a limit that one status names
+SKIPPED_EXAMPLES = 3  # files of each reason that an answer names by itself
+SKIPPED_PAGE = 200  # files that a status names where a cursor asks for them
 OVER_LIMITS = ("over maxFiles", "too large")
 ERROR_CHARACTERS = 200  # of what went wrong with the index, in every answer
 STRATEGIES: Mapping[Mode, str] = {
@@ -227,6 +227,36 @@ def file_answer(view: FileView, start: int, end: int, budget: int, workspace: st
     return body
 
 
+def chunks_answer(view: FileView, embedding: Mapping[str, str] | None, start: int, budget: int) -> Json:
+    """A file's chunks from the number `start` on, within the budget; `cursor` is the number of the next."""
+    out: Json = {"file": view.path, "language": view.language, "size": view.size, "lastModified": view.modified}
+    room = budget * TOKEN_CHARACTERS - len(dump(out))
+    chunks: list[Json] = []
+    for chunk in view.chunks[start:]:
+        text = view.text[chunk.start : chunk.end]
+        body: Json = {
+            "index": chunk.ordinal,
+            "text": text,
+            "startLine": chunk.start_line,
+            "endLine": chunk.end_line,
+            "tokens": estimate_tokens(text),
+            "embedding": embedding,
+        }
+        size = len(dump(body)) + 1
+        if size > room and chunks:
+            break
+        if size > room:
+            # A first chunk always comes, or there would be no way past it.
+            body |= {"text": _part(text, max(room - size + len(dump(text)), TOKEN_CHARACTERS)), "truncated": True}
+        chunks.append(body)
+        room -= size
+    out["chunks"] = chunks
+    following = start + len(chunks)
+    if following < len(view.chunks):
+        out |= {"totalChunks": len(view.chunks), "truncated": True, "cursor": str(following)}
+    return out
+
+
 def _defined_in(view: FileView, start: int, end: int, characters: int) -> Json:
     """The symbols and chunks of these lines, each list within its part of the budget."""
     symbols = [_symbol(one) for one in view.symbols if one.start_line <= end and one.end_line >= start]
@@ -326,28 +356,30 @@ def _cache(states: Sequence[Vitals]) -> Json:
 def _skipped(skips: Sequence[tuple[Json, Skipped]], start: int | None) -> Json:
     """How many files are left out and why, and names, those over a limit first, each with what else is to be said of it.
 
-    Without `start` a few; from 0 on all that are over a limit, in pages where there are too many for one answer.
+    Without `start` a few of each reason; from 0 on all, in pages.
     """
     reasons: dict[str, int] = {}
-    for _, skip in skips:
-        reasons[skip.reason] = reasons.get(skip.reason, 0) + 1
-    over = sum(reasons.get(reason, 0) for reason in OVER_LIMITS)
-    first = start or 0
-    end = first + (SKIPPED_NAMED if start is None else min(max(over - first, SKIPPED_NAMED), SKIPPED_PAGE))
+    examples: list[tuple[Json, Skipped]] = []
     ordered = sorted(skips, key=lambda pair: pair[1].reason not in OVER_LIMITS)
+    for more, skip in ordered:
+        reasons[skip.reason] = reasons.get(skip.reason, 0) + 1
+        if reasons[skip.reason] <= SKIPPED_EXAMPLES:
+            examples.append((more, skip))
+    named = examples if start is None else ordered[start : start + SKIPPED_PAGE]
+    following = 0 if start is None and len(examples) < len(skips) else (start or 0) + len(named)
     out: Json = {
         "total": len(skips),
         "byReason": dict(sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))),
-        "files": [{"file": skip.path, "reason": skip.reason, **more} for more, skip in ordered[first:end]],
+        "files": [{"file": skip.path, "reason": skip.reason, **more} for more, skip in named],
     }
-    return out if end >= len(skips) else {**out, "cursor": str(end)}
+    return {**out, "cursor": str(following)} if named and following < len(skips) else out
 
 
 def _notes(skipped: Json) -> list[str]:
     """Where the names are that `_skipped` left out."""
     if "cursor" not in skipped:
         return []
-    more = "`cortex doctor --json` lists all, the status resource with this `cursor` the next"
+    more = "`cortex doctor --json` lists all, the status resource those from this `cursor` on"
     return [f"not all of the {skipped['total']} skipped files are named: {more}"]
 
 

@@ -10,19 +10,25 @@ from cortex import guide
 from cortex.errors import InputError
 from cortex.everywhere import search_all
 from cortex.families.code import answers
-from cortex.families.code.answers import Json, dump
+from cortex.families.code.answers import dump
 from cortex.families.code.tools import MODES, make_query, stats, status, view_file
 from cortex.families.code.workspaces import Workspaces, places_of
-from cortex.text import TOKEN_CHARACTERS, estimate_tokens
+from cortex.text import TOKEN_CHARACTERS
 from cortex.tools import Call, Prompt, PromptArgument, Resource
 
 
 def read_status(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
     """How far the index is, and which files it leaves out."""
-    cursor = variables.get("cursor", "0")
+    return dump(status(context, variables.get("workspace"), _cursor(variables, "status")))
+
+
+def _cursor(variables: Mapping[str, str], what: str) -> int | None:
+    cursor = variables.get("cursor")
+    if cursor is None:
+        return None
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
-        raise InputError("CURSOR_INVALID", f"{cursor[:80]!r} is no cursor of a status")
-    return dump(status(context, variables.get("workspace"), int(cursor)))
+        raise InputError("CURSOR_INVALID", f"{cursor[:80]!r} is no cursor of a {what}")
+    return int(cursor)
 
 
 def read_stats(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
@@ -69,31 +75,11 @@ def _number(
 
 
 def read_chunks(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
-    """A file's chunks with their text."""
+    """A file's chunks with their text, as many as the budget allows; from a cursor on those that follow."""
+    start = _cursor(variables, "file's chunks") or 0
     seen = view_file(context, variables.get("workspace"), variables["path"])
-    view, embedding = seen.view, seen.embedding
-    chunks: list[Json] = []
-    for chunk in view.chunks:
-        text = view.text[chunk.start : chunk.end]
-        chunks.append(
-            {
-                "index": chunk.ordinal,
-                "text": text,
-                "startLine": chunk.start_line,
-                "endLine": chunk.end_line,
-                "tokens": estimate_tokens(text),
-                "embedding": embedding,
-            }
-        )
-    return dump(
-        {
-            "file": view.path,
-            "language": view.language,
-            "size": view.size,
-            "lastModified": view.modified,
-            "chunks": chunks,
-        }
-    )
+    budget = context.settings.search.budget
+    return dump(answers.chunks_answer(seen.view, seen.embedding, start, budget))
 
 
 RESOURCES = (
@@ -119,7 +105,7 @@ RESOURCES = (
         read_search,
     ),
     Resource(
-        "codeindex://file/{+path}/chunks{?workspace}",
+        "codeindex://file/{+path}/chunks{?workspace,cursor}",
         "file-chunks",
         "File chunks",
         "Individual file chunks with metadata",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
 
 from cortex import chunkers
 from cortex.embedders import leaves
@@ -20,13 +22,14 @@ from cortex.families.code.arguments import (
     SearchCode,
     UpdateConfig,
 )
-from cortex.families.code.workspaces import Workspaces, places_of
+from cortex.families.code.jobs import report_progress
+from cortex.families.code.workspaces import Workspaces, ambiguous, places_of
 from cortex.paging import check_budget, read_cursor
 from cortex.process import memory_bytes
 from cortex.settings import Key, Settings, known_key
 from cortex.text import TOKEN_CHARACTERS
 from cortex.tools import Answer, Call, Tool
-from cortex.types import FileView, Mode, Progress, Query
+from cortex.types import Cancel, FileView, Mode, ProgressCallback, Query
 
 MODES: Mapping[str, Mode] = {
     "auto": Mode.HYBRID,
@@ -39,6 +42,13 @@ MAX_FILE_TYPES = 100
 # Characters of text for the first hits of an answer; the rest are named only. The first is right four times of five, and what
 # is worth reading is then read whole with get_file_context.
 SNIPPETS = (480, 320, 240, 160, 160, 160, 0)
+FORCE_ANSWER_SECONDS = 2.0  # a forced run that takes longer goes on as a job
+FORCE_GOES_ON = (
+    "everything is built anew in the background and searches go on meanwhile: codeindex://workspace/status says how far "
+    "it is, and reindex_workspace without `force` waits for the end"
+)
+STRATEGY_IS_BOTH = "counts as `both`: words and vectors are always brought up to date together"
+WORDS_ARE_KEPT = "indexing.strategies leaves out tfidf: words are indexed all the same, every search needs them"
 NEEDS_INDEXING = ("indexing.chunkSize", "indexing.embeddingProvider", "workspace.maxFiles")
 
 
@@ -132,7 +142,30 @@ def language_called(name: str) -> str:
 
 
 def reindex_workspace(context: Workspaces, arguments: ReindexWorkspace, call: Call) -> Answer:
-    """Compare the workspace with its index, or build it anew."""
+    """Compare the workspace with its index, or build it anew: that goes on after the answer where it takes long."""
+    work = partial(_index, context, arguments)
+    notes: list[str] = []
+    if arguments.force:
+        job, started = context.jobs.start(arguments.workspace, arguments.path, work)
+        if job.wait(FORCE_ANSWER_SECONDS, call, owned=started):
+            body = _sum(job.reports)
+        else:
+            body = {"status": "indexing", "job": job.as_json()}
+            notes.append(FORCE_GOES_ON)
+    else:
+        body = _sum(work(partial(report_progress, call), call.cancel))
+    body["index"] = status(context, arguments.workspace)
+    body["stats"] = stats(context, arguments.workspace)
+    if arguments.strategy != "both":
+        notes.append(f"strategy `{arguments.strategy}` {STRATEGY_IS_BOTH}")
+        with context.open(arguments.workspace) as engines:
+            if not any(engine.meaning for _, engine in engines):
+                notes.append("no embedder is configured: there are no vectors, words alone were brought up to date")
+    return Answer(dump({**body, "notes": notes} if notes else body))
+
+
+def _index(context: Workspaces, arguments: ReindexWorkspace, progress: ProgressCallback, cancel: Cancel) -> list[Json]:
+    """Index the workspaces of a call one after the other; their reports."""
     with context.open(arguments.workspace) as every:
         engines = every if arguments.path is None else _with_path(every, arguments.path)
         reports: list[Json] = []
@@ -140,27 +173,12 @@ def reindex_workspace(context: Workspaces, arguments: ReindexWorkspace, call: Ca
             report = engine.index(
                 force=arguments.force,
                 paths=None if arguments.path is None else [engine.relative(arguments.path)],
-                progress=_report_to(call),
-                cancel=call.cancel,
+                progress=progress,
+                cancel=cancel,
                 limited=True,
             )
             reports.append({"workspace": name, **asdict(report)})
-        body = _sum(reports)
-        body["index"] = status(context, arguments.workspace)
-        body["stats"] = stats(context, arguments.workspace)
-        if arguments.strategy == "embeddings" and not any(engine.meaning for _, engine in engines):
-            body["notes"] = ["no embedder is configured: there are no vectors to rebuild"]
-    return Answer(dump(body))
-
-
-def _report_to(call: Call) -> Callable[[Progress], None]:
-    def report(step: Progress) -> None:
-        if step.total:
-            call.progress(step.done, step.total, f"{step.stage} {step.done} of {step.total} files")
-        elif step.stage == "scanning":
-            call.progress(0, None, "looking for files")
-
-    return report
+        return reports
 
 
 def _with_path(engines: Sequence[tuple[str, Engine]], path: str) -> list[tuple[str, Engine]]:
@@ -200,17 +218,21 @@ def _sum(reports: list[Json]) -> Json:
 def status(context: Workspaces, workspace: str | None, start: int | None = None) -> Json:
     """The status of the named workspace, or of all: sums in the same shape, and each one by itself.
 
-    From `start` on, skipped files are named in full; without it the first few.
+    From `start` on, skipped files are named in pages; without it a few of each reason.
     """
     parts, states = [], []
     with context.open(workspace) as engines:
         own = start if len(engines) == 1 else None
         for name, engine in engines:
             vitals, warnings = engine.vitals(), engine.settings.warnings
+            if "tfidf" not in engine.settings.indexing.strategies:
+                warnings = (*warnings, WORDS_ARE_KEPT)
             states.append((name, vitals))
             root = str(engine.root)
             parts.append(answers.status_answer(name, root, vitals, warnings=warnings, start=own))
-    return parts[0] if len(parts) == 1 else {**answers.sum_status(parts, states, start), "workspaces": parts}
+    body = parts[0] if len(parts) == 1 else {**answers.sum_status(parts, states, start), "workspaces": parts}
+    job = context.jobs.last
+    return body if job is None else {**body, "job": job.as_json()}
 
 
 def stats(context: Workspaces, workspace: str | None) -> Json:
@@ -296,17 +318,24 @@ class Seen:
 
 
 def view_file(context: Workspaces, workspace: str | None, path: str) -> Seen:
-    """The file at this path in the named workspace, or in the first that has it.
+    """The file at this path in the named workspace, or in the one that has it.
 
-    Raises: FileError, the one that says most where several workspaces refuse.
+    Raises: InputError WORKSPACE_AMBIGUOUS, where several have a file there; FileError, the one that says most.
     """
     failures: list[FileError] = []
+    # By the file itself: a workspace inside another has the same one.
+    found: dict[Path, Seen] = {}
     with context.open(workspace) as engines:
         for name, engine in engines:
             try:
-                return Seen(name, engine.view(path), engine.embedding_of_index())
+                view = engine.view(path)
+                found.setdefault(engine.root / view.path, Seen(name, view, engine.embedding_of_index()))
             except FileError as error:
                 failures.append(error)
+    if len(found) > 1:
+        raise ambiguous(f"a file {path!r}", [seen.workspace for seen in found.values()])
+    for seen in found.values():
+        return seen
     raise min(failures, key=lambda error: LEAST_TELLING.get(error.code, 0))
 
 
@@ -362,7 +391,8 @@ TOOLS = (
         name="reindex_workspace",
         title="Reindex workspace",
         description="Use this only when answers look out of date: the index follows saved files by itself. Compares the workspace "
-        "(or one path in it) with the index and updates what changed; `force` builds everything anew, at most once a minute. "
+        "(or one path in it) with the index and updates what changed; `force` builds everything anew, at most once a minute, and answers with "
+        "a job where that takes more than a moment. "
         "The answer also holds the workspace's status and statistics, and which files are left out.",
         arguments=ReindexWorkspace,
         run=reindex_workspace,

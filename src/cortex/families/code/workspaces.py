@@ -15,8 +15,9 @@ from pathlib import Path
 
 from cortex.engine import Engine
 from cortex.engines import Engines, Lent
-from cortex.errors import ConfigError, CortexError
+from cortex.errors import ConfigError, CortexError, InputError
 from cortex.everywhere import Place
+from cortex.families.code.jobs import Jobs
 from cortex.settings import Settings, Workspace
 from cortex.types import Cancel, Page, Query
 
@@ -36,6 +37,7 @@ class Workspaces:
         self._closed = threading.Event()
         self._opening = threading.Thread(target=self._try_all, name="open workspaces", daemon=True)
         self._names = _unique_names([workspace.root for workspace in found])
+        self.jobs = Jobs()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -69,7 +71,7 @@ class Workspaces:
     def open(self, name: str | None = None) -> Iterator[list[tuple[str, Engine]]]:
         """The named workspace, or all that can be opened, as (name, engine), for one call.
 
-        Raises: ConfigError WORKSPACE_UNKNOWN; StoreError and FileError, if none of them can be opened.
+        Raises: ConfigError WORKSPACE_UNKNOWN; InputError WORKSPACE_AMBIGUOUS; StoreError and FileError, if none of them can be opened.
         """
         chosen = [one for one in self._lent if name is None or self._is_called(one.root, name)]
         if not chosen:
@@ -78,6 +80,8 @@ class Workspaces:
                 f"unknown workspace {name!r}; known: {', '.join(self.names)}",
                 context={"workspace": name, "known": list(self.names)},
             )
+        if name is not None and len(chosen) > 1:
+            raise ambiguous(f"the name {name!r}", [self._names[one.root] for one in chosen])
         with ExitStack() as used:
             opened: list[tuple[str, Engine]] = []
             failure: CortexError | None = None
@@ -127,6 +131,12 @@ class Workspaces:
                 self._lender.give_back(one)
             if self._opening.is_alive():
                 self._opening.join(CLOSE_SECONDS)
+
+
+def ambiguous(what: str, names: Sequence[str]) -> InputError:
+    """The error for a name or path that several workspaces have."""
+    message = f"several workspaces have {what}: {', '.join(names)}"
+    return InputError("WORKSPACE_AMBIGUOUS", message, context={"candidates": list(names)})
 
 
 def places_of(engines: Sequence[tuple[str, Engine]]) -> list[Place]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from cortex.errors import NetworkError
 from cortex.library import Library, id_of
+from cortex.readers import unpacked_name
 from cortex.search import UNKNOWN_WORDS, check_query
 from cortex.settings import Settings
 from cortex.store import Folder, Lookup
@@ -189,6 +190,7 @@ def title_of(lookup: Lookup, doc: Doc) -> str:
 
 
 def mime_type(path: str) -> str:
-    """The type of a document by its name."""
+    """The type of a document by its name; of a packed one that of what is in it."""
+    path = unpacked_name(path)
     extension = path.rpartition(".")[2].lower()
     return _OWN_TYPES.get(extension) or _TYPES.guess_type(f"x.{extension}")[0] or "text/plain"
