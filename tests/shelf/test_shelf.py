@@ -105,6 +105,8 @@ def test_of_two_files_with_one_id_the_later_counts_and_the_earlier_comes_back(fo
     until(lambda: ids(ask(shelf, "quince")) == ["same"])
     assert ids(ask(shelf, "apple")) == []
     (folder / "c.json").unlink()
+    until(lambda: shelf.state().problems)
+    write_chunks(folder / "b.json", make_chunk("third", "sloe"))
     until(lambda: ids(ask(shelf, "apple")) == ["same"])
 
 
@@ -162,14 +164,37 @@ def test_a_broken_file_alone_makes_no_new_generation(folder, opened, until):
     assert ids(ask(shelf, "apple")) == ["a"]
 
 
-def test_a_removed_file_takes_its_chunks_along(folder, opened, until):
+def test_a_missing_file_keeps_its_chunks_with_a_note_until_another_file_is_written(folder, opened, until):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
-    write_chunks(folder / "b.json", make_chunk("b", "pear"))
+    write_chunks(folder / "b.json", make_chunk("b", "pear"), make_chunk("moved", "medlar"))
+    shelf = opened()
+    settled(shelf, until, 3)
+    write_chunks(folder / "a.json", make_chunk("a", "quince"), make_chunk("moved", "rowan"))
+    (folder / "b.json").rename(folder / "b.aside")
+    until(lambda: ids(ask(shelf, "quince")) == ["a"])
+    found = ask(shelf, "pear")
+    assert ids(found) == ["b"] and [note for note in found.notes if note.startswith("b.json is gone")]
+    assert (ids(ask(shelf, "rowan")), ids(ask(shelf, "medlar"))) == (["moved"], [])
+    (folder / "b.aside").rename(folder / "b.json")
+    until(lambda: not shelf.state().problems)
+    (folder / "b.json").unlink()
+    until(lambda: shelf.state().problems)
+    write_chunks(folder / "a.json", make_chunk("a", "sloe"))
+    settled(shelf, until, 1)
+    assert ids(ask(shelf, "pear")) == [] and shelf.state().problems == ()
+
+
+def test_a_renamed_file_has_its_chunks_once_and_a_start_takes_the_files_as_they_are(folder, opened, until):
+    write_chunks(folder / "a.json", make_chunk("a", "apple"))
+    write_chunks(folder / "c.json", make_chunk("c", "pear"))
     shelf = opened()
     settled(shelf, until, 2)
+    (folder / "c.json").rename(folder / "b.json")
+    until(lambda: set(shelf.state().files) == {"a.json", "b.json"})
+    assert shelf.state().chunks == 2 and shelf.state().problems == ()
+    shelf.close()
     (folder / "b.json").unlink()
-    settled(shelf, until, 1)
-    assert ids(ask(shelf, "pear")) == []
+    settled(opened(), until, 1)
 
 
 def test_a_directory_that_vanishes_keeps_answering_and_is_followed_when_it_is_back(folder, opened, until):
