@@ -139,7 +139,7 @@ CODES: Mapping[str, Code] = {
     ),
     "INDEX_BUSY": Code("resource", True, "Indexing is under way; search works meanwhile. Try again when it is done."),
     "RATE_LIMITED": Code("resource", True, "Wait as long as `retry_after_seconds` says, then try again."),
-    "EMBEDDER_UNAVAILABLE": Code("network", True, "Check that the embedder runs, or use strategy `tfidf`."),
+    "EMBEDDER_UNAVAILABLE": Code("network", True, "Check that the embedder runs, then try again."),
     "EMBEDDER_REFUSED": Code(
         "network",
         False,

@@ -262,11 +262,13 @@ def test_a_file_that_may_not_be_read_costs_itself(folder, opened):
 
 def test_a_start_needs_a_folder_a_chunk_and_the_configured_length(folder, opened):
     shutil.rmtree(folder)
-    with pytest.raises(FileError, match="there is no folder of chunk files"):
+    with pytest.raises(FileError, match="there is no folder of chunk files") as caught:
         opened()
+    assert [advice for advice in caught.value.suggestions if "cortex chunks export" not in advice] == []
     folder.mkdir()
-    with pytest.raises(FileError, match="no chunk in the files"):
+    with pytest.raises(FileError, match="no chunk in the files") as caught:
         opened()
+    assert [advice for advice in caught.value.suggestions if "cortex chunks export" not in advice] == []
     (folder / "a.json").write_text('{"chunks": [{"id": "x"}]}', encoding="utf-8")
     with pytest.raises(FileError, match=r"chunk 1 \(x\) has no text"):
         opened()
@@ -274,6 +276,15 @@ def test_a_start_needs_a_folder_a_chunk_and_the_configured_length(folder, opened
     with pytest.raises(ConfigError, match=r"embedding\.dimensions is 384 .* b\.json have 16"):
         opened(CORTEX_EMBEDDING_DIMENSIONS="384")
     assert ids(ask(opened(CORTEX_EMBEDDING_DIMENSIONS="16"), "apple")) == ["b"]
+
+
+def test_a_folder_outside_of_the_project_that_its_file_names_is_told_where_none_is_found(folder, opened, tmp_path):
+    root = folder.parent.parent
+    shutil.rmtree(folder)
+    (root / ".cortex" / "config.yml").write_text(f"server:\n  chunks_dir: {tmp_path.parent}\n", encoding="utf-8")
+    with pytest.raises(FileError, match="there is no folder of chunk files") as caught:
+        opened(root=root)
+    assert "server.chunksDir" in caught.value.suggestions[0] and "outside the project" in caught.value.suggestions[0]
 
 
 def test_chunks_without_vectors_are_found_by_words(folder, opened):

@@ -18,6 +18,7 @@ from cortex.errors import CortexError, FileError, LimitError, StoreError
 from cortex.process import give_memory_back
 from cortex.shelf import generations
 from cortex.shelf.building import Built, FileState, States, build, check_vectors, read_states, stamps_of, to_read
+from cortex.shelf.checks import WRITE_ANEW
 from cortex.shelf.generations import Generation
 from cortex.sources.chunkfiles import ENDING, ChunkFile, Listing, Signature, list_chunk_files, shown
 from cortex.store.indexes import DEAD_ROWS, DEAD_SHARE
@@ -180,7 +181,8 @@ class Loading:
                 fresh.retire()
                 return False
             if not built.states and self._current is None:
-                raise FileError("FILE_UNREADABLE", f"no chunk file in {self.directory} can be read")
+                message = f"no chunk file in {self.directory} can be read"
+                raise FileError("FILE_UNREADABLE", message, instead=(WRITE_ANEW,))
             fresh.publish()
             self._warm(fresh, built.states)
         except BaseException:

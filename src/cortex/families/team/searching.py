@@ -133,7 +133,7 @@ def _search_chunks(context: Team, arguments: Search, call: Call) -> Answer:
         raise FileError(
             "FILE_NOT_FOUND",
             f"`chunk_types` and `tags` ask the chunk files: {why}",
-            suggestions=("Leave both out to search everything else; `cortex chunks export` writes chunk files.",),
+            instead=("Leave both out to search everything else; `cortex chunks export` writes chunk files.",),
         )
     asked = arguments.model_dump(include={"query", "limit", "chunk_types", "tags"})
     asked |= {"budget": smallest_budget(arguments.budget, arguments.max_chars)}
