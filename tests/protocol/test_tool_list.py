@@ -64,8 +64,9 @@ class Bench:
     def write_chunks(self) -> None:
         folder = self.root / ".cortex" / "chunks"
         folder.mkdir(parents=True)
-        chunks = [make_chunk("lamps", "How a lamp is switched", tags=("docs",), kind="documentation")]
-        write_chunks(folder / "doc-chunks.json", *chunks)
+        write_chunks(folder / "doc-chunks.json", make_chunk("lamps", "How a lamp is switched", tags=("docs",)))
+        definition = make_chunk("lamp.py", "def switch_lamp", kind="definitions", metadata={"file_path": "lamp.py"})
+        write_chunks(folder / "code-definitions.json", definition)
 
 
 @pytest.fixture
@@ -128,7 +129,10 @@ def test_the_search_of_chunk_files_is_answered_by_its_contract_whatever_a_home_c
             await client.call_tool("cortex_search", {"query": " ", "tags": ["docs"]})
         assert caught.value.error.code == -32602
         everything = (await told(client, "cortex_search", query="how is a lamp switched", chunk_types=[]))["data"]
-        assert "chunks" in {row["type"] for row in everything["results"]}
+        assert sorted(row["title"] for row in everything["results"] if row["type"] in ("code", "chunks")) == [
+            "About lamps",
+            "switch_lamp",
+        ]
         mixed = await client.call_tool("cortex_search", {"query": "lamp", "tags": ["docs"], "types": ["tasks"]})
         assert mixed.is_error and "filters.tags" in mixed.content[0].text
 
@@ -141,7 +145,7 @@ def test_a_server_without_the_team_keeps_the_contract_of_the_chunk_files_for_eve
 
     async def talk(client: Client) -> None:
         assert await listed(client) == ["cortex_search"]
-        assert (await told(client, "cortex_search", query="how is a lamp switched"))["total"] == 1
+        assert (await told(client, "cortex_search", query="how is a lamp switched"))["total"] == 2
 
     bench.converse(talk, "chunks")
 
