@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -58,6 +59,24 @@ def test_a_family_that_may_know_nothing_leaves_room_for_the_next_one():
     assert [one.hit.path for one in spread] == ["a.py", "b.py", "thread", "c.py", "d.py", "task"]
     parts = [search_all([sure, nearly], Query("x", limit=2, offset=at), Cancel(), spread=0.03)[0] for at in (0, 2, 4)]
     assert [one for part in parts for one in part] == spread
+
+
+def test_a_file_and_its_copies_are_shown_once_in_the_better_place_of_both():
+    code = make_place("code", "project", make_hit("a.py", 0.9), make_hit("b.py", 0.5), make_hit("b.py", 0.3))
+    copied = {"chunk-a": "a.py", "chunk-b": "b.py", "chunk-c": "c.py", "far": "a.py"}
+    whole_file = replace(make_hit("chunk-b", 0.8), start_line=0, end_line=0)
+    far = replace(make_hit("far", 0.6), start_line=50, end_line=60)
+    hits = (whole_file, make_hit("chunk-c", 0.7), far, make_hit("chunk-a", 0.4))
+    chunks = make_place("chunks", "chunks", *hits, copy_of=lambda hit: copied[hit.path])
+    located, page = search_all([code, chunks], Query("x"), Cancel())
+    assert [(one.hit.path, one.hit.relevance) for one in located] == [
+        ("a.py", 0.9), ("b.py", 0.5), ("chunk-c", 0.7), ("far", 0.6), ("b.py", 0.3),
+    ]  # fmt: skip
+    assert page.total == 5
+    parts = [search_all([code, chunks], Query("x", limit=2, offset=at), Cancel())[0] for at in (0, 2, 4)]
+    assert [one for part in parts for one in part] == located
+    others = make_place("code", "other", make_hit("z.py", 0.1))
+    assert len(search_all([code, others, chunks], Query("x"), Cancel())[0]) == 8
 
 
 def test_the_order_of_the_places_makes_no_difference():

@@ -123,6 +123,17 @@ def git(root: Path, *arguments: str) -> None:
     subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, timeout=30)
 
 
+@pytest.mark.parametrize("absolute", [False, True])
+def test_the_chunk_files_of_the_project_are_not_indexed_as_its_files(work, absolute):
+    work.write(
+        lamp_py="def switch(): ...\n", chunks__code_json='{\n"chunks": [{"text": "def switch"}]\n}\n', other_json="{}\n"
+    )
+    work.write(chunks__about_md="# Chunks\n")
+    folder = str(work.root / "chunks") if absolute else "chunks"
+    work.run(server__chunksDir=folder)
+    assert set(work.texts()) == {"lamp.py", "other.json", "chunks/about.md"}
+
+
 def test_a_run_out_of_time_keeps_what_it_did_and_says_how_much_is_left(work, monkeypatch):
     clock = Clock()
     monkeypatch.setattr(indexing, "time", clock)

@@ -17,7 +17,7 @@ from cortex.families.chunks.tools import answer_text, result_text
 from cortex.settings import Settings, Workspace, environment, load
 from cortex.shelf import Found, Shelf, Wanted
 from cortex.shelf.shelves import Shelves
-from cortex.tools import Call, Family, bind, find_tool, input_schema, perform, spell
+from cortex.tools import Call, Family, bind, find_tool, input_schema, list_once, perform, spell
 from cortex.types import Entry
 
 MOST = 100  # results of one chunk search
@@ -146,7 +146,7 @@ class Tools:
         """
         family, tool = find_tool(self._families, name)
         answer = perform(family, tool, bind(tool, arguments), Call())
-        if answer.error is not None and family.fault(answer.error) is not None:
+        if answer.error is not None and answer.fault is not None:
             raise answer.error
         return ToolAnswer(answer.text, answer.failed, answer.notes)
 
@@ -180,11 +180,11 @@ def open_tools(*names: str, root: str | Path = ".", writes: bool = False) -> Too
     families: list[Family] = []
     try:
         for name in sorted(names, key=lambda name: name == "team"):  # last: it searches the others
-            families.append(_open(name, found, engines, shelves, families, writes, "team" in names))
+            families.append(_open(name, found, engines, shelves, families, writes))
     except CortexError:
         Tools(families, engines, shelves).close()
         raise
-    return Tools(families, engines, shelves)
+    return Tools(list_once(families), engines, shelves)
 
 
 def _open(
@@ -194,7 +194,6 @@ def _open(
     shelves: Shelves,
     beside: Sequence[Family],
     writes: bool,
-    with_team: bool,
 ) -> Family:
     match name:
         case "code":
@@ -202,7 +201,7 @@ def _open(
             family.context.start()
             return family
         case "chunks":
-            return chunks.open_family(found, shelves, beside=with_team)
+            return chunks.open_family(found, shelves)
         case "memory":
             from cortex.families import memory
 

@@ -419,7 +419,7 @@ class Engine:
 
     def files(self, cancel: Cancel | None = None) -> tuple[Found, ...]:
         """The files that belong in the index, as they are on disk now."""
-        return scan(self.root, indexing.rules_of(self.settings), cancel).files
+        return scan(self.root, indexing.rules_of(self.settings, self.root), cancel).files
 
     def view(self, path: str) -> FileView:
         """A file as it is now, with its chunks and symbols.

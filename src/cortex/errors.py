@@ -147,7 +147,7 @@ CODES: Mapping[str, Code] = {
         "Check that this user may run the Python that Cortex is installed with, and that memory is left; then index again.",
     ),
     "RATE_LIMITED": Code("resource", True, "Wait as long as `retry_after_seconds` says, then try again."),
-    "EMBEDDER_UNAVAILABLE": Code("network", True, "Check that the embedder runs, or use strategy `tfidf`."),
+    "EMBEDDER_UNAVAILABLE": Code("network", True, "Check that the embedder runs, then try again."),
     "EMBEDDER_REFUSED": Code(
         "network",
         False,

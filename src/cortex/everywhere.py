@@ -1,7 +1,7 @@
 """One search over several stores: each place is asked the same, and the hits are merged by their relevance, which is one scale for all.
 
 Knows no engine, family or tool: whoever has something that can be searched hands over how to ask it. Scores are never compared: they
-are shares of the best match of one place.
+are shares of the best match of one place. A file that is found both as it is and as a copy in a chunk file is shown once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from cortex.types import Cancel, Hit, Mode, Page, Query
+
+FILES = "code"  # the family whose hits are files of a project, by their paths
 
 Ask = Callable[[Query, Cancel], Page]
 
@@ -27,6 +29,7 @@ class Place:
     cite: Callable[[Hit], Mapping[str, object]] = lambda hit: {}  # what else a hit is known by: an id, a page
     opener: str = ""  # the tool that opens a hit, and by which of its facts: "get_memory id"
     read: Callable[[str], tuple[str, str]] | None = None  # title and text of what a hit is cited by
+    copy_of: Callable[[Hit], str] | None = None  # the path of the file that a hit's text was taken from, "" for none
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +38,10 @@ class Located:
 
     source: str  # the name of the workspace, or of the folder
     hit: Hit
-    family: str = "code"
+    family: str = FILES
     cited: Mapping[str, object] = field(default_factory=dict)
     opener: str = ""
+    copy_of: str = ""  # the path of the file that its text was taken from
 
 
 def search_all(
@@ -52,12 +56,16 @@ def search_all(
         page = places[0].ask(query, cancel)
         return [_locate(places[0], hit) for hit in page.hits], page
     # All of them with text: which hits are shown, and so need it, is known only after merging.
-    deep = replace(query, offset=0, limit=query.offset + query.limit, characters=0)
+    copies = _has_copies(places)
+    depth = (query.offset + query.limit) * (1 + copies)  # what is shown once may have taken two places
+    deep = replace(query, offset=0, limit=depth, characters=0)
     pages = [(place, place.ask(deep, cancel)) for place in places]
     merged = _merge(pages)
+    shown = _spread(merged, spread) if spread else [one for _, one in merged]
+    once = _without_copies(shown) if copies else shown
     whole = Page(
         hits=(),
-        total=sum(page.total for _, page in pages),
+        total=sum(page.total for _, page in pages) - (len(shown) - len(once)),
         mode=pages[0][1].mode if pages else Mode.WORDS,
         notes=tuple(dict.fromkeys(f"{place.name}: {note}" for place, page in pages for note in page.notes)),
         docs=sum(page.docs for _, page in pages),
@@ -65,8 +73,7 @@ def search_all(
         cached=all(page.cached for _, page in pages),
         is_partial=any(page.is_partial for _, page in pages),
     )
-    shown = _spread(merged, spread) if spread else [one for _, one in merged]
-    return _trim(shown[query.offset : query.offset + query.limit], query.characters), whole
+    return _trim(once[query.offset : query.offset + query.limit], query.characters), whole
 
 
 def _merge(pages: Sequence[tuple[Place, Page]]) -> list[tuple[float, Located]]:
@@ -95,8 +102,34 @@ def _spread(merged: Sequence[tuple[float, Located]], spread: float) -> list[Loca
     return [merged[place][1] for _, place in sorted(worth)]
 
 
+def _has_copies(places: Sequence[Place]) -> bool:
+    """Whether hits may be copies of others: of the files of one project, since a copy doesn't say of which it is."""
+    return [place.family for place in places].count(FILES) == 1 and any(place.copy_of for place in places)
+
+
+def _without_copies(located: Sequence[Located]) -> list[Located]:
+    """The hits without copies of files that are hits, too; the better of both places is the file's."""
+    files: dict[str, list[Located]] = {}
+    for one in located:
+        if one.family == FILES:
+            files.setdefault(one.hit.path, []).append(one)
+    shown: dict[int, Located] = {}
+    for one in located:
+        originals = [file for file in files.get(one.copy_of, ()) if _overlap(file.hit, one.hit)] if one.copy_of else ()
+        best = originals[0] if originals else one
+        shown.setdefault(id(best), best)
+    return list(shown.values())
+
+
+def _overlap(file: Hit, copy: Hit) -> bool:
+    """Whether a copy is of these lines; without lines of its own it is of the whole file."""
+    return not copy.end_line or (copy.start_line <= file.end_line and file.start_line <= copy.end_line)
+
+
 def _locate(place: Place, hit: Hit) -> Located:
-    return Located(place.sources.get(hit.source, place.name), hit, place.family, place.cite(hit), place.opener)
+    source = place.sources.get(hit.source, place.name)
+    copy_of = place.copy_of(hit) if place.copy_of else ""
+    return Located(source, hit, place.family, place.cite(hit), place.opener, copy_of)
 
 
 def _trim(located: Sequence[Located], characters: int) -> list[Located]:

@@ -68,15 +68,23 @@ class Task:
     share_queue: Callable[[FileQueue], object] = lambda queue: None  # so that questions may move files to the front
 
 
-def rules_of(settings: Settings, *, documents: bool = False) -> Rules:
-    """Which files belong in the index, as the settings say it; `documents` are wanted beside plain text or not."""
+def rules_of(settings: Settings, root: Path, *, documents: bool = False) -> Rules:
+    """Which files of a root belong in the index, as the settings say it; `documents` are wanted beside plain text or not."""
     return Rules(
         include=tuple(settings.workspace.include_patterns),
-        exclude=tuple(settings.workspace.exclude_patterns),
+        exclude=(*settings.workspace.exclude_patterns, *(() if documents else _chunk_files(settings, root))),
         max_file_size=settings.workspace.max_file_size,
         max_files=settings.workspace.max_files,
         documents=documents,
     )
+
+
+def _chunk_files(settings: Settings, root: Path) -> tuple[str, ...]:
+    """A pattern for the project's chunk files: they repeat its other files, and have a search of their own."""
+    folder = Path(os.path.abspath(root / settings.server.chunks_dir))
+    if folder == root or not folder.is_relative_to(root):
+        return ()
+    return (f"/{folder.relative_to(root).as_posix()}/*.json",)
 
 
 def run(task: Task) -> IndexReport:
@@ -96,7 +104,7 @@ class _Run:
         self.deadline = self.started + task.settings.limits.processing.index_timeout
         self.root = Path(task.source.root)
         self.documents = task.source.kind == DOCUMENTS
-        self.rules = rules_of(task.settings, documents=self.documents)
+        self.rules = rules_of(task.settings, self.root, documents=self.documents)
         self.stamp = _chunker_stamp(task.settings, self.documents)
         self.change = Change(self.started_ns)
         self.waiting_characters = 0

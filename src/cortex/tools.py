@@ -10,9 +10,10 @@ from __future__ import annotations
 import difflib
 import json
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Annotated, Any
@@ -54,7 +55,8 @@ class Call:
 class Answer:
     """What a tool says; `failed` marks the text as a rendered error, of which `error` is the original.
 
-    `notes` are for a reader of a text whose form leaves no place for them; `meta` says the same to a program.
+    `notes` are for a reader of a text whose form leaves no place for them; `meta` says the same to a program. With `fault` the
+    contract has an error of the request in place of an answer.
     """
 
     text: str
@@ -63,6 +65,7 @@ class Answer:
     error: CortexError | None = None
     notes: tuple[str, ...] = ()
     meta: Mapping[str, object] | None = None
+    fault: Fault | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +169,13 @@ def perform(family: Family, tool: Tool, arguments: BaseModel, call: Call) -> Ans
     try:
         return tool.run(family.context, arguments, call)
     except CortexError as error:
-        return Answer(family.render_error(error), failed=True, error=error)
+        return _failure(family, error)
     except Exception as error:  # the surface's last line of defence
-        told = unforeseen(error, spell(tool.name))
-        return Answer(family.render_error(told), failed=True, error=told)
+        return _failure(family, unforeseen(error, spell(tool.name)))
+
+
+def _failure(family: Family, error: CortexError) -> Answer:
+    return Answer(family.render_error(error), failed=True, error=error, fault=family.fault(error))
 
 
 def unforeseen(error: Exception, where: str) -> CortexError:
@@ -183,6 +189,17 @@ def unforeseen(error: Exception, where: str) -> CortexError:
 def spell(name: str, *, dotted: bool = False) -> str:
     """A tool's name as it is listed: clients and model APIs refuse dots, so they are `_` unless somebody wants them."""
     return name if dotted else name.replace(".", "_")
+
+
+def list_once(families: Sequence[Family]) -> list[Family]:
+    """The same families, each tool name listed once: by the last family that has it."""
+    listed: set[str] = set()
+    kept: list[Family] = []
+    for family in reversed(families):
+        tools = tuple(tool for tool in family.tools if spell(tool.name) not in listed)
+        listed |= {spell(tool.name) for tool in tools}
+        kept.append(replace(family, tools=tools))
+    return kept[::-1]
 
 
 def find_tool(families: Sequence[Family], name: str) -> tuple[Family, Tool]:
@@ -257,6 +274,17 @@ class _AnyNumber:
 def _whole(value: object) -> object:
     """50.0 is 50; 50.7 and what is no finite number are left for pydantic to refuse."""
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**63 else value
+
+
+def nearest_within(least: int, most: int) -> BeforeValidator:
+    """A validator that takes a number outside a range for the nearest one inside it."""
+
+    def clamp(value: object) -> object:
+        if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+            return value  # for pydantic to refuse
+        return int(max(least, min(most, value)))
+
+    return BeforeValidator(clamp)
 
 
 # A count whose schema says "number": programs write 50 or 50.0, and both mean fifty.

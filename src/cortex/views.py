@@ -44,7 +44,7 @@ class Views:
         relative = relative_of(self.root, inside)
         if not inside.is_file():
             raise self._missing(relative)
-        found = scan_paths(self.root, rules_of(self.settings), [relative]).files
+        found = scan_paths(self.root, rules_of(self.settings, self.root), [relative]).files
         if not any(file.path == relative for file in found):
             raise _unreadable(relative, self.explain(relative))
         raw = read_bytes(self.root, relative, self.settings.workspace.max_file_size)
@@ -65,7 +65,7 @@ class Views:
         for skip in self.store.truth.skipped(self.source.id):
             if skip.path == relative:
                 return f"left out: {skip.reason}"
-        verdict = explain(self.root, rules_of(self.settings), relative)
+        verdict = explain(self.root, rules_of(self.settings, self.root), relative)
         if verdict.startswith("belongs"):  # as far as name and size tell; the content may say otherwise
             raw = read_bytes(self.root, relative, self.settings.workspace.max_file_size)
             text = raw if isinstance(raw, Refused) else read(raw, relative)

@@ -243,8 +243,9 @@ def test_beside_other_families_only_the_chunks_are_left_out(project, strangers_e
     with open(tmp_path / "stderr", "wb") as told, Client(command, env=environment, stderr=told) as client:
         client.initialize()
         names = [tool["name"] for tool in client.request("tools/list")["result"]["tools"]]
-    assert "search_code" in names
-    assert "cortex_search" not in names
+        narrowed = client.call("cortex_search", {"query": "auth", "tags": ["documentation"]})["result"]
+    assert {"search_code", "cortex_search"} <= set(names)
+    assert narrowed["isError"] and "embedding.dimensions is 384" in narrowed["content"][0]["text"]
     assert "embedding.dimensions is 384" in (tmp_path / "stderr").read_text(encoding="utf-8")
 
 

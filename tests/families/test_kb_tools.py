@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cortex.engines import Engines
-from cortex.errors import StoreError
+from cortex.errors import InputError, StoreError
 from cortex.families.kb import TOOLS, answers, open_family
 from cortex.families.kb.asking import mime_type
 from cortex.families.kb.states import SourceState
@@ -48,7 +48,7 @@ CONTRACT = {
         "properties": {
             "query": {"type": "string"},
             "source_id": {"type": "string"},
-            "limit": {"type": "integer", "default": 5},
+            "limit": {"type": "integer", "default": 5, "minimum": 1, "maximum": 50},
             "mode": {"type": "string", "enum": ["hybrid", "semantic", "fts5"], "default": "hybrid"},
         },
         "required": ["query"],
@@ -305,8 +305,14 @@ def test_context_is_whole_passages_with_citations_within_the_budget(desk):
     small = desk.ask("kb_search_with_context", query="who counts the coins", source_id="notes", budget=250)
     assert len(small) <= 250 * 4
     assert "Money" in small
-    assert desk.ask("kb_search_with_context", query="coins", limit=-3).count("### ") == 1
-    assert desk.ask("kb_search_with_context", query="coins", limit=10_000)
+    assert desk.ask("kb_search_with_context", query="coins", limit=1).count("### ") == 1
+
+
+@pytest.mark.parametrize("tool", ["kb_search", "kb_search_with_context"])
+@pytest.mark.parametrize("limit", [0, -1, 51, 1_000])
+def test_both_searches_refuse_a_limit_outside_of_the_range(desk, tool, limit):
+    with pytest.raises(InputError, match="`limit`"):
+        desk.ask(tool, query="coins", limit=limit)
 
 
 def test_without_vectors_words_answer_and_say_that_this_is_less(desk_with):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
 
 from cortex.errors import ConfigError
-from cortex.install.project import write_project_files
+from cortex.install.project import plan_ignore_removals, write_project_files
 
-LINES = ".cortex/*\n!.cortex/config.yml\n"
+LINES = ".cortex/*\n!.cortex/config.yml\n!.cortex/config.json\n"
+EARLIER = ".cortex/*\n!.cortex/config.yml\n"
 
 
 @pytest.fixture
@@ -25,7 +27,16 @@ def git(root, *arguments):
 
 
 def write(place, **what):
+    return list(write_all(place, **what).files)
+
+
+def write_all(place, **what):
     return write_project_files(place.root, **{"mcp": True, "gitignore": True, "home": place.home, **what})
+
+
+def server_of(place):
+    entry = json.loads((place.root / ".mcp.json").read_text("utf-8"))["mcpServers"]["cortex"]
+    return [entry["command"], *entry["args"]]
 
 
 def test_both_files_are_written_once(project):
@@ -49,7 +60,7 @@ def test_other_servers_and_lines_stay(project):
     (project.root / ".gitignore").write_bytes(b"*.log\r\nbuild")
     write(project)
     assert set(json.loads((project.root / ".mcp.json").read_text("utf-8"))["mcpServers"]) == {"other", "cortex"}
-    assert (project.root / ".gitignore").read_bytes() == b"*.log\r\nbuild\r\n.cortex/*\r\n!.cortex/config.yml\r\n"
+    assert (project.root / ".gitignore").read_bytes() == b"*.log\r\nbuild\r\n" + LINES.replace("\n", "\r\n").encode()
 
 
 @pytest.mark.parametrize("line", [".cortex", ".cortex/", "/.cortex/", ".cortex/*", "!.cortex/", ".*"])
@@ -74,7 +85,7 @@ def test_a_store_with_its_own_list_is_no_decision(project):
 def test_git_ignores_the_store_and_not_the_settings(project):
     write(project)
     (project.root / ".cortex").mkdir()
-    for name in ("cortex.db", "config.yml"):
+    for name in ("cortex.db", "config.yml", "config.json"):
         (project.root / ".cortex" / name).write_text("x", encoding="utf-8")
     seen = subprocess.run(
         ["git", "status", "--porcelain", "-uall"],
@@ -84,11 +95,52 @@ def test_git_ignores_the_store_and_not_the_settings(project):
         timeout=30,
         check=True,
     )
-    assert sorted(line[3:] for line in seen.stdout.splitlines()) == [".cortex/config.yml", ".gitignore", ".mcp.json"]
+    seen_files = sorted(line[3:] for line in seen.stdout.splitlines())
+    assert seen_files == [".cortex/config.json", ".cortex/config.yml", ".gitignore", ".mcp.json"]
 
 
-def test_without_git_there_is_no_list(place):
-    assert write(place) == [".mcp.json"]
+def test_the_lines_of_an_earlier_version_are_completed_and_can_still_be_undone(project):
+    write(project, mcp=False)
+    list_ = project.root / ".gitignore"
+    list_.write_text("*.log\n" + EARLIER + "*.tmp", encoding="utf-8")
+    git(project.root, "add", "--force", ".gitignore")
+    assert write(project, mcp=False) == [".gitignore"]
+    assert list_.read_text("utf-8") == "*.log\n" + LINES + "*.tmp"
+    assert write(project, mcp=False) == []
+    (edit,) = plan_ignore_removals(project.home, [])
+    assert edit.after == b"*.log\n*.tmp"
+
+
+def test_without_git_there_is_no_list_and_it_is_said(place):
+    done = write_all(place)
+    assert done.files == (".mcp.json",)
+    assert [note for note in done.notes if ".gitignore was not written" in note]
+
+
+def test_an_entry_keeps_its_command_and_arguments_and_gets_the_profile_that_is_named(project):
+    for arguments in (["mcp", "--profile", "blue"], ["mcp", "memory", "team"]):
+        entry = {"type": "stdio", "command": "cortex", "args": arguments}
+        (project.root / ".mcp.json").write_text(json.dumps({"mcpServers": {"cortex": entry}}), encoding="utf-8")
+        assert write(project, gitignore=False) == []
+        assert server_of(project) == ["cortex", *arguments]
+    assert write(project, gitignore=False, profile="green") == [".mcp.json"]
+    assert server_of(project) == ["cortex", "mcp", "memory", "team", "--profile", "green"]
+    write(project, gitignore=False, profile="red")
+    assert server_of(project) == ["cortex", "mcp", "memory", "team", "--profile", "red"]
+
+
+def test_a_new_entry_names_a_command_that_works_here(project, tmp_path, monkeypatch):
+    program = tmp_path / "bin" / ("cortex.exe" if os.name == "nt" else "cortex")
+    program.parent.mkdir()
+    program.write_text("", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", os.path.dirname(shutil.which("git") or ""))
+    done = write_all(project, gitignore=False, program=str(program))
+    assert server_of(project) == [str(program), "mcp"] and "not on the PATH" in done.notes[0]
+    (project.root / ".mcp.json").write_text("{}", encoding="utf-8")
+    monkeypatch.setenv("PATH", str(program.parent) + os.pathsep + os.environ["PATH"])
+    assert write_all(project, gitignore=False, program=str(program)).notes == ()
+    assert server_of(project) == ["cortex", "mcp"]
 
 
 def test_a_foreign_entry_is_told(project):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cortex.memories.places import current_scope, databases, first_place, has_memories, project_at
+from cortex.memories.places import current_scope, databases, has_memories, project_at, searched_places
 from cortex.memories.writing import add
 from cortex.types import Memory
 from memories.desk import open_library, settings_of
@@ -80,11 +80,17 @@ def test_a_database_that_two_names_lead_to_is_read_once(isolated, user):
     assert found(isolated) == [("real/claude-mem.db", "")]
 
 
-def test_where_there_is_no_database_the_first_place_is_told(isolated, user):
+def test_every_place_where_a_database_is_looked_for_is_known_the_likeliest_first(isolated, user):
     assert databases(settings_of(isolated.cortex)) == ()
-    assert first_place(settings_of(isolated.cortex)) == user / ".ack-mem" / "claude-mem.db"
-    assert first_place(settings_of(isolated.cortex, ACK_MEM_PATH="~/x")) == user / "x" / "claude-mem.db"
-    assert first_place(settings_of(isolated.cortex, ACK_MEM_DB="~/x.db")) == user / "x.db"
+    (user / ".ack-mem" / "scopes" / "dev").mkdir(parents=True)
+    default = [
+        user / ".claude-mem" / "claude-mem.db",
+        user / ".ack-mem" / "scopes" / "dev" / "memory.db",
+        user / ".ack-mem" / "claude-mem.db",
+    ]
+    assert searched_places(settings_of(isolated.cortex)) == tuple(default)
+    assert searched_places(settings_of(isolated.cortex, ACK_MEM_PATH="~/x")) == (user / "x" / "claude-mem.db",)
+    assert searched_places(settings_of(isolated.cortex, ACK_MEM_DB="~/x.db")) == (user / "x.db",)
 
 
 @pytest.mark.parametrize("said", [{"CLAUDE_MEM_DATA_DIR": "~/moved"}, {"env": {"CLAUDE_MEM_DATA_DIR": " ~/moved "}}])

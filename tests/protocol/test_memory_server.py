@@ -110,18 +110,9 @@ def test_without_any_memory_each_tool_tells_where_one_would_be(start, isolated):
     assert names(server) == NAMES
     failed = server.call("query_memories", {"query": "apples"})["result"]
     assert failed["isError"]
-    assert json.loads(failed["content"][0]["text"])["path"] == str(isolated.user / ".ack-mem" / "claude-mem.db")
-
-
-def test_memory_tools_are_among_the_defaults_only_where_there_is_something(start, isolated, tmp_path):
-    (tmp_path / "ack" / "pyproject.toml").write_text("[project]\n", encoding="utf-8")
-    without = start()
-    without.initialize()
-    assert not set(NAMES) & set(names(without))
-    make_claude_mem(isolated.user / ".claude-mem" / "claude-mem.db").close()
-    with_one = start()
-    with_one.initialize()
-    assert set(NAMES) < set(names(with_one))
+    told = json.loads(failed["content"][0]["text"])
+    places = [str(isolated.user / folder / "claude-mem.db") for folder in (".claude-mem", ".ack-mem")]
+    assert (told["path"], told["searched"]) == (places[0], places)
 
 
 def test_rows_of_another_process_appear_without_a_restart_and_its_folder_stays_as_it_is(start, made, isolated, until):

@@ -104,11 +104,13 @@ def test_tools_are_called_by_either_spelling_and_in_the_stateless_revision(serve
     assert server.call("cortex.get.thread", {})["error"]["code"] == -32602
 
 
-def test_read_only_leaves_out_what_writes_and_chunk_files_are_searched_by_a_name_of_their_own(place):
+def test_read_only_leaves_out_what_writes_and_the_search_of_chunk_files_is_listed_once(place):
     with place.start("team", "chunks", "--read-only") as server:
         server.initialize()
-        assert names(server) == ["chunks_search", *(f"cortex_{name}" for name in READS)]
-        assert json.loads(server.call("chunks_search", {"query": "lamp"})["result"]["content"][0]["text"])["total"] == 1
+        assert names(server) == [f"cortex_{name}" for name in READS]
+        narrowed = server.call("cortex_search", {"query": "lamp", "chunk_types": ["documentation"]})
+        assert json.loads(narrowed["result"]["content"][0]["text"])["total"] == 1
+        assert "`cortex_search`" in server.call("chunks_search", {"query": "lamp"})["error"]["message"]
         assert told(server.call("cortex_search", {"query": "lamp"}))["results"]
         before = place.deeds()
         for name in WRITES:
@@ -120,7 +122,7 @@ def test_read_only_leaves_out_what_writes_and_chunk_files_are_searched_by_a_name
 def test_the_http_api_and_its_document_have_the_same_tools(web, place):
     listed = [tool["name"] for tool in json.loads(web.send("GET", path="/api")[1])["tools"]]
     assert [name for name in listed if name.startswith("cortex.")] == [f"cortex.{name}" for name in (*READS, *WRITES)]
-    assert "chunks_search" in listed and "cortex_search" not in listed
+    assert not {"chunks_search", "cortex_search"} & set(listed)
     document = json.loads(web.send("GET", path="/api/openapi.json")[1])
     assert {f"/api/{name}" for name in listed} <= set(document["paths"])
     for name, arguments in valid_calls(place, "web").items():

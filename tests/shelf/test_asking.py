@@ -93,21 +93,23 @@ def test_an_endpoint_that_is_required_must_answer(opened, from_file):
 
 
 @pytest.mark.parametrize(
-    ("greeting", "reason"),
+    ("greeting", "reason", "code"),
     [
-        ({"model": "another", "dimensions": DIMENSIONS}, "is not the model"),
-        ({"model": "stub", "dimensions": 8}, "dimensions"),
-        ({"model": 7}, "can't be used"),
+        ({"model": "another", "dimensions": DIMENSIONS}, "is not the model", "EMBEDDER_CHANGED"),
+        ({"model": "stub", "dimensions": 8}, "dimensions", "EMBEDDER_CHANGED"),
+        ({"model": 7}, "can't be used", "EMBEDDER_UNAVAILABLE"),
     ],
 )
-def test_a_server_with_another_model_is_not_asked(opened, stub, from_file, greeting, reason):
+def test_a_server_with_another_model_is_not_asked(opened, stub, from_file, greeting, reason, code):
     stub.answer = lambda asked: Reply(greeting) if asked.method == "GET" else embeddings(asked)
     root = from_file({"endpoint": stub.url})
     found = opened(root=root).search(Wanted("apple"))
     assert (found.mode, ids(found)) == (Mode.WORDS, ["a"])
     assert reason in found.notes[0]
-    with pytest.raises(NetworkError, match="questions can't be embedded"):
+    with pytest.raises(NetworkError, match="questions can't be embedded") as caught:
         opened(CORTEX_EMBEDDING_ENDPOINT=stub.url)
+    assert (caught.value.code, caught.value.retryable) == (code, code == "EMBEDDER_UNAVAILABLE")
+    assert "tfidf" not in str(caught.value.suggestions) and "CORTEX_EMBEDDING_ENDPOINT" in caught.value.suggestions[0]
 
 
 def test_a_failure_while_serving_is_an_error_only_where_it_is_required(opened, stub, from_file):

@@ -105,6 +105,8 @@ def test_of_two_files_with_one_id_the_later_counts_and_the_earlier_comes_back(fo
     until(lambda: ids(ask(shelf, "quince")) == ["same"])
     assert ids(ask(shelf, "apple")) == []
     (folder / "c.json").unlink()
+    until(lambda: shelf.state().problems)
+    write_chunks(folder / "b.json", make_chunk("third", "sloe"))
     until(lambda: ids(ask(shelf, "apple")) == ["same"])
 
 
@@ -162,14 +164,37 @@ def test_a_broken_file_alone_makes_no_new_generation(folder, opened, until):
     assert ids(ask(shelf, "apple")) == ["a"]
 
 
-def test_a_removed_file_takes_its_chunks_along(folder, opened, until):
+def test_a_missing_file_keeps_its_chunks_with_a_note_until_another_file_is_written(folder, opened, until):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
-    write_chunks(folder / "b.json", make_chunk("b", "pear"))
+    write_chunks(folder / "b.json", make_chunk("b", "pear"), make_chunk("moved", "medlar"))
+    shelf = opened()
+    settled(shelf, until, 3)
+    write_chunks(folder / "a.json", make_chunk("a", "quince"), make_chunk("moved", "rowan"))
+    (folder / "b.json").rename(folder / "b.aside")
+    until(lambda: ids(ask(shelf, "quince")) == ["a"])
+    found = ask(shelf, "pear")
+    assert ids(found) == ["b"] and [note for note in found.notes if note.startswith("b.json is gone")]
+    assert (ids(ask(shelf, "rowan")), ids(ask(shelf, "medlar"))) == (["moved"], [])
+    (folder / "b.aside").rename(folder / "b.json")
+    until(lambda: not shelf.state().problems)
+    (folder / "b.json").unlink()
+    until(lambda: shelf.state().problems)
+    write_chunks(folder / "a.json", make_chunk("a", "sloe"))
+    settled(shelf, until, 1)
+    assert ids(ask(shelf, "pear")) == [] and shelf.state().problems == ()
+
+
+def test_a_renamed_file_has_its_chunks_once_and_a_start_takes_the_files_as_they_are(folder, opened, until):
+    write_chunks(folder / "a.json", make_chunk("a", "apple"))
+    write_chunks(folder / "c.json", make_chunk("c", "pear"))
     shelf = opened()
     settled(shelf, until, 2)
+    (folder / "c.json").rename(folder / "b.json")
+    until(lambda: set(shelf.state().files) == {"a.json", "b.json"})
+    assert shelf.state().chunks == 2 and shelf.state().problems == ()
+    shelf.close()
     (folder / "b.json").unlink()
-    settled(shelf, until, 1)
-    assert ids(ask(shelf, "pear")) == []
+    settled(opened(), until, 1)
 
 
 def test_a_directory_that_vanishes_keeps_answering_and_is_followed_when_it_is_back(folder, opened, until):
@@ -237,11 +262,13 @@ def test_a_file_that_may_not_be_read_costs_itself(folder, opened):
 
 def test_a_start_needs_a_folder_a_chunk_and_the_configured_length(folder, opened):
     shutil.rmtree(folder)
-    with pytest.raises(FileError, match="there is no folder of chunk files"):
+    with pytest.raises(FileError, match="there is no folder of chunk files") as caught:
         opened()
+    assert [advice for advice in caught.value.suggestions if "cortex chunks export" not in advice] == []
     folder.mkdir()
-    with pytest.raises(FileError, match="no chunk in the files"):
+    with pytest.raises(FileError, match="no chunk in the files") as caught:
         opened()
+    assert [advice for advice in caught.value.suggestions if "cortex chunks export" not in advice] == []
     (folder / "a.json").write_text('{"chunks": [{"id": "x"}]}', encoding="utf-8")
     with pytest.raises(FileError, match=r"chunk 1 \(x\) has no text"):
         opened()
@@ -249,6 +276,15 @@ def test_a_start_needs_a_folder_a_chunk_and_the_configured_length(folder, opened
     with pytest.raises(ConfigError, match=r"embedding\.dimensions is 384 .* b\.json have 16"):
         opened(CORTEX_EMBEDDING_DIMENSIONS="384")
     assert ids(ask(opened(CORTEX_EMBEDDING_DIMENSIONS="16"), "apple")) == ["b"]
+
+
+def test_a_folder_outside_of_the_project_that_its_file_names_is_told_where_none_is_found(folder, opened, tmp_path):
+    root = folder.parent.parent
+    shutil.rmtree(folder)
+    (root / ".cortex" / "config.yml").write_text(f"server:\n  chunks_dir: {tmp_path.parent}\n", encoding="utf-8")
+    with pytest.raises(FileError, match="there is no folder of chunk files") as caught:
+        opened(root=root)
+    assert "server.chunksDir" in caught.value.suggestions[0] and "outside the project" in caught.value.suggestions[0]
 
 
 def test_chunks_without_vectors_are_found_by_words(folder, opened):

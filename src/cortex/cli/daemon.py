@@ -18,11 +18,9 @@ from cortex.cli.status import TURN_OFF, in_words, meet, read_log, rows, who_runs
 from cortex.daemon import control
 from cortex.daemon.control import State
 from cortex.daemon.rendezvous import Rendezvous
-from cortex.errors import CortexError, NetworkError
+from cortex.errors import ConfigError, CortexError, NetworkError
 from cortex.paths import find_project_root
 from cortex.settings import Key, environment, find_home, known_key, load, write_setting
-
-ALREADY_RUNNING = 2
 
 
 class LogLevel(StrEnum):
@@ -63,7 +61,10 @@ def start(
     if started:
         state, started = _start(meeting, "cortex start", log_level, skip_sync=skip_sync)
     notes = _notes(state, started, skip_sync=skip_sync, enabled=enabled, log_level=log_level)
-    written, failure = _write_project(mcp=not no_mcp_write, gitignore=not no_gitignore_write)
+    written, more, failure = _write_project(
+        mcp=not no_mcp_write, gitignore=not no_gitignore_write, profile=profile or ""
+    )
+    notes += more
     body = {"started": started, **who_runs(meeting, state), "written": written, "notes": notes}
     if as_json:
         print_json({**body, "error": failure})
@@ -75,7 +76,7 @@ def start(
             say(f"note: {note}", error=True)
         if failure:
             say(f"error: {failure}", error=True)
-    return 1 if failure else 0 if started else ALREADY_RUNNING
+    return 1 if failure else 0
 
 
 def stop(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
@@ -158,15 +159,28 @@ def _enable(home: Path, told: str) -> str:
     return f"--plugins: team.plugins = {key.show(new)} in {file}; clients that are connected keep theirs"
 
 
-def _write_project(*, mcp: bool, gitignore: bool) -> tuple[list[str], str]:
-    """Write the project's files; gives their names, and what went wrong."""
-    root = find_project_root(Path.cwd(), Path.home())
-    if root is None or not (mcp or gitignore):
-        return [], ""
+def _write_project(*, mcp: bool, gitignore: bool, profile: str) -> tuple[list[str], list[str], str]:
+    """Write the project's files; gives their paths, what a person should know about them, and what went wrong."""
+    if not (mcp or gitignore):
+        return [], [], ""
+    here = Path.cwd().resolve()
+    root = find_project_root(here, Path.home()) or here
+    if root in (Path.home().resolve(), Path(root.anchor)):
+        return (
+            [],
+            [f"{root} is no project: .mcp.json and .gitignore were not written. Run it in a project's folder."],
+            "",
+        )
+    from cortex.cli.install import own_program
     from cortex.install.project import write_project_files
 
     home = find_home({**environment(), "CORTEX_PROFILE": ""}, Path.home())
     try:
-        return [str(root / name) for name in write_project_files(root, mcp=mcp, gitignore=gitignore, home=home)], ""
+        program = own_program()
+    except ConfigError:  # what starts this is in a cache, and will be gone
+        program = ""
+    try:
+        written = write_project_files(root, mcp=mcp, gitignore=gitignore, home=home, program=program, profile=profile)
     except CortexError as error:
-        return [], f"the project's files were not written: {error.message}"
+        return [], [], f"the project's files were not written: {error.message}"
+    return [str(root / name) for name in written.files], list(written.notes), ""

@@ -1,13 +1,13 @@
 """Which families of tools a client gets, and over what: a project's code and chunk files, the person's documents and memories.
 
-Without names it gets those that have something behind them. What can't be opened ends a start that asked for nothing else, and is
-left out, with a word to the person, beside other families.
+Without names it gets `code`, `memory` and `team`, though they are empty: which tools there are never depends on what a home
+contains. `chunks` and `kb` come with a folder of chunk files and a source of documents. What can't be opened ends a start that
+asked for nothing else, and is left out, with a word to the person, beside other families.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from cortex.library import has_folders, has_records
 from cortex.memories.places import has_memories
 from cortex.settings import Settings, Workspace, load
 from cortex.shelf.shelves import Shelves
-from cortex.tools import Family
+from cortex.tools import Family, list_once
 
 OF_PROJECTS = frozenset({"code", "chunks"})
 TEAM = "team"  # which asks all others
@@ -30,7 +30,7 @@ TEAM = "team"  # which asks all others
 class Asked:
     """What a command line asks for."""
 
-    names: tuple[str, ...]  # of families; none is all that have content
+    names: tuple[str, ...]  # of families; none is the default
     found: tuple[Workspace, ...]  # none where only what is the person's is asked for
     person: Settings  # what counts without any project's files, and without a scope: so windows of several scopes share a library
     scope: str  # of memories, "" where nobody named one
@@ -87,61 +87,72 @@ def ask(names: Sequence[str], paths: Sequence[Path], variables: Mapping[str, str
 
 def open_families(asked: Asked, lenders: Lenders, *, read_only: bool) -> tuple[list[Family], list[str]]:
     """The families that were asked for, opened in the background, and what a person should know about them and those left out."""
-    there = _with_content(asked)
-    names = asked.names or there
+    default = _default_names(asked)
+    names = asked.names or default
     families: list[Family] = []
     messages: list[str] = []
+    missing: dict[str, str] = {}
     for name in names:
         if name == TEAM:
             continue
         try:
-            families.append(_open(name, asked, lenders, read_only, TEAM in names))
+            families.append(_open(name, asked, lenders, read_only))
             messages += families[-1].warnings
         except CortexError as error:
             if len(asked.names) == 1:
                 raise
+            missing[name] = error.message
             messages.append(f"{name} is left out: {error.message}")
     if TEAM in names:
-        families.append(_open_team(asked, lenders, read_only, families, [name for name in there if name not in names]))
-    return families, messages
+        unlisted = [name for name in default if name not in names]
+        families.append(_open_team(asked, lenders, read_only, families, unlisted, missing))
+    return list_once(families), messages
 
 
 def _open_team(
-    asked: Asked, lenders: Lenders, read_only: bool, beside: Sequence[Family], unlisted: Sequence[str]
+    asked: Asked,
+    lenders: Lenders,
+    read_only: bool,
+    beside: Sequence[Family],
+    unlisted: Sequence[str],
+    missing: dict[str, str],
 ) -> Family:
     """The team's family, which searches all that the others have: those beside it, and those whose tools nobody asked for."""
     from cortex.families import team
 
     hidden: list[Family] = []
     for name in unlisted:
-        with suppress(CortexError):  # nobody asked for it
-            hidden.append(_open(name, asked, lenders, read_only, True))
-    return team.open_family(asked.person, lenders.engines, asked.found, beside, hidden, read_only=read_only)
+        try:
+            hidden.append(_open(name, asked, lenders, read_only))
+        except CortexError as error:
+            missing[name] = error.message
+    return team.open_family(asked.person, lenders.engines, asked.found, beside, hidden, missing, read_only=read_only)
 
 
 def _has_own(person: Settings) -> bool:
     return has_folders(person.home) or has_memories(person) or has_records(person.home)
 
 
-def _with_content(asked: Asked) -> list[str]:
+def _default_names(asked: Asked) -> list[str]:
+    """The families of a client that names none."""
     from cortex.families.chunks import has_chunks
 
-    there = {
+    served = {
         "code": bool(asked.found),
-        "chunks": any(has_chunks(one) for one in asked.found),
+        "chunks": any(has_chunks(workspace) for workspace in asked.found),
         "kb": has_folders(asked.person.home),
-        "memory": has_memories(asked.person),
-        "team": has_records(asked.person.home),
+        "memory": True,
+        TEAM: True,
     }
-    return [name for name in FAMILIES if there[name]]
+    return [name for name in FAMILIES if served[name]]
 
 
-def _open(name: str, asked: Asked, lenders: Lenders, read_only: bool, beside_team: bool) -> Family:
+def _open(name: str, asked: Asked, lenders: Lenders, read_only: bool) -> Family:
     match name:
         case "chunks":
             from cortex.families import chunks
 
-            return chunks.open_family(asked.found, lenders.shelves, beside=beside_team)
+            return chunks.open_family(asked.found, lenders.shelves)
         case "kb":
             from cortex.families import kb
 

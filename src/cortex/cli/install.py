@@ -52,7 +52,7 @@ def install_clients(
     scope: ScopeOption = Scope.USER,
     families: Annotated[
         str | None,
-        typer.Option("--families", metavar="A,B", help="Families of tools to serve; default: all that have content."),
+        typer.Option("--families", metavar="A,B", help="Families of tools to serve; default: those of `cortex mcp`."),
     ] = None,
     workspaces: Annotated[
         list[Path] | None,

@@ -40,7 +40,7 @@ class ToolNames(StrEnum):
 def mcp(
     families: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FAMILY", help="Families of tools; default: all that have content."),
+        typer.Argument(metavar="FAMILY", help="Families of tools; default: code, memory, team, and what has content."),
     ] = None,
     workspaces: Annotated[
         list[Path] | None,

@@ -45,7 +45,16 @@ from cortex.memories.choosing import choose, find_told, named
 from cortex.memories.context import session_of
 from cortex.memories.finding import Asked, find, sources_of
 from cortex.memories.ids import told_id
-from cortex.memories.places import Database, Project, current_scope, databases, first_place, has_memories, project_at
+from cortex.memories.places import (
+    Database,
+    Project,
+    current_scope,
+    databases,
+    has_memories,
+    project_at,
+    scope_folders,
+    searched_places,
+)
 from cortex.memories.staleness import changes_in
 from cortex.memories.writing import Written, add
 from cortex.paths import relative_of
@@ -210,8 +219,8 @@ def list_memories(
 
 
 def _nothing_yet(library: Library) -> str:
-    place = first_place(library.settings)
-    return f"There are no memories yet: write one with `cortex memory add TITLE`; a claude-mem database would be read from {place}"
+    places = ", ".join(map(str, searched_places(library.settings)))
+    return f"There are no memories yet: write one with `cortex memory add TITLE`; a claude-mem database would be read from: {places}"
 
 
 @app.command("show")
@@ -292,7 +301,7 @@ def scopes(as_json: JsonFlag = False) -> int:
         present = databases(settings)
         sources = tuple(source.id for source in sources_of(library, present, "all"))
         counts = library.store.remembered.scopes(sources)
-    rows = scope_rows(counts, present, Paths(settings.home))
+    rows = scope_rows(counts, (*present, *scope_folders(settings)), Paths(settings.home))
     current = current_scope(settings.memory.scope, project, [one.scope for one in counts])
     if as_json:
         print_json({"scopes": rows, "current_scope": current})

@@ -1,44 +1,102 @@
 """A project's own files: the entry that its people share in .mcp.json, and the lines in .gitignore that keep our store out of git.
 
-What is written here is committed: no secret, no absolute path. A project that already says what git does with .cortex/, or that tracks
-files in it, has decided; its .gitignore is left alone.
+What is written here is committed: no secret, and no path of this machine unless nothing else works here. A project that already says
+what git does with .cortex/, or that tracks files in it, has decided; its .gitignore is left alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import shutil
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from cortex.errors import ConfigError, FileError
 from cortex.install import files, records
-from cortex.install.clients import Machine, find_client, this_system
-from cortex.install.entries import Server
+from cortex.install.clients import Client, Machine, entry_file, find_client, this_system
+from cortex.install.entries import Server, is_ours, read_entry, read_server
+from cortex.install.jsonc import Broken
 from cortex.install.plans import Edit, Wish, install, plan_install
 from cortex.install.records import Record
 from cortex.paths import STORE_FOLDER
 from cortex.sources import git
 from cortex.sources.ignore import Patterns
 
-IGNORED = (f"{STORE_FOLDER}/*", f"!{STORE_FOLDER}/config.yml")
-SHARED = Server("cortex", ("mcp",))
+IGNORED = (f"{STORE_FOLDER}/*", f"!{STORE_FOLDER}/config.yml", f"!{STORE_FOLDER}/config.json")
+NAME_ON_PATH = "cortex"  # of the command, the same on every machine
+PROFILE = "--profile"
 
 
-def write_project_files(root: Path, *, mcp: bool, gitignore: bool, home: Path) -> list[str]:
-    """Write or merge `.mcp.json` and `.gitignore` of the project at `root`; gives the names of those that changed.
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The names of the files that changed, and what a person should know about them."""
 
-    Raises: ConfigError (CLIENT_FILE_INVALID, ENTRY_FOREIGN); FileError.
+    files: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def write_project_files(
+    root: Path, *, mcp: bool, gitignore: bool, home: Path, program: str = "", profile: str = ""
+) -> Written:
+    """Write or merge `.mcp.json` and `.gitignore` of the project at `root`.
+
+    `program` is the full path of the command, for an entry of a machine that has it on no PATH. Raises: ConfigError
+    (CLIENT_FILE_INVALID, ENTRY_FOREIGN); FileError.
     """
-    written = []
+    written: list[str] = []
+    notes: list[str] = []
     if mcp:
+        client = find_client("claude-code")
         machine = Machine(root, this_system())  # the files of a person aren't asked for
-        (edit,) = plan_install([find_client("claude-code")], machine, root, Wish(SHARED))
+        server = _server(root, client, machine, program, profile, notes)
+        (edit,) = plan_install([client], machine, root, Wish(server))
         if edit.action != "unchanged":
             install(edit, home)
             written.append(edit.file.name)
-    if gitignore and _write_ignore_lines(root, home):
+    if gitignore and not (root / ".git").exists():
+        notes.append(f"{root} is not a git repository: .gitignore was not written")
+    elif gitignore and _write_ignore_lines(root, home):
         written.append(".gitignore")
-    return written
+    return Written(tuple(written), tuple(notes))
+
+
+def _server(root: Path, client: Client, machine: Machine, program: str, profile: str, notes: list[str]) -> Server:
+    """The server of the project's entry: one that is there keeps its command and arguments, and gets the profile."""
+    file = entry_file(client, machine, root)
+    assert file is not None
+    present = _present(file, root, client)
+    if present is not None:
+        server = present
+    elif program and not shutil.which(NAME_ON_PATH) and not git.tracks(root, file.name):
+        server = Server(program, ("mcp",))
+        notes.append(
+            f"`{NAME_ON_PATH}` is not on the PATH: {file.name} has its full path, which is of this machine only. "
+            f"Before you commit it, put {Path(program).parent} on the PATH, remove the entry and start again."
+        )
+    else:
+        server = Server(NAME_ON_PATH, ("mcp",))
+    return replace(server, arguments=_with_profile(server.arguments, profile)) if profile else server
+
+
+def _present(file: Path, root: Path, client: Client) -> Server | None:
+    """How the entry that is there starts Cortex; None where there is none of ours, or the file can't be read."""
+    try:
+        entry = read_entry(files.read_text(file, files.read(file, root) or b""), client)
+    except Broken:  # planning says where
+        return None
+    return read_server(entry) if is_ours(entry) else None
+
+
+def _with_profile(arguments: tuple[str, ...], profile: str) -> tuple[str, ...]:
+    """The arguments with this profile in place of another, or after all others."""
+    kept: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == PROFILE:
+            next(words, None)
+        elif not word.startswith(f"{PROFILE}="):
+            kept.append(word)
+    return (*kept, PROFILE, profile)
 
 
 def plan_ignore_removals(home: Path, failed: list[str], root: Path | None = None) -> list[Edit]:
@@ -71,11 +129,13 @@ def plan_ignore_removal(record: Record, home: Path) -> Edit:
 
 def _write_ignore_lines(root: Path, home: Path) -> bool:
     """Add our lines to .gitignore where nobody has decided yet; true if that changed it."""
-    if not (root / ".git").exists() or git.tracks(root, STORE_FOLDER):
-        return False
     file = root / ".gitignore"
     content = files.read(file, root)
     present = content or b""
+    if _add_missing_exceptions(file, root, present, home):
+        return True
+    if git.tracks(root, STORE_FOLDER):
+        return False
     lines = present.decode("utf-8", "surrogateescape").removeprefix("\ufeff").splitlines()
     # Asked of the lines, not of git: the .gitignore in .cortex/ is ours, and a person's own list is not the project's.
     patterns = Patterns(lines)
@@ -89,5 +149,25 @@ def _write_ignore_lines(root: Path, home: Path) -> bool:
     after = present + gap + end.join(line.encode() for line in IGNORED) + end
     record = Record(file, root, (), content is not None, records.digest(after), (), ())
     records.write_record(home, record, content)
+    files.write(file, after, root)
+    return True
+
+
+def _add_missing_exceptions(file: Path, root: Path, content: bytes, home: Path) -> bool:
+    """Complete the lines that an earlier version wrote, which kept a file out of git that is meant to be committed."""
+    lines = content.splitlines(keepends=True)
+    written = [line.strip() for line in lines]
+    first, *exceptions = (line.encode() for line in IGNORED)
+    missing = [line for line in exceptions if line not in written]
+    if first not in written or not missing or len(missing) == len(exceptions):
+        return False
+    place = max(written.index(line) for line in exceptions if line in written) + 1
+    end = b"\r\n" if b"\r\n" in content else b"\n"
+    if not lines[place - 1].endswith(b"\n"):
+        lines[place - 1] += end
+    after = b"".join([*lines[:place], *(line + end for line in missing), *lines[place:]])
+    known = records.read_record(home, file)
+    if known is not None and known.written == records.digest(content):
+        records.write_record(home, replace(known, written=records.digest(after)), None)
     files.write(file, after, root)
     return True

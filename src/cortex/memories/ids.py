@@ -56,8 +56,15 @@ def find_memory(library: Library, told: str, scope: str = "") -> Remembered:
     colons = [at for at, character in enumerate(told) if character == ":"]
     for at in reversed(colons[-MAX_COLONS:]):  # a key may have some, and a scope too
         found = found or _of(_known(library, told[at + 1 :], present), told[:at], present)
-    if scope and len(found) > 1:
-        found = _of(found, scope, present) or found
+    if scope and found:
+        elsewhere, found = found, _of(found, scope, present)
+        if not found:
+            scopes = ", ".join(dict.fromkeys(_scope(memory, present) for memory in elsewhere[:MAX_NAMED]))
+            raise InputError(
+                "MEMORY_UNKNOWN",
+                f"there is no memory {told[:100]!r} in scope {scope[:100]!r}; it is in: {scopes}",
+                context={"id": told[:100], "scope": scope[:100]},
+            )
     if not found:
         raise InputError("MEMORY_UNKNOWN", f"there is no memory {told[:100]!r}", context={"id": told[:100]})
     if len(found) > 1:

@@ -57,9 +57,14 @@ class Project:
         return self.names[0]
 
 
-def first_place(settings: Settings) -> Path:
-    """Where a database is looked for first, whether or not there is one."""
-    return next(_candidates(settings)).path
+def searched_places(settings: Settings) -> tuple[Path, ...]:
+    """Every path where a database is looked for, whether or not there is one; the likeliest first."""
+    return tuple(dict.fromkeys(candidate.path for candidate in reversed([*_candidates(settings)])))
+
+
+def scope_folders(settings: Settings) -> tuple[Database, ...]:
+    """The folders under `scopes/`, each as the database that it has or would have."""
+    return tuple(candidate for candidate in _candidates(settings) if candidate.scope)
 
 
 def databases(settings: Settings) -> tuple[Database, ...]:
@@ -93,10 +98,10 @@ def _scopes(folder: Path) -> Iterator[Database]:
     except OSError:
         return
     for name in names:
-        for file in SCOPE_DATABASES:
-            if (folder / name / file).is_file():
-                yield Database(folder / name / file, name)
-                break
+        files = [folder / name / file for file in SCOPE_DATABASES]
+        present = next((file for file in files if file.is_file()), None)
+        if present is not None or ((folder / name).is_dir() and not name.startswith(".")):
+            yield Database(present or files[0], name)
 
 
 def _moved_to(folder: Path) -> Path | None:

@@ -160,7 +160,7 @@ class Shelf:
         choice = self._asker.choose(generation.stamps)
         if choice.meaning is None:
             if self._asker.required and generation.stamps:
-                raise NetworkError("EMBEDDER_UNAVAILABLE", f"the question can't be embedded: {choice.why}")
+                raise choice.error("the question can't be embedded")
             return choice
         room = self._settings.limits.memory.embeddings
         if generation.store.indexes.vectors(choice.meaning[0]).memory > room:

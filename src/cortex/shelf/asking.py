@@ -32,6 +32,13 @@ PROBE = "connect"  # a word that every model knows
 
 log = logging.getLogger(__name__)
 
+# What to do where an answer by words is none, by the code of the error.
+_GO_ON = {
+    "EMBEDDER_UNAVAILABLE": "Start the embedding server, or leave out what asks for it: {origin}, embedding.required.",
+    "EMBEDDER_CHANGED": "Serve the chunks' model at the endpoint ({origin}), or run `cortex chunks reembed`.",
+    "EMBEDDER_MISSING": "Name a server that has the model (embedding.endpoint), or run `cortex chunks reembed`.",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -39,6 +46,12 @@ class Choice:
 
     meaning: Meaning | None
     why: str = ""
+    code: str = "EMBEDDER_UNAVAILABLE"  # of the error where an answer by words is none
+    go_on: str = ""
+
+    def error(self, what: str) -> NetworkError:
+        """The error of a question that has to be embedded and can't be."""
+        return NetworkError(self.code, f"{what}: {self.why}", instead=(self.go_on,) if self.go_on else ())
 
 
 class Asker:
@@ -67,11 +80,7 @@ class Asker:
             self._start_server()
         choice = self.choose(stamps)
         if choice.meaning is None and self.required and stamps:
-            raise NetworkError(
-                "EMBEDDER_UNAVAILABLE",
-                f"questions can't be embedded: {choice.why}",
-                suggestions=(_how_to_go_on(self._settings),),
-            )
+            raise choice.error("questions can't be embedded")
         return choice.why
 
     def choose(self, stamps: Sequence[Stamp]) -> Choice:
@@ -79,11 +88,13 @@ class Asker:
         if not stamps:
             return Choice(None, "no chunk has a vector")
         reasons: list[str] = []
+        codes: list[str] = []
         for stamp in stamps:
             for one in self._fitting(stamp):
-                why = self._why_not(one, stamp)
+                code, why = self._why_not(one, stamp)
                 if not why:
                     return Choice((stamp, one.query))
+                codes.append(code)
                 reasons.append(why)
         if self._refused:
             reasons.append(self._refused)
@@ -91,7 +102,10 @@ class Asker:
             names = " and ".join(dict.fromkeys(stamp.model or "a model that no file names" for stamp in stamps))
             reasons.append(f"nobody here can embed a question by {names}")
         reasons.append("`cortex chunks reembed` gives the chunks vectors that need no server")
-        return Choice(None, "; ".join(dict.fromkeys(reasons)))
+        # Whoever may answer later comes first: only then is it worth a second try.
+        code = min(codes, key=list(_GO_ON).index, default="EMBEDDER_MISSING")
+        go_on = _GO_ON[code].format(origin=self._settings.origin("embedding.endpoint"))
+        return Choice(None, "; ".join(dict.fromkeys(reasons)), code, go_on)
 
     def _fitting(self, stamp: Stamp) -> list[Guarded]:
         """Who may be asked for a model's vectors: what the person named first, then what needs no network."""
@@ -111,20 +125,20 @@ class Asker:
                 self._own[name] = Guarded(opened)
             return self._own[name]
 
-    def _why_not(self, one: Guarded, stamp: Stamp) -> str:
-        """Why an embedder can't be asked for a model's vectors; empty where it can."""
+    def _why_not(self, one: Guarded, stamp: Stamp) -> tuple[str, str]:
+        """Why an embedder can't be asked for a model's vectors, with the code of that error; empty where it can."""
         if one.stamp is None and (self.required or not one.rests):
             with suppress(CortexError):  # it rests then
                 one.query(PROBE)  # connects, and gives up sooner than `connect`: somebody waits
         found, model = one.stamp, stamp.model or self._settings.embedding.model
         if found is None or (one.rests and not self.required):
-            return f"{one.name} can't be asked now ({one.problem})"
+            return "EMBEDDER_UNAVAILABLE", f"{one.name} can't be asked now ({one.problem})"
         if found.dimensions != stamp.dimensions or not is_same(found.model, model):
-            return (
+            return "EMBEDDER_CHANGED", (
                 f"{one.name} ({found.dimensions} dimensions) is not the model of the chunks' vectors, "
                 f"{model or 'which no file names'} ({stamp.dimensions})"
             )
-        return ""
+        return "", ""
 
     def _start_server(self) -> None:
         assert self._server is not None
@@ -229,8 +243,3 @@ def _open_server(settings: Settings, address: str) -> Embedder:
 
 def _is_below(address: str, base: str) -> bool:
     return f"{address}/".startswith(f"{base.rstrip('/')}/")
-
-
-def _how_to_go_on(settings: Settings) -> str:
-    where = settings.origin("embedding.endpoint")
-    return f"Start the embedding server, or leave out what asks for it: {where}, embedding.required."

@@ -83,15 +83,23 @@ def read_states(store: Store) -> dict[str, FileState]:
     }
 
 
-def to_read(states: States, files: Iterable[ChunkFile], failed: Mapping[str, Signature]) -> tuple[set[str], set[str]]:
-    """The names of the files that have to be read, and of those that are gone; a file that failed is not tried again as it is."""
+def to_read(
+    states: States,
+    files: Iterable[ChunkFile],
+    failed: Mapping[str, Signature],
+    kept: frozenset[str] = frozenset(),
+) -> tuple[set[str], set[str]]:
+    """The names of the files that have to be read, and of those that are gone and not `kept`.
+
+    A file that failed is not tried again as it is.
+    """
     present = {file.name: file.signature for file in files}
     changed = {
         name
         for name, signature in present.items()
         if failed.get(name) != signature and (name not in states or states[name].signature != signature)
     }
-    gone = set(states) - set(present)
+    gone = set(states) - set(present) - kept
     if changed or gone:  # what was hidden by another file may come to light
         changed |= {name for name, state in states.items() if state.shadowed and name in present}
     return changed, gone
@@ -107,10 +115,11 @@ class Built:
     refreshed: int = 0  # entries of which only what no index looks at is another
 
 
-def build(store: Store, source: Source, files: Iterable[ChunkFile], changed: set[str], gone: set[str]) -> Built:
+def build(store: Store, source: Source, files: Sequence[ChunkFile], changed: set[str], gone: set[str]) -> Built:
     """Make a store hold what the files say. Raises: StoreError, FileError, where it can't be written."""
     built = Built(read_states(store))
     vectors = _Vectors(store)
+    present = {file.name for file in files}
     with store.entries.update(source.id) as update:
         for name in gone:
             for held in update.of_file(name):
@@ -120,7 +129,7 @@ def build(store: Store, source: Source, files: Iterable[ChunkFile], changed: set
         update.flush()  # what is gone is in nobody's way
         for file in sorted(files, key=lambda file: file.name, reverse=True):
             if file.name in changed:
-                _read_file(update, vectors, file, built)
+                _read_file(update, vectors, file, present, built)
         built.changes, built.refreshed, seq = update.changes, update.refreshed, update.seq
     store.truth.set({_FACT: json.dumps({name: asdict(state) for name, state in built.states.items()})})
     _bring_up(store, source, built.changes)
@@ -146,12 +155,12 @@ def _bring_up(store: Store, source: Source, changes: int) -> None:
     store.indexes.catch_up()
 
 
-def _read_file(update: Update, vectors: _Vectors, file: ChunkFile, built: Built) -> None:
+def _read_file(update: Update, vectors: _Vectors, file: ChunkFile, present: set[str], built: Built) -> None:
     vectors.mark()
     states = dict(built.states)
     try:
         with update.file():
-            reader = _Reader(update, vectors, file, states)
+            reader = _Reader(update, vectors, file, present, states)
             reader.run()
     except FileError as error:
         vectors.take_back()
@@ -164,8 +173,11 @@ def _read_file(update: Update, vectors: _Vectors, file: ChunkFile, built: Built)
 class _Reader:
     """One file on its way into the store."""
 
-    def __init__(self, update: Update, vectors: _Vectors, file: ChunkFile, states: dict[str, FileState]) -> None:
+    def __init__(
+        self, update: Update, vectors: _Vectors, file: ChunkFile, present: set[str], states: dict[str, FileState]
+    ) -> None:
         self._update, self._vectors, self._file, self._states = update, vectors, file, states
+        self._present = present
         self._reading = Reading(file.path)
         self._held = {_key_of(held.path): held for held in update.of_file(file.name)}
         self._seen: set[str] = set()
@@ -220,7 +232,9 @@ class _Reader:
         return next((held for held in found if _key_of(held.path) == key), None)
 
     def _may_replace(self, held: Held, entry: Entry) -> bool:
-        """Whether a chunk of this file counts although another file has its id."""
+        """Whether a chunk of this file counts although another file has its id; a file that is gone has no say."""
+        if held.file not in self._present:
+            return True
         later = max(held.file, self._file.name)
         self._warn(
             f"the id {shown(entry.id)} is in {shown(held.file)} and in {self._reading.name}; that of {shown(later)} counts"

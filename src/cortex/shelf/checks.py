@@ -11,6 +11,8 @@ from cortex.shelf.building import OWN_MODEL, stamp_of
 from cortex.sources.chunkfiles import ChunkFile, Reading, list_chunk_files, shown
 from cortex.types import Stamp
 
+WRITE_ANEW = "Write them anew with the indexer that made them, or with `cortex chunks export`."
+
 
 def check_files(directory: Path, settings: Settings) -> tuple[Stamp, ...]:
     """Look whether a directory can be served, reading no further than needed; whose vectors there seem to be.
@@ -23,7 +25,11 @@ def check_files(directory: Path, settings: Settings) -> tuple[Stamp, ...]:
             "FILE_NOT_FOUND",
             f"there is no folder of chunk files at {directory}",
             context={"path": str(directory)},
-            suggestions=("Write them with `cortex chunks export`, or name their folder: CORTEX_CHUNKS_DIR.",),
+            # A folder that the project's own files name and that doesn't count is why another one was looked for.
+            instead=(
+                *(warning for warning in settings.warnings if "server.chunksDir" in warning),
+                "Write them with `cortex chunks export`, or name their folder: CORTEX_CHUNKS_DIR.",
+            ),
         )
     stamps: dict[Stamp, None] = {}
     found, wrong = False, ""
@@ -43,7 +49,7 @@ def check_files(directory: Path, settings: Settings) -> tuple[Stamp, ...]:
             "FILE_UNREADABLE",
             f"no chunk in the files of {directory} can be served{f': {wrong}' if wrong else ''}",
             context={"path": str(directory)},
-            suggestions=("Write them anew with the indexer that made them, or with `cortex chunks export`.",),
+            instead=(WRITE_ANEW,),
         )
     return tuple(stamps)
 

@@ -1,6 +1,7 @@
 """Which generation of a shelf is current, and how the next one takes its place.
 
-One thread loads, any number ask. What can't be read keeps its old state and is a problem that answers tell. Knows nothing of questions.
+One thread loads, any number ask. What can't be read keeps its old state and is a problem that answers tell; so does a file that is
+gone while the others are as they were, since an indexer may be at work or have died. Knows nothing of questions.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from cortex.errors import CortexError, FileError, LimitError, StoreError
 from cortex.process import give_memory_back
 from cortex.shelf import generations
 from cortex.shelf.building import Built, FileState, States, build, check_vectors, read_states, stamps_of, to_read
+from cortex.shelf.checks import WRITE_ANEW
 from cortex.shelf.generations import Generation
-from cortex.sources.chunkfiles import ENDING, ChunkFile, Listing, Signature, list_chunk_files
+from cortex.sources.chunkfiles import ENDING, ChunkFile, Listing, Signature, list_chunk_files, shown
 from cortex.store.indexes import DEAD_ROWS, DEAD_SHARE
 
 log = logging.getLogger(__name__)
@@ -37,6 +39,8 @@ class Loading:
         self._former: list[Generation] = []
         self._failed: dict[str, Signature] = {}
         self._problems: dict[str, str] = {}  # by file; "" is the directory
+        self._following = False  # whether the files have been looked at before
+        self._missing: frozenset[str] = frozenset()  # files that are gone, and whose chunks still answer
         self._strange: tuple[str, ...] = ()  # what is no chunk file though it is called like one
 
     @property
@@ -66,6 +70,7 @@ class Loading:
         """Remove what earlier processes left, and bring what there is up to date. Raises: CortexError."""
         generations.sweep(self._home)
         self.reload()
+        self._following = True
         generations.sweep_unused(self._home)
 
     def adopt(self) -> bool:
@@ -88,16 +93,37 @@ class Loading:
         listing = self._list()
         if listing is None:
             return False
-        present = {file.name for file in listing.files}
-        for name in [name for name in self._problems if name.endswith(ENDING) and name not in present]:
-            del self._problems[name]
-        changed, gone = to_read(self.states, listing.files, self._failed)
-        if not changed and not gone:
-            return False
         if not listing.files and self.states:
             self.problem("", f"{self.directory} holds no chunk files any more; what was there before is served")
             return False
+        self._note_missing(listing.files)
+        changed, gone = to_read(self.states, listing.files, self._failed, self._missing)
+        if not changed and not gone:
+            return False
         return self._rebuild(listing.files, changed, gone)
+
+    def _note_missing(self, files: Sequence[ChunkFile]) -> None:
+        """Decide which files that are gone still answer, and say so.
+
+        They do until another file is written later than they went, or a new one comes, as when a file is renamed: then whoever
+        writes the files is done without them. A start takes the files as they are.
+        """
+        present = {file.name for file in files}
+        missing = frozenset(self.states).difference(present)
+        changed, _ = to_read(self.states, files, self._failed, missing)
+        if not self._following or not present <= set(self.states) | set(self._failed):
+            kept = frozenset[str]()
+        else:
+            kept = missing - self._missing if changed else missing
+        back = self._missing & present
+        for name in [name for name in self._problems if name.endswith(ENDING)]:
+            if name in back or (name not in present and name not in kept):
+                del self._problems[name]
+        for name in kept:
+            self.problem(
+                name, f"{shown(name)} is gone; its chunks of before are served until another chunk file is written"
+            )
+        self._missing = kept
 
     def tidy(self) -> bool:
         """Write the words anew where much of what they hold is dead, which bends scores; true where that was so. After a reload: nobody waits."""
@@ -155,7 +181,8 @@ class Loading:
                 fresh.retire()
                 return False
             if not built.states and self._current is None:
-                raise FileError("FILE_UNREADABLE", f"no chunk file in {self.directory} can be read")
+                message = f"no chunk file in {self.directory} can be read"
+                raise FileError("FILE_UNREADABLE", message, instead=(WRITE_ANEW,))
             fresh.publish()
             self._warm(fresh, built.states)
         except BaseException:

@@ -105,8 +105,7 @@ class _Surface:
             raise MCPError(wire.INVALID_PARAMS, well_formed(error.message)) from None
         call = _call(context)
         answer = await self._threads.run(partial(perform, family, tool, arguments, call), call)
-        fault = family.fault(answer.error) if answer.error is not None else None
-        if fault is not None:
+        if (fault := answer.fault) is not None:
             raise MCPError(fault.number, well_formed(fault.message), _detail(answer.text))
         texts = [answer.text, *(["\n".join(answer.notes)] if answer.notes else ())]
         return wire.CallToolResult(

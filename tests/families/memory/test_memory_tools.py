@@ -406,6 +406,8 @@ def test_an_ambiguous_id_is_an_error_with_those_that_it_may_mean(desk_of, tmp_pa
     fault = desk.fault("get_memory", id="obs_1")
     assert (fault["error"], fault["context"]["candidates"]) == ("MEMORY_AMBIGUOUS", ["dev:obs_1", "personal:obs_1"])
     assert desk.ask("get_memory", id="obs_1", scope="personal")["title"] == "In personal"
+    wrong = desk.fault("get_memory", id="dev:obs_1", scope="personal")
+    assert wrong["error"] == "MEMORY_UNKNOWN" and wrong["message"].endswith("in scope 'personal'; it is in: dev")
     assert {row["id"] for row in desk.ask("query_memories")["results"]} == {"dev:obs_1", "personal:obs_1"}
     assert desk.ask("get_memory", id="dev:obs_1")["title"] == "In dev"
     assert [(one["name"], one["memory_count"]) for one in desk.ask("list_scopes")["scopes"]] == [
@@ -434,6 +436,19 @@ def test_scopes_are_as_the_contract_has_them(desk):
     check_golden("memory-answer-scopes", desk.ask("list_scopes"))
 
 
+def test_the_first_list_of_scopes_counts_what_was_never_looked_at_and_has_empty_folders(desk_of, tmp_path):
+    made = make_claude_mem(tmp_path / "ack" / "scopes" / "dev" / "memory.db")
+    made.observation(made.session("s"), "In dev")
+    made.close()
+    (tmp_path / "ack" / "scopes" / "personal").mkdir()
+    found = desk_of(settings_in(tmp_path), tmp_path, keep=True).ask("list_scopes")
+    assert [(row["name"], row["memory_count"], bool(row["last_updated"])) for row in found["scopes"]] == [
+        ("dev", 1, True),
+        ("personal", 0, False),
+    ]
+    assert found["scopes"][1]["path"] == str(tmp_path / "ack" / "scopes" / "personal")
+
+
 def test_the_current_scope_is_the_one_that_was_named_else_the_project(desk, desk_of, place):
     assert desk.ask("list_scopes")["current_scope"] == "ack"
     assert desk_of(settings_in(place), place / "code" / "ack", "dev").ask("list_scopes")["current_scope"] == "dev"
@@ -457,7 +472,9 @@ def test_the_context_of_another_project_may_be_asked_for(desk, place):
 
 @pytest.mark.parametrize("path", ["~nobody-at-all/x", "/nowhere/at/all", "x" * 4_000, "~", ".", "", "/"])
 def test_a_folder_that_is_none_has_no_memories_and_is_no_crash(desk, path):
-    assert desk.ask("get_context", project_path=path)["recent_sessions"] is not None
+    found = desk.ask("get_context", project_path=path)
+    assert found["recent_sessions"] is not None
+    assert any("is not a folder here" in note for note in found.get("notes", ())) == (path not in ("~", ".", "", "/"))
 
 
 def test_a_path_that_can_not_be_one_is_refused(desk):
@@ -582,3 +599,4 @@ def test_the_context_keeps_to_its_budget_with_its_notes(desk_of, tmp_path, budge
     assert len(answer) <= 4 * budget
     told = json.loads(answer)
     assert len(told["notes"]) == 2 and (told["recent_memories"] or budget < 1_000) and told["truncated"]
+    assert told["left_off"] == {"recent_memories": 12 - len(told["recent_memories"])}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 from cortex import guide
 from cortex.errors import CortexError, FileError
 from cortex.families.chunks.places import place_of
-from cortex.families.chunks.tools import BESIDE, NAME, TOOLS, Shelved, fault_of
+from cortex.families.chunks.tools import NAME, TOOLS, Shelved, fault_of
 from cortex.settings import Workspace
 from cortex.shelf import chunks_dir
 from cortex.shelf.shelves import Shelves
@@ -28,8 +27,8 @@ def has_chunks(workspace: Workspace) -> bool:
         return False
 
 
-def open_family(found: Sequence[Workspace], shelves: Shelves, *, beside: bool = False) -> Family:
-    """The family over the chunk files of these workspaces, whose shelves are lent by `shelves`; `beside` the team's, under another name.
+def open_family(found: Sequence[Workspace], shelves: Shelves) -> Family:
+    """The family over the chunk files of these workspaces, whose shelves are lent by `shelves`.
 
     Several may have none, as long as one has. Raises: FileError and ConfigError, where there is nothing to serve; NetworkError, where an
     embedder is required and can't be asked.
@@ -50,9 +49,9 @@ def open_family(found: Sequence[Workspace], shelves: Shelves, *, beside: bool = 
     warnings = [*(shelf.warning for shelf in opened.shelves), *(error.message for error in failures)]
     return Family(
         name="chunks",
-        instructions=guide.text("chunks").replace(NAME, BESIDE if beside else NAME),
+        instructions=guide.text("chunks"),
         context=opened,
-        tools=tuple(replace(tool, name=BESIDE) for tool in TOOLS) if beside else TOOLS,
+        tools=TOOLS,
         fault=fault_of,
         warnings=tuple(warning for warning in warnings if warning),
         close=opened.close,

@@ -13,12 +13,14 @@ FAMILY = "chunks"
 
 def place_of(context: Shelved) -> Place:
     """All chunk files of a client, asked together."""
+    files: dict[str, str] = {}  # of the chunks that were found, by their ids
 
     def ask(query: Query, cancel: Cancel) -> Page:
         if query.mode in (Mode.EXACT, Mode.FULL):
             raise InputError("ARGUMENT_INVALID", f"chunk files can't be searched in mode {query.mode.value}")
         depth = query.offset + query.limit
         found = search_all(context.shelves, Wanted(query.text, depth, query.threshold), cancel)
+        files.update((entry.id, str((entry.metadata or {}).get("file_path") or "")) for entry, _ in found.results)
         size = query.snippets[0] if query.snippets else 0
         hits = tuple(_hit(number, entry, score, size) for number, (entry, score) in enumerate(found.results))
         return Page(hits[query.offset :], len(hits), found.mode, found.notes)
@@ -29,7 +31,14 @@ def place_of(context: Shelved) -> Place:
                 return entry.title or entry.id, entry.text
         raise InputError("DOCUMENT_UNKNOWN", f"there is no chunk {name[:100]!r}")
 
-    return Place(FAMILY, "chunks", ask, cite=lambda hit: {"id": hit.path, "title": hit.name}, read=read)
+    return Place(
+        FAMILY,
+        "chunks",
+        ask,
+        cite=lambda hit: {"id": hit.path, "title": hit.name},
+        read=read,
+        copy_of=lambda hit: files.get(hit.path, ""),
+    )
 
 
 def _hit(number: int, entry: Entry, score: float, size: int) -> Hit:

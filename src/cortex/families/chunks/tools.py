@@ -7,7 +7,6 @@ beside it, into `meta` and notes.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated
@@ -19,11 +18,10 @@ from cortex.shelf import Found, Shelf, Wanted
 from cortex.shelf.shelves import Shelved as Lent
 from cortex.shelf.shelves import Shelves
 from cortex.text import estimate_tokens
-from cortex.tools import Answer, Arguments, Call, Fault, Tool, Whole
+from cortex.tools import Answer, Arguments, Call, Fault, Tool, Whole, nearest_within
 from cortex.types import Cancel, Entry, Mode
 
 NAME = "cortex_search"
-BESIDE = "chunks_search"  # its name beside the search over everything, whose name that is, too
 DEFAULT_LIMIT, MOST = 15, 100
 INVALID_PARAMS, INTERNAL_ERROR = -32602, -32603
 META = "cortex/notes"
@@ -31,20 +29,17 @@ MODE = "cortex/mode"
 ENVELOPE = estimate_tokens('{"results":[],"total":100}')
 
 
-def _clamp(value: object) -> object:
-    """A number of results between the least and the most; what is no number is left for pydantic to refuse."""
-    if value is None:
-        return DEFAULT_LIMIT
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        return value
-    return int(max(1, min(MOST, value)))
+def _or_default(value: object) -> object:
+    """The number of results where none is meant."""
+    return DEFAULT_LIMIT if value is None else value
 
 
 class Search(Arguments):
     query: str = Field(description="Natural language search query, a name, or a piece of code")
     limit: Annotated[
         int,
-        BeforeValidator(_clamp),
+        nearest_within(1, MOST),
+        BeforeValidator(_or_default),
         Field(
             description="Maximum number of results; numbers outside 1-100 count as the nearest of these",
             json_schema_extra={"type": "number", "minimum": 1, "maximum": MOST},

@@ -21,6 +21,8 @@ Budget = Annotated[
 ]
 Cursor = Annotated[str | None, Field(description="Where to go on, from the end of an earlier answer")]
 
+DOCUMENTS = 5  # that an answer with passages has, where nobody says how many
+
 
 class Search(Arguments):
     query: str = Field(
@@ -51,7 +53,13 @@ class Search(Arguments):
 class SearchWithContext(Arguments):
     query: str = Field(description="The search query for finding relevant context.")
     source_id: str | None = Field(default=None, description="Filter to a specific source ID; its name will do, too.")
-    limit: Whole = Field(default=5, description="Maximum documents to return (default: 5)", json_schema_extra=INTEGER)
+    limit: Whole = Field(
+        default=DOCUMENTS,
+        description=f"Maximum documents to return (default: {DOCUMENTS})",
+        ge=1,
+        le=50,
+        json_schema_extra=INTEGER,
+    )
     mode: ModeName = "hybrid"
     budget: Budget = None
 
@@ -90,6 +98,13 @@ def searching(settings: Settings) -> tuple[type[Search], type[SearchWithContext]
         mode: ModeName = Field(default=search.default_mode, description=str(Search.model_fields["mode"].description))
 
     class ConfiguredWithContext(SearchWithContext):
+        limit: Whole = Field(
+            default=min(DOCUMENTS, most),
+            description=f"Maximum documents to return (default: {min(DOCUMENTS, most)}, max: {most})",
+            ge=1,
+            le=most,
+            json_schema_extra=INTEGER,
+        )
         mode: ModeName = search.default_mode
 
     return Configured, ConfiguredWithContext

@@ -115,7 +115,7 @@ def find(library: Library, query: Query, source: str | None, cancel: Cancel | No
         raise NetworkError(
             "EMBEDDER_UNAVAILABLE",
             f"search by meaning is unavailable, and mcp.kb.search.semantic_fallback is off ({why})",
-            suggestions=("Ask with mode fts5, or see `cortex kb stats`.",),
+            instead=("Ask with mode fts5, or see `cortex kb stats`.",),
         )
     told = _Told(library.store.lookup, folders)
     results = tuple(result for hit in page.hits if (result := told.result(hit)) is not None)

@@ -70,11 +70,11 @@ def kb_search_with_context(context: Borrowed, arguments: SearchWithContext, call
     """Find documents, with whole passages to answer from."""
     settings = context.settings
     budget = check_budget(arguments.budget, settings.search.budget)
-    most = max(1, min(arguments.limit, settings.mcp.kb.search.max_limit))
-    query = query_of(settings, arguments.query, arguments.mode, min(MOST_HITS, most * HITS_PER_DOCUMENT))
+    hits = min(MOST_HITS, arguments.limit * HITS_PER_DOCUMENT)
+    query = query_of(settings, arguments.query, arguments.mode, hits)
     with context.open() as library:
         found = find(library, replace(query, snippets=(0,)), arguments.source_id, call.cancel)
-        excerpts = excerpts_of(library.store.lookup, found.results, most)
+        excerpts = excerpts_of(library.store.lookup, found.results, arguments.limit)
     return Answer(answers.context_text(arguments.query, found, excerpts, budget), meta=_meta(found))
 
 

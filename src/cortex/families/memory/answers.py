@@ -32,6 +32,7 @@ MAX_OVERVIEW = 1_500  # characters of a session
 MAX_TITLE, MAX_CONCEPT, CONCEPTS = 120, 40, 3  # characters, and concepts, in a short row
 MIN_TITLE, MAX_NOTE = 60, 600  # characters
 MAX_SCOPES, SCOPES_BUDGET = 100, 4_000  # scopes that are told; tokens of the notes beside them
+CONTEXT_KEYS = 200  # characters of the names of a context's parts, and of what was left off
 UNNAMED = "unnamed"  # a scope without a name
 
 Row = dict[str, object]
@@ -54,13 +55,14 @@ def error_text(error: CortexError) -> str:
     return dumped({**told, **({"context": error.context} if error.context else {})})
 
 
-def missing_text(path: Path) -> str:
+def missing_text(places: Sequence[Path]) -> str:
     """That there are no memories anywhere, and where they would be."""
     return dumped(
         {
             "error": "Memory database not found",
             "message": "Run claude-mem to start capturing memories",
-            "path": str(path),
+            "path": str(places[0]),
+            "searched": [str(place) for place in places],
             "suggestions": ["A person can write one without it: `cortex memory add TITLE`"],
         }
     )
@@ -224,7 +226,8 @@ def context_text(context: Context, budget: int) -> str:
     name, path = _cut(context.project.name, MAX_TITLE), _cut(str(context.project.path), budget)
     answer: Row = {"project": {"name": name, "path": path}}
     notes = _notes(context.notes, budget)
-    room = budget * TOKEN_CHARACTERS - len(dumped({**answer, **notes})) - 120
+    room = budget * TOKEN_CHARACTERS - len(dumped({**answer, **notes})) - CONTEXT_KEYS
+    left_off: dict[str, int] = {}
     parts: tuple[tuple[str, list[Row]], ...] = (
         ("recent_memories", [_listed(one, context) for one in context.memories]),
         (
@@ -238,11 +241,13 @@ def context_text(context: Context, budget: int) -> str:
         for row in rows:
             size = len(dumped(row)) + 1
             if size > room:
-                answer["truncated"] = True
+                left_off[name] = len(rows) - len(kept)
                 break
             room -= size
             kept.append(row)
         answer[name] = kept
+    if left_off:
+        answer |= {"truncated": True, "left_off": left_off}
     return dumped({**answer, **notes})
 
 

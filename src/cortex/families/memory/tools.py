@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,10 +14,10 @@ from cortex.families.memory.arguments import GetContext, GetMemory, ListScopes, 
 from cortex.families.memory.context import Recall
 from cortex.library import Library
 from cortex.memories.context import context_of, session_of
-from cortex.memories.finding import Asked, find, sources_of
+from cortex.memories.finding import Asked, await_fresh, find, sources_of
 from cortex.memories.ids import find_memory
 from cortex.memories.mirror import copied
-from cortex.memories.places import current_scope, databases, first_place
+from cortex.memories.places import current_scope, databases, scope_folders, searched_places
 from cortex.memories.staleness import changes_in
 from cortex.memories.states import name_of
 from cortex.paging import check_budget, make_cursor, read_cursor
@@ -26,6 +27,7 @@ from cortex.tools import Answer, Call, Tool
 QUERY_BUDGET = 2_000  # tokens, where nobody says how many
 CONTEXT_BUDGET = 1_000
 MEMORY_BUDGET = 4_000
+COUNT_SECONDS = 2.0  # that a list of scopes waits for rows that were not counted yet
 
 
 def query_memories(context: Recall, arguments: QueryMemories, call: Call) -> Answer:
@@ -67,15 +69,19 @@ def get_memory(context: Recall, arguments: GetMemory, call: Call) -> Answer:
 def list_scopes(context: Recall, arguments: ListScopes, call: Call) -> Answer:
     """The scopes."""
     with context.open() as library:
-        if _has_none(library):
+        folders = scope_folders(library.settings)
+        if _has_none(library) and not folders:
             return _missing(library)
+        await_fresh(library, COUNT_SECONDS)
         present = databases(library.settings)
         sources = sources_of(library, present, "all")
         counts = library.store.remembered.scopes([source.id for source in sources])
         state = copied(library)
     current = current_scope(context.scope, context.project, [one.scope for one in counts])
     notes = [*state.problems, *([f"at most {state.left:,} more are being indexed"] if state.left else [])]
-    return Answer(answers.scopes_text(counts, present, answers.Paths(context.settings.home), current, notes))
+    return Answer(
+        answers.scopes_text(counts, (*present, *folders), answers.Paths(context.settings.home), current, notes)
+    )
 
 
 def get_context(context: Recall, arguments: GetContext, call: Call) -> Answer:
@@ -86,6 +92,9 @@ def get_context(context: Recall, arguments: GetContext, call: Call) -> Answer:
         if _has_none(library):
             return _missing(library)
         found = context_of(library, folder, most=arguments.max_memories, others=arguments.include_cross_project)
+    if not os.path.isdir(folder):
+        note = f"project_path is not a folder here; these are memories of a project called {found.project.name}"
+        found = replace(found, notes=(note, *found.notes))
     return Answer(answers.context_text(found, budget))
 
 
@@ -103,7 +112,7 @@ def _has_none(library: Library) -> bool:
 
 def _missing(library: Library) -> Answer:
     error = InputError("MEMORY_UNKNOWN", "there are no memories")  # for those who go by its code
-    return Answer(answers.missing_text(first_place(library.settings)), failed=True, error=error)
+    return Answer(answers.missing_text(searched_places(library.settings)), failed=True, error=error)
 
 
 def _tool(name: str, title: str, description: str, arguments: type, run: Callable[..., Answer]) -> Tool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cortex import guide
 from cortex.engines import Engines
@@ -22,16 +22,19 @@ def open_family(
     found: Sequence[Workspace],
     beside: Sequence[Family] = (),
     hidden: Sequence[Family] = (),
+    missing: Mapping[str, str] | None = None,
     *,
     read_only: bool = False,
 ) -> Family:
     """The family for somebody who works in these workspaces.
 
-    It searches what the families `beside` it have, and those that are `hidden`: opened for it alone, and closed with it.
+    It searches what the families `beside` it have, and those that are `hidden`: opened for it alone, and closed with it. `missing`
+    says of families that could not be opened why.
     """
-    places = {one.name: one.places for one in (*beside, *hidden)}
+    others = {family.name: family for family in (*beside, *hidden)}
     plugins = open_plugins(settings, found[0].root if found else None)
-    context = Team(settings, engines, found, places, [one.name for one in beside], plugins)
+    served = [family.name for family in beside]
+    context = Team(settings, engines, found, others, served, plugins, missing or {})
     context.start()
 
     def close() -> None:

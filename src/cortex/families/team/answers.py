@@ -101,8 +101,13 @@ def told(row: Mapping[str, object]) -> Row:
 
 def chosen_budget(budget: int | None, max_chars: int | None, default: int, most: int) -> int:
     """The tokens that count: what was asked for, at most `most`. Raises: InputError BUDGET_TOO_SMALL."""
+    return min(check_budget(smallest_budget(budget, max_chars), default), most)
+
+
+def smallest_budget(budget: int | None, max_chars: int | None) -> int | None:
+    """The tokens that a caller leaves an answer, in either measure; None without a word about it."""
     asked = [one for one in (budget, None if max_chars is None else max_chars // TOKEN_CHARACTERS) if one is not None]
-    return min(check_budget(min(asked) if asked else None, default), most)
+    return min(asked) if asked else None
 
 
 def age_of(at: int, now: int | None = None) -> str:

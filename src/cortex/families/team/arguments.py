@@ -23,7 +23,7 @@ def _yes() -> bool:
 
 
 class Budgeted(Arguments):
-    budget: Annotated[Whole | None, Field(description="Most tokens of the answer")] = None
+    budget: Annotated[Whole | None, Field(description="tokens")] = None
     max_chars: Whole | None = None
 
 
@@ -86,10 +86,8 @@ class GetInbox(Budgeted):
 
 
 class Keyed(Arguments):
-    idempotency_key: Annotated[
-        str | None, Field(description="Required (or commit_id): one per write, the same on a retry")
-    ] = None
-    commit_id: Annotated[str | None, Field(description="In place of a key: one write of each tool")] = None
+    idempotency_key: Annotated[str | None, Field(description="Required: one per write, the same on a retry")] = None
+    commit_id: Annotated[str | None, Field(description="In its place: one write of each tool")] = None
 
 
 class AttachmentRef(Arguments):
@@ -113,7 +111,7 @@ class OneObservation(Arguments):
 
 class CreateObservations(Keyed):
     observations: Annotated[tuple[OneObservation, ...], Field(json_schema_extra={"maxItems": OBSERVATIONS})]
-    attachments: tuple[AttachmentRef, ...] = Field(default_factory=tuple, description="Of all of them", max_length=20)
+    attachments: tuple[AttachmentRef, ...] = Field(default_factory=tuple, max_length=20)
 
 
 def _ref(value: object) -> object:

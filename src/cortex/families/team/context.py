@@ -7,8 +7,8 @@ the places that they hand over, whether their tools are served beside these or n
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from cortex.borrowing import Borrowed
@@ -25,10 +25,9 @@ from cortex.records.ids import fresh_key
 from cortex.records.rights import agent
 from cortex.records.writing import create_observations
 from cortex.settings import Settings, Workspace
+from cortex.tools import Family
 
 log = logging.getLogger(__name__)
-
-Places = Callable[[], AbstractContextManager[Sequence[Place]]]
 
 
 class Team(Borrowed):
@@ -39,11 +38,12 @@ class Team(Borrowed):
         settings: Settings,
         engines: Engines,
         found: Sequence[Workspace],
-        places: Mapping[str, Places],
+        families: Mapping[str, Family],
         served: Sequence[str],
         plugins: Plugins,
+        missing: Mapping[str, str],
     ) -> None:
-        """`places` are those of the other families by their names, `served` the families whose tools the client has, too."""
+        """`families` are the others by their names, `served` those whose tools the client has, `missing` why others aren't there."""
         super().__init__(settings, engines)
         self.root: Path | None = found[0].root if found else None
         self._routes: Mapping[str, object] = found[0].settings.families if found else {}
@@ -51,7 +51,8 @@ class Team(Borrowed):
         self.served = tuple(served)
         self.plugins = plugins
         self._rounds = Rounds(plugins, self._keep)
-        self._places = places
+        self.families = families
+        self.missing = missing
         self._code = [engines.borrow(workspace.root, workspace.settings) for workspace in found]
 
     def start(self) -> None:
@@ -96,11 +97,11 @@ class Team(Borrowed):
         places: list[Place] = []
         failures: list[str] = []
         with ExitStack() as used:
-            for name, opened in self._places.items():
+            for name, family in self.families.items():
                 if families is not None and name not in families:
                     continue
                 try:
-                    places += used.enter_context(opened())
+                    places += used.enter_context(family.places())
                 except CortexError as error:
                     failures.append(f"{name} could not be searched: {error.message}")
             yield places, failures

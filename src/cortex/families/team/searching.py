@@ -1,5 +1,6 @@
 """`cortex.search`: one question to everything, records, code, documents, memories and chunk files; merged by relevance.
 
+With `chunk_types` or `tags` it is the search of the chunk files, by the contract and with the answer of their own family.
 A row says what it is, where it is and why it was found; `next` names the tool that opens each type, once for all rows of it. What the
 client has no tool for opens as a context pack. A filter that only records can pass asks records alone.
 """
@@ -15,9 +16,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from cortex.errors import Cancelled, CortexError, InputError
+from cortex.errors import Cancelled, CortexError, FileError, InputError
 from cortex.everywhere import Located, Place, search_all
-from cortex.families.team.answers import Row, Slot, age_of, call_text, chosen_budget, cut, same, slots_text, told
+from cortex.families.team.answers import (
+    Row,
+    Slot,
+    age_of,
+    call_text,
+    chosen_budget,
+    cut,
+    same,
+    slots_text,
+    smallest_budget,
+    told,
+)
 from cortex.families.team.arguments import Budgeted
 from cortex.families.team.context import Team
 from cortex.families.team.places import FAMILY, place_of
@@ -29,13 +41,14 @@ from cortex.paging import make_cursor, read_cursor
 from cortex.records import finding
 from cortex.records.checks import STATES
 from cortex.records.warnings import warnings_for
-from cortex.tools import Answer, Arguments, Call, Whole
+from cortex.tools import Answer, Arguments, Call, Whole, bind, find_tool, nearest_within, perform
 from cortex.types import Cancel, Page, Query
 
 SEARCH_BUDGET, MOST_BUDGET = 4_000, 16_000
 SNIPPETS = (320, 320, 320, 160)  # characters of text: of the first three, and of each other
 TITLE, WHY = 120, 80  # characters
 MOST_NOTES = 3
+DEFAULT_LIMIT, MOST = 10, 100  # results
 SPREAD = 0.03  # what each further hit of a family counts less; from .02 to .07 the same questions are answered (bench/mixed.py)
 MAX_DAY = 40  # characters of a moment
 DAY_MS = 86_400_000
@@ -69,23 +82,33 @@ class Filters(Arguments):
     until: Annotated[str | None, Field(description="that day included", max_length=MAX_DAY)] = None
     status: str | None = None
     sensitivity: Literal["normal", "sensitive"] | None = None
-    tags: tuple[str, ...] = ()
+    tags: tuple[str, ...] = Field(default_factory=tuple)
 
 
 class Search(Budgeted):
     query: str
     types: tuple[Type, ...] | None = None
     filters: Annotated[Filters, Field(description="Of records", default_factory=Filters)]
-    limit: Annotated[Whole, Field(ge=1, le=50)] = 10
+    limit: Annotated[
+        Whole | None,
+        nearest_within(1, MOST),
+        Field(json_schema_extra={"minimum": 1, "maximum": MOST, "default": DEFAULT_LIMIT}),
+    ] = None
     cursor: str | None = None
+    chunk_types: Annotated[
+        tuple[str, ...], Field(description="Only chunk files, whole: documentation, symbols, definitions, data")
+    ] = Field(default_factory=tuple)
+    tags: Annotated[tuple[str, ...], Field(description="Only chunk files that have all")] = Field(default_factory=tuple)
 
 
 def search(context: Team, arguments: Search, call: Call) -> Answer:
     """Find what there is about something."""
+    if arguments.chunk_types or arguments.tags:
+        return _search_chunks(context, arguments, call)
     budget = chosen_budget(arguments.budget, arguments.max_chars, SEARCH_BUDGET, MOST_BUDGET)
     key = repr((arguments.query, arguments.types, arguments.filters))
     offset = read_cursor(key, arguments.cursor)
-    query = Query(arguments.query, limit=arguments.limit, offset=offset, snippets=SNIPPETS)
+    query = Query(arguments.query, limit=arguments.limit or DEFAULT_LIMIT, offset=offset, snippets=SNIPPETS)
     notes: list[str] = []
     with ExitStack() as used:
         library = used.enter_context(context.open())
@@ -94,6 +117,28 @@ def search(context: Team, arguments: Search, call: Call) -> Answer:
         notes += page.notes
         rows = _rows(located, library)
     return Answer(_answer(context, arguments, rows, located, page, offset, partial(make_cursor, key), notes, budget))
+
+
+def _search_chunks(context: Team, arguments: Search, call: Call) -> Answer:
+    """Ask the chunk files alone, as their own family answers. Raises: InputError ARGUMENT_INVALID, FileError."""
+    others = {"types": arguments.types, "filters": arguments.filters != Filters(), "cursor": arguments.cursor}
+    if given := [name for name, value in others.items() if value]:
+        raise InputError(
+            "ARGUMENT_INVALID",
+            f"`chunk_types` and `tags` ask the chunk files alone, without `{given[0]}`; for tags of records use `filters.tags`",
+        )
+    family = context.families.get("chunks")
+    if family is None:
+        why = context.missing.get("chunks") or "this project had no chunk files when the session began"
+        raise FileError(
+            "FILE_NOT_FOUND",
+            f"`chunk_types` and `tags` ask the chunk files: {why}",
+            instead=("Leave both out to search everything else; `cortex chunks export` writes chunk files.",),
+        )
+    asked = arguments.model_dump(include={"query", "limit", "chunk_types", "tags"})
+    asked |= {"budget": smallest_budget(arguments.budget, arguments.max_chars)}
+    family, tool = find_tool([family], "cortex_search")
+    return perform(family, tool, bind(tool, asked), call)
 
 
 def _places(context: Team, arguments: Search, library: Library, used: ExitStack, notes: list[str]) -> list[Place]:
