@@ -29,9 +29,9 @@ def core(tmp_path, monkeypatch):
 def joined(cortex, core, monkeypatch):
     """Commands in a home that was connected as ada, who may do what her tier allows."""
 
-    def join(name="ada", tier=4):
+    def join(name="ada", tier=4, *more):
         monkeypatch.setattr(sys, "stdin", io.StringIO(core.let_in(name, tier) + "\n"))
-        return answer(cortex, "connect", core.url, "--token-file", "-")
+        return answer(cortex, "connect", core.url, "--token-file", "-", *more)
 
     return join
 
@@ -45,12 +45,51 @@ def exits(cortex, *arguments):
 def test_what_is_here_is_sent_once_when_a_core_is_joined(cortex, core, joined):
     answer(cortex, "subcortex", "create", "payments", "--name", "Payments")
     answer(cortex, "thread", "create", "Which currency?", "--subcortex", "payments")
-    told = joined()
+    told = joined("ada", 4, "--upload", "mine")
     assert (told["name"], told["tier"], told["again"], told["queued"]) == ("ada", 4, False, 2)
     assert told["sync"]["status"] == "ok" and told["sync"]["waiting"] == 0
     assert core.titles() == {"Payments", "Which currency?"}
     again = joined()
     assert (again["again"], again["queued"], again["sync"]["flushed"]) == (True, 0, 0)
+
+
+def test_without_a_terminal_nothing_is_sent_that_nobody_asked_for(cortex, core, joined):
+    answer(cortex, "thread", "create", "Private diary")
+    told = joined("ada", 4, "--dry-run")
+    assert (told["dryRun"], told["upload"]["mine"]["kinds"], core.titles()) == (True, {"thread": 1}, set())
+    assert answer(cortex, "status")["server"] is None
+    told = joined()
+    assert (told["queued"], told["upload"]["choice"], core.titles()) == (0, "none", set())
+    answer(cortex, "thread", "edit", answer(cortex, "thread", "list")["threads"][0]["id"], "--title", "Still private")
+    assert answer(cortex, "sync")["flushed"] == 0 and core.titles() == set()
+    assert joined("ada", 4, "--upload", "mine")["queued"] == 1 and core.titles() == {"Still private"}
+
+
+def test_what_another_core_had_is_shown_and_stays_here(cortex, core, joined, tmp_path, monkeypatch):
+    joined()
+    answer(cortex, "thread", "create", "Of the first team")
+    answer(cortex, "sync")
+    answer(cortex, "disconnect")
+    answer(cortex, "thread", "create", "Mine", "--sensitive")
+    with core_at(tmp_path / "second") as second:
+        monkeypatch.setenv("CORTEX_CORE_TOKEN", second.let_in("ada"))
+        code, out, err = cortex("connect", second.url, "--upload", "mine")
+        assert code == 0 and f"{second.url} doesn't have 2 records of this home:" in out
+        assert "mine: 1 record (1 thread, 1 of them private), written here, never sent elsewhere" in out
+        assert f"others: 1 record (1 thread), by person (1), from {core.url} (1)" in out and ": 1 sent, " in out
+        assert "note: not sent, only kept here: 1 record;" in err and second.titles() == {"Mine"}
+        assert refusal(cortex, "connect", second.url, "--upload", "some")["code"] == "ARGUMENT_INVALID"
+
+
+def test_a_person_is_asked_what_is_sent(cortex, core, typed):
+    for title in ("One", "Two"):
+        answer(cortex, "thread", "create", title)
+    token = core.let_in("ada")
+    code, out, err = typed("none\n", "connect", core.url, CORTEX_CORE_TOKEN=token)
+    assert code == 0 and "2 records of this home" in out and "Send which? mine (2), all (2) or none [mine]: " in err
+    assert core.titles() == set()
+    answer(cortex, "disconnect")
+    assert typed("\n", "connect", core.url, CORTEX_CORE_TOKEN=token)[0] == 0 and core.titles() == {"One", "Two"}
 
 
 def test_the_token_is_kept_for_its_owner_alone_and_said_nowhere(cortex, core, isolated, monkeypatch):
@@ -141,8 +180,9 @@ def test_what_the_core_refuses_ends_with_1_and_is_in_the_inbox_until_it_is_sent_
     assert (code, body["status"], body["waiting"]) == (1, "partial", 0)
     (refused,) = body["refused"]
     assert refused["title"] == "Not for tier one" and refused["code"] and refused["reason"]
-    code, _, err = cortex("sync")
-    assert code == 0 and "refused: Not for tier one" in err and "cortex sync --refused" in err
+    code, out, err = cortex("sync")
+    assert code == 1 and f"Synced in part with {core.url}: 0 sent, 1 refused, " in out
+    assert "refused: Not for tier one" in err and "cortex sync --refused" in err
     (entry,) = answer(cortex, "inbox")["entries"]
     assert entry["type"] == "system_alert" and entry["title"] == "Not for tier one"
     assert "did not take" in entry["why"] and "You wrote" in entry["why"]
@@ -169,7 +209,7 @@ def test_what_was_refused_is_shown_whole_and_can_be_given_up(cortex, core, joine
     assert json.loads(file.read_text(encoding="utf-8"))[0]["title"] == "Only mine"
     assert (code, body["refused"], answer(cortex, "status")["refused"]) == (0, [], 0)
     assert answer(cortex, "inbox")["entries"] == [] and "refused nothing" in cortex("sync", "--refused")[1]
-    assert [one["title"] for one in answer(cortex, "thread", "list")["threads"]] == ["Only mine"]
+    assert answer(cortex, "thread", "list")["threads"] == []
     assert answer(cortex, "disconnect")["server"] == core.url
 
 
@@ -216,7 +256,7 @@ def test_an_alert_is_put_away_and_what_was_refused_is_kept(cortex, core, joined)
     assert exits(cortex, "sync")[0] == 1
     (entry,) = answer(cortex, "inbox")["entries"]
     answer(cortex, "inbox", "done", entry["id"])
-    assert exits(cortex, "sync")[0] == 0
+    assert exits(cortex, "sync")[0] == 1
     assert answer(cortex, "inbox")["entries"] == [] and answer(cortex, "status")["refused"] == 1
 
 

@@ -163,7 +163,7 @@ def test_what_the_page_says_about_trouble_is_what_one_sees(
         trouble(0, "bo", "task", "update", number, "--state", "in_progress", "--note", "begun")
         trouble(0, "ada", "sync")
         assert "(RECORD_CHANGED)" in trouble(1, "bo", "sync")
-        assert "(RECORD_CHANGED)" in trouble(0, "bo", "sync")
+        assert "1 refused" in trouble(1, "bo", "sync")
         assert "(RECORD_CHANGED)" in trouble(1, "bo", "sync", "--retry")
         assert "system_alert" in trouble(0, "bo", "inbox")
         assert "state: in_progress" in trouble(0, "bo", "sync", "--refused")

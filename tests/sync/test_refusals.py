@@ -29,7 +29,7 @@ from cortex.sync.fetching import Fetching
 from cortex.sync.remote import Refused, Remote
 from cortex.sync.running import LOCK, sync
 from cortex.types import Cancel
-from sync.homes import alerts, do
+from sync.homes import alerts, do, edit
 from sync.members import Member, at_core
 
 LONG = "a long argument. " * 100 + "THE END"
@@ -298,22 +298,26 @@ def test_nothing_is_given_up_while_another_sync_may_refuse_more(member, monkeypa
     assert kept.count() == (0, 0) and not alerts(bob.library) and giving_up.give_up(bob.library) == (0, None)
 
 
-def test_what_was_given_up_is_sent_by_no_later_write_until_one_joins_anew(member, team):
-    bob = member("bob", tier=1)
+def test_what_was_given_up_is_gone_with_what_was_written_to_it_since(member, team):
+    bob = member("bob", tier=3)
     thread = bob.write(Thread("Mine"))
+    people.change(team.ledger, people.find(team.ledger, "bob"), tier=1)
     assert bob.sync().refused == 1
-    bob.change(thread, body="waits")
+    edit(bob.library, thread, body="waits")
+    _, file = giving_up.give_up(bob.library)
+    assert bob.library.store.outbox.count() == (0, 0) and bob.get(thread) is None
+    assert "waits" in file.read_text("utf-8") and find(bob.library, Asked("Mine")).hits == ()
+    assert bob.sync().status == "ok" and not at_core(team)
+
+
+def test_what_was_there_before_the_core_stays_when_its_copy_is_given_up(member, team, homes):
+    library = homes("bob")
+    thread = create(library, Thread("Mine"), actor=person()).id
+    bob = member("bob", tier=1)
+    assert bob.sync().refused == 1
     giving_up.give_up(bob.library)
-    assert bob.library.store.outbox.count() == (0, 0) and bob.get(thread).body.body == "waits"
-    people.change(team.ledger, people.find(team.ledger, "bob"), tier=3)
-    bob.change(thread, body="later")
-    other = bob.write(Thread("For all"))
-    assert bob.sync().status == "ok" and set(at_core(team)) == {other}
-    disconnect(bob.library)
-    connect(bob.library, team.url, bob.token)
-    assert bob.sync().status == "ok" and set(at_core(team)) == {other, thread}
-    bob.change(thread, body="shared")
-    assert bob.sync().flushed == 1 and at_core(team)[thread][-1].body == "shared"
+    assert bob.library.store.outbox.count() == (0, 0) and bob.get(thread)
+    assert bob.sync().status == "ok" and not at_core(team)
 
 
 def test_a_copy_of_a_home_has_keys_of_its_own(member, team, homes, memory):

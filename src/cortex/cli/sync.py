@@ -1,6 +1,6 @@
 """`cortex sync`: send what waits to the team's Core, then take over what changed there, and say what came of it.
 
-Exit codes: 0 all is the same on both sides, 1 something was refused or is taken later, 2 it failed, 3 the Core can't be reached.
+Exit codes: 0 all is the same on both sides, 1 something is refused or is taken later, 2 it failed, 3 the Core can't be reached.
 cortexd does the same by itself; whoever comes second waits for the first.
 """
 
@@ -24,6 +24,7 @@ from cortex.store import Entry
 from cortex.sync import connecting, giving_up, refusals, running, state
 from cortex.sync.remote import Offline, Remote
 from cortex.sync.running import FAILED, OFFLINE, OK, PARTIAL, Outcome
+from cortex.sync.upload import NONE
 
 EXITS = {OK: 0, PARTIAL: 1, FAILED: 2, OFFLINE: 3}
 MOST_TOLD = 10  # refused writes
@@ -72,7 +73,16 @@ def sync(
         print_json(as_rows(done))
     else:
         tell(done)
-    return EXITS[done.outcome.status]
+    return exit_code(done)
+
+
+def exit_code(done: Done) -> int:
+    """1 as long as something is refused, whichever process sent it."""
+    return EXITS[_status(done)]
+
+
+def _status(done: Done) -> str:
+    return PARTIAL if done.refused and done.outcome.status == OK else done.outcome.status
 
 
 def show_refused(library: Library, as_json: bool) -> int:
@@ -116,8 +126,13 @@ def join_configured(library: Library) -> None:
     """Join the Core that the settings name, where none is joined and there is a token. Raises: CortexError."""
     url, settings = library.settings.team.server, library.settings
     if url and not library.store.truth.get(state.URL) and (token := connecting.token_of(settings.home)):
-        joined = connecting.connect(library, url, token)
+        joined = connecting.connect(library, url, token, choice=NONE)
         say(f"connected to {joined.url} as {joined.name}", error=True)
+        if library.store.outbox.candidates(library.store.truth.get(state.EPOCH)):
+            way = "`cortex connect --dry-run` shows what it has, `cortex connect --upload mine` sends it"
+            say(f"note: nothing of this home was sent there; {way}", error=True)
+        if joined.kept_aside:
+            say(f"note: your changes of what the Core has are kept in {joined.kept_aside}", error=True)
 
 
 def run_sync(library: Library, *, retry: bool = False) -> Done:
@@ -149,7 +164,7 @@ def as_rows(done: Done) -> dict[str, object]:
     """For programs."""
     one = done.outcome
     return {
-        "status": one.status,
+        "status": _status(done),
         "server": done.server,
         "flushed": one.flushed,
         "pulled": one.pulled,
@@ -172,10 +187,13 @@ def as_rows(done: Done) -> dict[str, object]:
 
 def tell(done: Done) -> None:
     """For people."""
-    one = done.outcome
+    one, status = done.outcome, _status(done)
     gone = f", {one.erased:,} left that you may no longer see" if one.erased else ""
-    counts = f": {one.flushed:,} sent, {many(one.pulled, 'record')} came{gone}" if one.status in (OK, PARTIAL) else ""
-    say(f"{_MARKS[one.status]} {done.server}{counts}")
+    refused = f", {len(done.refused):,} refused" if done.refused else ""
+    counts = (
+        f": {one.flushed:,} sent{refused}, {many(one.pulled, 'record')} came{gone}" if status in (OK, PARTIAL) else ""
+    )
+    say(f"{_MARKS[status]} {done.server}{counts}")
     if one.error:
         say(f"  {one.error}", error=True)
         for advice in one.advice if one.status == FAILED else ():

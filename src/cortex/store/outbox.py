@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from cortex.kinds import Actor, Record
+from cortex.store import elsewhere
 from cortex.store.connect import Connected
+from cortex.store.elsewhere import Candidate
 from cortex.store.outboxrows import (
     COLUMNS,
     NEVER_HERE,
@@ -38,14 +40,16 @@ from cortex.store.outboxrows import (
 from cortex.store.parts import marks, parts
 from cortex.store.recordjson import from_told
 from cortex.store.recordlookup import Kept
-from cortex.store.recordreading import BATCH, get_records, read_records
+from cortex.store.recordreading import BATCH, get_records
 from cortex.text import hash_bytes
 
 UPLOADED = "core.uploaded"
-LEFT = "left.core"  # which Core was left last; it may be joined again
+RESYNC = "core.resync"  # "1" while all is compared with the Core from the beginning
 UPLOAD = "upload"  # the action of an entry with what was there before
 MOST_UPLOADED = 100  # records of one such entry
 FIRST = -(2**62)  # less than the number of any entry
+
+Choose = Callable[[Sequence[Candidate]], Sequence[Record[Any]]]  # the records to be sent, as they are sent
 
 
 class Outbox:
@@ -121,21 +125,40 @@ class Outbox:
             count, size = connection.execute(ask).fetchone()
             return count, size
 
-    def upload(self, actor: Actor, mark: str, meta: Mapping[str, str] | None = None) -> int:
-        """Queue all that isn't at the Core yet and doesn't wait, the first made first; tells how many records that are.
+    def candidates(self, epoch: str) -> list[Candidate]:
+        """All that the Core of this epoch doesn't have yet and that doesn't wait, the first made first."""
+        with self._connections.read() as connection:
+            return elsewhere.candidates(connection, epoch)
 
-        What the Core had when it was left is queued where it was changed since, as a change of that. The facts in `meta` are set in
-        the same transaction: whatever is written after it is queued behind.
+    def changed_since(self, epoch: str) -> list[Record[Any]]:
+        """Records of the Core of this epoch that were written here since it was left."""
+        with self._connections.read() as connection:
+            return [now for _, now in elsewhere.changed_since(connection, epoch)]
+
+    def upload(
+        self, actor: Actor, mark: str, epoch: str, meta: Mapping[str, str], choose: Choose, *, changes: bool
+    ) -> int:
+        """Queue what `choose` gives of all that the Core doesn't have, and have the rest stay here; tells how many records are queued.
+
+        With `changes` what the Core had when it was left is queued where it was changed since, as a change of that. The facts in `meta`
+        are set in the same transaction: whatever is written after it is queued behind.
         """
-        ask = (
-            "SELECT id FROM records WHERE id NOT IN (SELECT record FROM replica) AND id NOT IN (SELECT record FROM local_only) "
-            "AND id NOT IN (SELECT record FROM outbox_records) ORDER BY made, id"
-        )
         with self._connections.write(durable=True) as connection:
-            set_facts(connection, {**(meta or {}), UPLOADED: mark})
-            ids = [row[0] for row in connection.execute(ask)]
-            new = [(None, one) for one in sorted(get_records(connection, ids).values(), key=_due)]
-            return _queue(connection, [*new, *_changed_since(connection)], actor, mark)
+            set_facts(connection, {**meta, UPLOADED: mark})
+            if elsewhere.rejoin(connection, epoch):
+                set_facts(connection, {RESYNC: "1"})  # what it had may be hidden now, or lost
+            found = elsewhere.candidates(connection, epoch)
+            chosen = {one.id: one for one in choose(found)}
+            held = [(one.record.id,) for one in found if one.record.id not in chosen]
+            connection.executemany("INSERT OR IGNORE INTO local_only VALUES (?)", held)
+            connection.executemany("DELETE FROM local_only WHERE record = ?", [(number,) for number in chosen])
+            # This Core counts its own versions: what another one had can't be told by its number any more.
+            connection.executemany(
+                "UPDATE elsewhere SET version = 0 WHERE record = ?", [(number,) for number in chosen]
+            )
+            new = [(None, one) for one in sorted(chosen.values(), key=_due)]
+            since = elsewhere.changed_since(connection) if changes else []
+            return _queue(connection, [*new, *since], actor, mark)
 
     def queue(self, ids: Sequence[str], actor: Actor, mark: str) -> int:
         """Queue these records as new ones, before all that waits: a Core that once had them has them no more.
@@ -187,18 +210,13 @@ class Outbox:
             for part, (place, one) in enumerate(zip(places_before(connection, len(changes)), changes, strict=True)):
                 put_entry(connection, Actor(actor, tier), f"{key}.{part}", action, at, [one], place, taken)
 
-    def forget(self, left: str = "") -> None:
-        """Leave the Core: what waits, what is known of it, and where it is.
-
-        `left` says which one that was: in which versions it had its records stays, for who joins it again.
-        """
+    def forget(self, epoch: str = "", url: str = "") -> None:
+        """Leave the Core of this epoch and address: what waits, and where it is; what it had is known as its own."""
         with self._connections.write(durable=True, erase=True) as connection:
             connection.execute("DELETE FROM outbox")
-            connection.execute("DELETE FROM replica WHERE ? = '' OR change = ?", (left, NEVER_HERE))
-            connection.execute("DELETE FROM local_only WHERE record < 'notif_' OR record >= 'notif`'")  # given up there
-            compare_anew(connection)
+            elsewhere.leave(connection, epoch, url)
+            connection.execute("DELETE FROM local_only WHERE record < 'notif_' OR record >= 'notif`'")
             connection.execute("DELETE FROM meta WHERE key >= 'core.' AND key < 'core/'")
-            set_facts(connection, {LEFT: left})
 
     def _entries(self, where: str, values: Sequence[object]) -> list[Entry]:
         with self._connections.read() as connection:
@@ -240,21 +258,6 @@ def _queue(
         if enqueue(connection, actor, key, UPLOAD, now, made, places[part] if places else None, taken):
             count += len(some)
     return count
-
-
-def _changed_since(connection: sqlite3.Connection) -> list[tuple[Record[Any] | None, Record[Any]]]:
-    """Records as the Core had them when it was left, and as they are here; only those that were written here since."""
-    ask = (
-        "SELECT id FROM records JOIN replica ON replica.record = id "
-        "WHERE records.version <> replica.version AND id NOT IN (SELECT record FROM outbox_records) ORDER BY made, id"
-    )
-    ids = [row[0] for row in connection.execute(ask)]
-    had = (
-        "SELECT versions.record, kind, body, author, created, at, versions.version FROM versions "
-        "JOIN replica ON replica.record = versions.record AND replica.version = versions.version"
-    )
-    before = {one.id: one for one in read_records(connection.execute(had))} if ids else {}
-    return [(before.get(one.id), one) for one in get_records(connection, ids).values()]
 
 
 def _as_before(connection: sqlite3.Connection, records: Mapping[str, Record[Any]]) -> dict[str, Record[Any]]:

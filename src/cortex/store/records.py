@@ -130,7 +130,7 @@ class Records:
             set_facts(connection, meta)
             rows = self.rows(connection, wording)
             count = _copy(connection, rows, records, skip_waiting)
-            for table in ("replica", "local_only"):
+            for table in ("replica", "local_only", "elsewhere"):
                 connection.executemany(f"DELETE FROM {table} WHERE record = ?", [(number,) for number in erased])
             if self._indexed:
                 forget_sent(connection, erased, settle)

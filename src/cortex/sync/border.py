@@ -26,7 +26,7 @@ FROM_THE_START = {state.CURSOR: "", state.VIEW: "", state.EPOCH: "", state.RESYN
 class Tally:
     """What came of a sync so far."""
 
-    flushed: int = 0  # entries
+    flushed: int = 0  # entries; of an upload its records
     refused: int = 0
     pulled: int = 0  # records that are new here, or read otherwise now
     copied: int = 0  # records that were written, as they were or not

@@ -47,7 +47,7 @@ class Outcome:
     """What came of a sync. Partial: the Core was reached, and didn't take something, or not yet."""
 
     status: str
-    flushed: int = 0  # entries
+    flushed: int = 0  # entries; of an upload its records
     refused: int = 0
     waiting: int = 0  # now
     pulled: int = 0  # records that are new here, or read otherwise now

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from cortex.errors import CortexError
 from cortex.store import Entry, Kept
+from cortex.store.outbox import UPLOAD
 from cortex.sync import alerts, refusals, slugs, state
 from cortex.sync.border import Border, now
 from cortex.sync.remote import REFUSED, RETRY, Oversized, Refused, Result
@@ -168,7 +169,7 @@ class Sending:
         self.hear(shown if late else shown.intersection(one.id for one in entry.changes if one.before is None))
         self._border.apply(records, [one.id for one in hidden], settle=entry.id)
         self._tally.erased += sum(one.kind != "notification" for one in hidden)  # of which there is something to forget
-        self._tally.flushed += 1
+        self._tally.flushed += len(entry.changes) if entry.action == UPLOAD else 1
         self._refused.discard(entry.id)
         self._tally.refused = len(self._refused)
 
