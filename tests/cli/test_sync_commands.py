@@ -26,6 +26,19 @@ def core(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def lowered(cortex, core, joined):
+    """A home that joined as ada with tier 4; her tier is 1 since she wrote a thread."""
+
+    def lower(title, *more):
+        core.let_in("root")  # somebody has to keep tier 4
+        joined()
+        answer(cortex, "thread", "create", title, *more)
+        core.ledger.principals.change(core.ledger.principals.named("ada").id, tier=1)
+
+    return lower
+
+
+@pytest.fixture
 def joined(cortex, core, monkeypatch):
     """Commands in a home that was connected as ada, who may do what her tier allows."""
 
@@ -173,9 +186,8 @@ def test_what_is_written_while_the_core_is_away_waits_and_is_sent_when_it_is_bac
     assert status["lastSync"]
 
 
-def test_what_the_core_refuses_ends_with_1_and_is_in_the_inbox_until_it_is_sent_again(cortex, core, joined):
-    joined(tier=1)
-    answer(cortex, "thread", "create", "Not for tier one")
+def test_what_the_core_refuses_ends_with_1_and_is_in_the_inbox_until_it_is_sent_again(cortex, core, lowered):
+    lowered("Not for tier one")
     code, body, _ = exits(cortex, "sync")
     assert (code, body["status"], body["waiting"]) == (1, "partial", 0)
     (refused,) = body["refused"]
@@ -194,9 +206,22 @@ def test_what_the_core_refuses_ends_with_1_and_is_in_the_inbox_until_it_is_sent_
     assert core.titles() == {"Not for tier one"}
 
 
-def test_what_was_refused_is_shown_whole_and_can_be_given_up(cortex, core, joined, isolated):
-    joined(tier=1)
-    answer(cortex, "thread", "create", "Only mine", "--body", "Why not")
+def test_what_the_tier_does_not_allow_is_refused_at_once(cortex, core, joined):
+    joined(tier=2)
+    made = ("artifact", "create", "All deploys on Friday", "--type", "adr", "--evidence", "url:https://x.example")
+    told = refusal(cortex, *made, "--state", "accepted")
+    assert told["code"] == "RIGHTS_MISSING" and "tier 2" in told["message"] and "propose it" in told["suggestions"][0]
+    assert answer(cortex, "artifact", "list", "--all")["artifacts"] == []
+    answer(cortex, *made, "--state", "proposed")
+    assert answer(cortex, "sync")["flushed"] == 1
+    core.ledger.principals.change(core.ledger.principals.named("ada").id, tier=3)
+    answer(cortex, "sync")
+    answer(cortex, *made, "--state", "accepted")
+    assert answer(cortex, "sync")["flushed"] == 1
+
+
+def test_what_was_refused_is_shown_whole_and_can_be_given_up(cortex, core, lowered, isolated):
+    lowered("Only mine", "--body", "Why not")
     assert exits(cortex, "sync")[0] == 1
     text = cortex("sync", "--refused")[1]
     assert "Only mine" in text and "RIGHTS_MISSING" in text and "body: Why not" in text and "--retry" in text
@@ -236,9 +261,8 @@ def test_a_home_is_left_with_all_that_it_has_and_not_while_something_waits(corte
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_who_leaves_by_force_is_told_where_what_was_refused_is(cortex, core, joined, isolated, as_json):
-    joined(tier=1)
-    answer(cortex, "thread", "create", "Only mine")
+def test_who_leaves_by_force_is_told_where_what_was_refused_is(cortex, core, lowered, isolated, as_json):
+    lowered("Only mine")
     assert exits(cortex, "sync")[0] == 1 and exits(cortex, "disconnect")[0] == 1
     code, out, err = cortex("disconnect", "--force", *(["--json"] if as_json else ()))
     (file,) = (isolated.cortex / "refused").iterdir()
@@ -250,9 +274,8 @@ def test_who_leaves_by_force_is_told_where_what_was_refused_is(cortex, core, joi
     assert answer(cortex, "disconnect", "--force") == {"server": None, "givenUp": None}
 
 
-def test_an_alert_is_put_away_and_what_was_refused_is_kept(cortex, core, joined):
-    joined(tier=1)
-    answer(cortex, "thread", "create", "Only mine")
+def test_an_alert_is_put_away_and_what_was_refused_is_kept(cortex, core, lowered):
+    lowered("Only mine")
     assert exits(cortex, "sync")[0] == 1
     (entry,) = answer(cortex, "inbox")["entries"]
     answer(cortex, "inbox", "done", entry["id"])
@@ -332,7 +355,7 @@ def test_doctor_says_how_it_stands_to_the_core(cortex, core, joined):
     assert (found.level, found.fix) == ("warning", "cortex sync")
 
 
-def test_agents_are_told_what_waits_and_what_was_refused(cortex, joined):
+def test_agents_are_told_what_waits_and_what_was_refused(cortex, lowered):
     def told(tool):
         engines = Engines(keep=False)
         family = team.open_family(load(None, environment=environment()), engines, ())
@@ -343,8 +366,7 @@ def test_agents_are_told_what_waits_and_what_was_refused(cortex, joined):
             family.close()
             engines.close()
 
-    joined(tier=1)
-    answer(cortex, "thread", "create", "Not for tier one")
+    lowered("Not for tier one")
     (waits,) = told("cortex_get_inbox")
     assert waits == "1 write waits for the Core: others don't see that yet"
     cortex("sync")

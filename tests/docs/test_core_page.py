@@ -174,7 +174,9 @@ def test_what_the_page_says_about_trouble_is_what_one_sees(
         assert "system_alert" not in trouble(0, "bo", "inbox")
         assert "in_progress" in trouble(0, "bo", "task", "show", number)
         # What a tier doesn't allow is taken when it does.
-        trouble(0, "bo", "subcortex", "create", "ops", "--name", "Ops")
+        assert "RIGHTS_MISSING" in trouble(1, "bo", "subcortex", "create", "ops", "--name", "Ops")
+        trouble(0, "bo", "thread", "create", "Written in time")
+        trouble(0, "server", "core", "principal", "change", "bo", "--tier", "1")
         assert "(RIGHTS_MISSING)" in trouble(1, "bo", "sync")
         trouble(0, "server", "core", "principal", "change", "bo", "--tier", "4")
         assert "refused:" not in trouble(0, "bo", "sync", "--retry")

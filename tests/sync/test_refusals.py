@@ -231,6 +231,7 @@ def test_a_comment_that_is_refused_stays_where_it_was_written(member, team):
     thread = ada.write(Thread("Title"))
     ada.sync()
     eve.sync()
+    eve.forget_tier()
     comment = eve.write(Comment(thread, LONG))
     assert eve.sync().refused == 1 and eve.get(comment).body.body == LONG
     assert "stays on this machine" in alerts(eve.library)[0]
@@ -286,6 +287,7 @@ def test_only_the_subcortex_that_clashes_gets_another_slug(member, team, homes):
 def test_nothing_is_given_up_while_another_sync_may_refuse_more(member, monkeypatch):
     monkeypatch.setattr(giving_up, "TURN_SECONDS", 0.1)
     bob = member("bob", tier=2)
+    bob.forget_tier()
     for slug in ("one", "two"):
         bob.write(Subcortex(slug, f"Typed {slug}"))
     bob.sync()

@@ -65,6 +65,10 @@ def test_a_conflict_is_seen_by_who_came_second(member, team):
 
 def test_who_may_not_write_keeps_it_at_home(member, team):
     reader = member("eve", tier=1)
+    with pytest.raises(CortexError, match=r"person \(tier 1\) may not create thread: that needs tier 2"):
+        reader.write(Thread("Only mine"))
+    assert reader.library.store.outbox.count() == (0, 0)
+    reader.forget_tier()
     thread = reader.write(Thread("Only mine"))
     seen = reader.write(Observation("Seen"))
     outcome = reader.sync()

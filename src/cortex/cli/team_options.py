@@ -37,6 +37,7 @@ LISTS = {
     "notification": "cortex inbox --all",
 }
 ANYTHING = 'cortex search "..." --in team'
+OTHER_WAYS = "Ask somebody who may, or propose it: `cortex artifact create --state proposed`, a comment, a draft."
 UNKNOWN = ("RECORD_UNKNOWN", "TARGET_NOT_FOUND", "SCOPE_NOT_FOUND")
 
 T = TypeVar("T")
@@ -120,6 +121,8 @@ def suggested(error: InputError) -> tuple[str, ...]:
         asked = "subcortex" if error.code == "SCOPE_NOT_FOUND" else str(told.get("type", ""))
         names = (asked, kind_of_id(str(told.get("id", ""))), str(told.get("field", "")))
         return (f"`{next((LISTS[one] for one in names if one in LISTS), ANYTHING)}` shows what there is.",)
+    if error.code == "RIGHTS_MISSING":
+        return (f"This home may do what tier {told.get('tier')} allows at the team's Core. {OTHER_WAYS}",)
     if new := told.get("accept"):
         return (f"`cortex artifact accept {new} --evidence KIND:REF` accepts it.",)
     if told.get("field") == "evidence" and "accepted" in error.message:

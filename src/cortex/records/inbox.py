@@ -21,7 +21,7 @@ from cortex.records.ids import fresh_key
 from cortex.records.noticing import OPEN, title_of, who
 from cortex.records.publishing import NAMES, destination
 from cortex.records.rights import AGENT, PERSON, TIERS, need
-from cortex.records.steps import perform
+from cortex.records.steps import acting, perform
 from cortex.records.targets import resolve_ref
 from cortex.records.warnings import unsettled
 from cortex.store import RecordLookup, Step
@@ -97,6 +97,7 @@ def acknowledge(library: Library, ids: Sequence[str], *, actor: Actor, key: str 
 
     Raises: InputError RECORD_UNKNOWN, RIGHTS_MISSING; then none is changed.
     """
+    actor = acting(library, actor)
     need(actor, "acknowledge")
 
     def work(step: Step) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from cortex.errors import InputError
@@ -13,6 +14,7 @@ from cortex.library import Library
 from cortex.records.ids import fresh_key, go_on_from
 from cortex.records.wording import wording
 from cortex.store import Done, Step
+from cortex.store.outboxrows import TIER
 
 _KEY = re.compile(r"[\x21-\x7e]+")
 MOST_OF_KEY = 200  # characters
@@ -39,7 +41,7 @@ def perform(
     check_key(key)
     done = library.store.records.perform(
         begin,
-        actor=actor,
+        actor=acting(library, actor),
         key=key,
         action=action,
         payload=payload,
@@ -47,6 +49,12 @@ def perform(
     )
     library.follow()  # a retry, too: who tried first may have ended before it was found
     return done
+
+
+def acting(library: Library, actor: Actor) -> Actor:
+    """The actor with at most the tier that the team's Core gives this home: what it would refuse isn't begun."""
+    told = library.store.truth.get(TIER)
+    return replace(actor, tier=min(actor.tier, int(told))) if told else actor
 
 
 def written(library: Library, number: str) -> Record[Any]:

@@ -35,7 +35,7 @@ from cortex.records.discussing import renew_summary, supply_summary
 from cortex.records.ids import fresh_key, new_id
 from cortex.records.noticing import notice_accepted, notice_comment, notice_mentions, notice_task, who
 from cortex.records.rights import need
-from cortex.records.steps import perform, written
+from cortex.records.steps import acting, perform, written
 from cortex.records.superseding import check_supersedes, linked, write_superseded
 from cortex.records.targets import by_slug, resolved, target_of
 from cortex.settings import Settings
@@ -263,7 +263,7 @@ def create_observations(
     `refused` are those that somebody else decided against, by their place. The same key gives the same outcomes again; where none could
     be written the key stays free. Raises: InputError RIGHTS_MISSING, RECORD_INVALID for too many or none, IDEMPOTENCY_REPLAY.
     """
-    need(actor, "observe")
+    need(acting(library, actor), "observe")
     if not 0 < len(observations) <= MOST_AT_ONCE:
         raise refusal("observations", f"1 to {MOST_AT_ONCE} observations at once, these are {len(observations)}")
     compared = len(observations) <= CLASHES_UP_TO

@@ -21,6 +21,7 @@ from cortex.store.recordrows import UNSEEN
 
 WAITING, REFUSED, SENT = "waiting", "refused", "sent"
 CORE = "core.url"  # a fact of the store: where its Core is
+TIER = "core.tier"  # what the Core lets the person do, as it last said
 DEVICE = "core.device"  # which home that is among those of one person; part of each key
 KEPT_MS = 30 * 86_400_000  # that what was sent stays
 MOST_KEPT, MOST_KEPT_BYTES = 10_000, 50_000_000  # entries that were sent; the oldest go

@@ -63,6 +63,8 @@ class Border:
             raise Denied(
                 "CORE_DENIED", f"the token is of {greeting.name}, and this home of {name}; nothing was changed"
             )
+        if self.store.truth.get(state.TIER) != str(greeting.tier):
+            self.store.truth.set({state.TIER: str(greeting.tier)})
         return greeting.epoch
 
     def go_on(self) -> None:

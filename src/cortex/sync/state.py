@@ -11,13 +11,13 @@ from cortex.records.ids import new_ulid
 from cortex.store import STORE_NAME
 from cortex.store.outbox import RESYNC as RESYNC
 from cortex.store.outboxrows import DEVICE
+from cortex.store.outboxrows import TIER as TIER
 from cortex.text import hash_bytes
 
 # Facts of the store, set by connecting and by each sync.
 URL = "core.url"  # "" for none
 PLAIN = "core.plain"  # "1" where http:// beyond this machine was allowed
 NAME = "core.name"  # of the principal there
-TIER = "core.tier"  # of that principal, as the Core last said
 EPOCH = "core.epoch"  # which ledger it is
 VIEW = "core.view"  # which rights the replica was made by
 CURSOR = "core.cursor"  # how far it came
