@@ -11,7 +11,11 @@ from cli.core_server import core_at
 from cli.team_answers import answer, opened, refusal
 from cortex.cli.checks.sync import check_sync
 from cortex.engines import Engines
+from cortex.errors import CortexError
 from cortex.families import team
+from cortex.kinds import Draft
+from cortex.records.drafts import create_draft
+from cortex.records.rights import agent
 from cortex.settings import environment, load
 from cortex.tools import Call, bind, find_tool, perform
 
@@ -47,6 +51,22 @@ def joined(cortex, core, monkeypatch):
         return answer(cortex, "connect", core.url, "--token-file", "-", *more)
 
     return join
+
+
+def told(cortex, tool, **arguments):
+    """What an agent's tool answers."""
+    engines = Engines(keep=False)
+    family = team.open_family(load(None, environment=environment()), engines, ())
+    try:
+        opened_family, found = find_tool([family], tool)
+        try:
+            answered = json.loads(perform(opened_family, found, bind(found, arguments), Call()).text)
+        except CortexError as error:
+            return {"message": error.message}
+        return answered.get("data", answered)
+    finally:
+        family.close()
+        engines.close()
 
 
 def exits(cortex, *arguments):
@@ -356,23 +376,69 @@ def test_doctor_says_how_it_stands_to_the_core(cortex, core, joined):
 
 
 def test_agents_are_told_what_waits_and_what_was_refused(cortex, lowered):
-    def told(tool):
-        engines = Engines(keep=False)
-        family = team.open_family(load(None, environment=environment()), engines, ())
-        try:
-            opened_family, found = find_tool([family], tool)
-            return json.loads(perform(opened_family, found, bind(found, {}), Call()).text)["data"].get("warnings", [])
-        finally:
-            family.close()
-            engines.close()
+    def warnings(tool):
+        return told(cortex, tool).get("warnings", [])
 
     lowered("Not for tier one")
-    (waits,) = told("cortex_get_inbox")
+    (waits,) = warnings("cortex_get_inbox")
     assert waits == "1 write waits for the Core: others don't see that yet"
     cortex("sync")
-    (refused,) = told("cortex_get_inbox")
+    (refused,) = warnings("cortex_get_inbox")
     assert refused == "the Core refused 1 write; a person sees why: `cortex inbox`"
-    assert refused in told("cortex_get_bootstrap_pack")
+    assert refused in warnings("cortex_get_bootstrap_pack")
+
+
+def test_what_was_refused_is_marked_for_people_and_kept_from_agents(cortex, lowered):
+    mark = "not accepted by the team server: "
+    lowered("Falcon deploys on Friday")
+    assert exits(cortex, "sync")[0] == 1
+    (row,) = answer(cortex, "thread", "list")["threads"]
+    assert row["warnings"][0].startswith(mark) and "[RIGHTS_MISSING]" in row["warnings"][0]
+    assert mark in cortex("thread", "list")[1] and mark in cortex("thread", "show", row["id"])[1]
+    assert mark in cortex("search", "Falcon deploys", "--in", "team")[1]
+    found = told(cortex, "cortex_search", query="Falcon deploys", types=["threads"])
+    assert (
+        found.get("results", []) == []
+        and told(cortex, "cortex_get_thread", thread_id=row["id"])["warnings"] == row["warnings"]
+    )
+    seen = {"title": "Seen", "type": "test_result", "links": [row["id"]]}
+    error = told(cortex, "cortex_create_observations", observations=[seen], idempotency_key="k1")
+    assert "was not accepted by the team server" in json.dumps(error)
+    assert answer(cortex, "observation", "list")["observations"] == []
+
+
+def test_a_subcortex_that_was_refused_is_in_no_pack(cortex, core, joined):
+    core.let_in("root")
+    joined()
+    answer(cortex, "subcortex", "create", "ops", "--name", "Ops", "--charter", "Falcon")
+    core.ledger.principals.change(core.ledger.principals.named("ada").id, tier=3)
+    assert exits(cortex, "sync")[0] == 1
+    assert "Falcon" not in json.dumps(told(cortex, "cortex_get_bootstrap_pack"))
+    exits(cortex, "sync", "--give-up")
+    assert answer(cortex, "subcortex", "list", "--all")["subcortexes"] == []
+
+
+def test_a_write_that_nobody_sends_says_that_it_waits(cortex, core, joined):
+    assert "waiting" not in cortex("thread", "create", "Alone")[2]
+    joined()
+    code, out, err = cortex("thread", "create", "With others")
+    assert code == 0 and "✓ Opened" in out
+    assert err == "waiting to be sent: 1 write; CORTEX_NO_SIDECAR is set here: they are sent by `cortex sync`\n"
+    assert cortex("thread", "list")[2] == ""
+
+
+def test_who_may_not_decide_is_not_asked_to(cortex, core, joined, monkeypatch):
+    joined(tier=1)
+    with opened() as library:
+        for place in range(3):
+            draft = Draft("thread", f"Draft {place}", "text")
+            number = create_draft(library, draft, actor=agent(library.settings))[0].id
+    assert answer(cortex, "inbox")["entries"] == []
+    told = refusal(cortex, "drafts", "approve", number)
+    assert told["code"] == "RIGHTS_MISSING" and "may not approve draft" in told["message"]
+    core.ledger.principals.change(core.ledger.principals.named("ada").id, tier=3)
+    answer(cortex, "sync")
+    assert len(answer(cortex, "inbox")["entries"]) == 3
 
 
 def test_the_library_of_a_home_without_a_core_queues_nothing(cortex):

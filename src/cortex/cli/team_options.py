@@ -16,7 +16,8 @@ import typer
 from cortex.cli.editor import in_editor, read_file
 from cortex.cli.library import open_library
 from cortex.cli.memory_options import from_root, here, read_text
-from cortex.cli.show import say
+from cortex.cli.show import many, say
+from cortex.cli.syncing import waits_for
 from cortex.errors import CODES, InputError
 from cortex.kinds import NORMAL, SENSITIVE, CodeLink, Evidence, Record, Term
 from cortex.library import Library
@@ -105,11 +106,15 @@ NotesOption = Annotated[str, typer.Option("--notes", metavar="TEXT", help="Why, 
 def team() -> Iterator[Library]:
     """The library with the records; what goes wrong is told with the command that helps."""
     with open_library() as library:
+        before = library.store.outbox.count()[0]
         try:
             yield library
         except InputError as error:
             error.suggestions = suggested(error)
             raise
+        waiting = library.store.outbox.count()[0]
+        if waiting > before and (why := waits_for(library)):
+            say(f"waiting to be sent: {many(waiting, 'write')}; {why}", error=True)
 
 
 def suggested(error: InputError) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from cortex.errors import InputError
-from cortex.kinds import Actor, Record
+from cortex.kinds import Actor, Record, refs_of
 from cortex.leaks import find_leaks
 from cortex.library import Library
 from cortex.records.ids import fresh_key, go_on_from
@@ -36,7 +36,9 @@ def perform(
 
     def begin(step: Step) -> str:
         go_on_from(step.newest())
-        return work(step)
+        result = work(step)
+        _check_accepted(step)
+        return result
 
     check_key(key)
     done = library.store.records.perform(
@@ -49,6 +51,20 @@ def perform(
     )
     library.follow()  # a retry, too: who tried first may have ended before it was found
     return done
+
+
+def _check_accepted(step: Step) -> None:
+    """Raises: InputError TARGET_NOT_FOUND, where something new names what the team's Core didn't take: it would be refused, too."""
+    refused = step.unaccepted()
+    made = [after for before, after in step.written.values() if before is None and after.kind != "notification"]
+    for target in (target for record in made if refused for _, target in refs_of(record.body)):
+        if target in refused:
+            raise InputError(
+                "TARGET_NOT_FOUND",
+                f"{target} was not accepted by the team server: {refused[target]}; nothing was written",
+                context={"id": target},
+                instead=("A person sees what was refused, and what to do, with `cortex sync --refused`.",),
+            )
 
 
 def acting(library: Library, actor: Actor) -> Actor:

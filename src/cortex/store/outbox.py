@@ -35,6 +35,7 @@ from cortex.store.outboxrows import (
     places_before,
     put_entry,
     set_facts,
+    unaccepted,
     waiting_for,
 )
 from cortex.store.parts import marks, parts
@@ -65,6 +66,11 @@ class Outbox:
     def refused(self) -> list[Entry]:
         """Those that the Core didn't take."""
         return self._entries("state = ? ORDER BY id", (REFUSED,))
+
+    def unaccepted(self) -> dict[str, str]:
+        """Why the Core didn't take each of the records that were made here and that it doesn't have."""
+        with self._connections.read() as connection:
+            return unaccepted(connection)
 
     def count(self) -> tuple[int, int]:
         """How many wait, and how many were refused."""

@@ -153,6 +153,16 @@ def keep_here(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
                 connection.execute("DELETE FROM outbox WHERE id = ?", (entry,))
 
 
+def unaccepted(connection: sqlite3.Connection) -> dict[str, str]:
+    """Why the Core didn't take each of the records that it doesn't have; those that nobody sent are not among them."""
+    ask = (
+        "SELECT record, code, reason FROM outbox JOIN outbox_records ON entry = outbox.id "
+        "WHERE state = ? AND record NOT IN (SELECT record FROM replica) ORDER BY outbox.id DESC"
+    )
+    rows = connection.execute(ask, (REFUSED,)).fetchall()
+    return {record: f"{reason} [{code}]" if reason else code for record, code, reason in rows}
+
+
 def check_facts(connection: sqlite3.Connection, expected: Mapping[str, str]) -> None:
     """Raises: ConfigError CORE_MISSING, where the store is connected otherwise than is expected, or not any more."""
     for key, value in expected.items():

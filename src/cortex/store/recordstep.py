@@ -17,6 +17,7 @@ from cortex.errors import InputError
 from cortex.kinds import KINDS, Actor, Body, Record, Subcortex, Wanted
 from cortex.seeing import Get
 from cortex.store.batch import INTO_AUDIT, Batch, insert
+from cortex.store.outboxrows import unaccepted
 from cortex.store.recordreading import select_records, starting_with
 from cortex.store.recordrows import RecordRows
 
@@ -114,6 +115,10 @@ class Step:
     def make(self, number: str, body: Body, action: str = "") -> Record[Any]:
         """Write a new record."""
         return self.put(Record(number, body), action)
+
+    def unaccepted(self) -> dict[str, str]:
+        """Records that the Core didn't take, with the reason."""
+        return unaccepted(self._connection)
 
     def reword(self, record: Record[Any]) -> None:
         """Have a record found by what it says now, where only something that it tells besides was changed."""
