@@ -187,6 +187,10 @@ def test_what_the_page_says_about_trouble_is_what_one_sees(
         said = trouble(0, "server", "core", "token", "create", "bo")
         tokens["bo"] = re.findall(r"^ctx_\S+$", said, re.MULTILINE)[0]
         assert "1 sent" in connect(core, "bo")
+        trouble(0, "server", "core", "principal", "change", "bo", "--revoke")
+        assert "left this machine" in trouble(2, "bo", "sync")
+        trouble(0, "server", "core", "principal", "change", "bo", "--restore")
+        trouble(0, "bo", "sync")
         monkeypatch.setenv("CORTEX_CORE_TOKEN", tokens["ada"])
         trouble(1, "bo", "connect", core.url)
         trouble(1, "new", "connect", f"{core.url}/api/v2")

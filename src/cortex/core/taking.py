@@ -55,6 +55,7 @@ from cortex.sync.wire import is_id
 
 IS_ANYBODY = 4  # the tier from which what this Core has lost may come back with what other principals said
 AHEAD_MS = 50 * 365 * 86_400_000  # that the clock of a home may be wrong, and its ids still count
+EARLIEST_MS = 946_684_800_000  # the year 2000: a home whose clock says less doesn't know when something was made
 B = TypeVar("B", bound=Any)
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -143,8 +144,10 @@ class Taking:
             case Artifact():
                 owner, reviewed = body.owner or one.author, min(body.last_reviewed, self._step.now)
                 body = replace(body, owner=owner, last_reviewed=reviewed)
+                if not self._upload and owner != one.author and not self._viewer.is_own(owner):
+                    need(self._step.actor, "edit")
         body = self._placed(body) if self._upload else resolved(self._sight, body)
-        record = Record(one.id, body, one.author, min(one.created or self._step.now, self._step.now))
+        record = Record(one.id, body, one.author, self._made_at(one))
         self._check_author(one, record)
         if self._upload or one.before is not None:
             check_uploaded(self._step, record)
@@ -154,6 +157,10 @@ class Taking:
         if isinstance(body, Notification) and body.state in OPEN:
             close_notices(self._step, body.about, body.type, body.recipient, action="replace_notification")
         self._step.put(record)
+
+    def _made_at(self, one: Changed) -> int:
+        """When something was made: as its home says, but neither later than now nor before there was anything to say it."""
+        return min(one.created, self._step.now) if one.created >= EARLIEST_MS else self._step.now
 
     def _placed(self, body: Any) -> Any:
         """What was there before, in its place. What was archived there is added to by those alone who may have brought it."""

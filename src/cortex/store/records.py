@@ -86,7 +86,9 @@ class Records:
         def attempt(connection: sqlite3.Connection) -> Done:
             if (before := _replay(connection, actor, key, asked)) is not None:
                 return before
-            step = Step(connection, self.rows(connection, wording), actor, key, action, sees, guard)
+            step = Step(
+                connection, self.rows(connection, wording), actor, key, action, sees, guard, synced=self._indexed
+            )
             result = work(step)
             insert(connection, INTO_KEYS, [(actor.name, key, asked, result, step.now)])
             if isinstance(connection, Batch):

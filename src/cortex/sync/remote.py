@@ -45,6 +45,14 @@ class Denied(NetworkError):
     """The token doesn't count, or no longer."""
 
 
+class PutOut(Denied):
+    """The Core knows the token, and says that its owner may not come in any more; `epoch` is the ledger that says so."""
+
+    def __init__(self, message: str, epoch: str) -> None:
+        super().__init__("CORE_DENIED", message)
+        self.epoch = epoch
+
+
 class Refused(NetworkError):
     """The Core, or what stands at its address, can't be talked to like this."""
 
@@ -234,6 +242,10 @@ class Remote:
             return Offline(self._sentence(f"can't answer now: status {status}"), answer.retry_after, context=about)
         if status == 410 and code == "RESYNC_NEEDED":
             return Resync(str(_first(error.get("details")).get("reason", "")))
+        about = _first(error.get("details"))
+        if status == 401 and code == "AUTH_EXPIRED" and about.get("reason") == "revoked":
+            said = self._sentence("says that you were put out: it doesn't accept the token any more")
+            return PutOut(said, str(about.get("epoch") or ""))
         if status in (401, 403):  # what it says may hold a part of the token
             return Denied("CORE_DENIED", self._sentence(f"doesn't accept the token: status {status}"))
         if 300 <= status < 400:
