@@ -17,6 +17,7 @@ from cortex.cli.library import open_library
 from cortex.cli.memory_show import moment
 from cortex.cli.options import JsonFlag, ProfileOption
 from cortex.cli.show import many, print_error, print_json, say
+from cortex.cli.team_options import one_of
 from cortex.errors import ConfigError, CortexError, InputError
 from cortex.home import PROFILES
 from cortex.library import Library
@@ -28,6 +29,7 @@ from cortex.sync.upload import NONE
 
 EXITS = {OK: 0, PARTIAL: 1, FAILED: 2, OFFLINE: 3}
 MOST_TOLD = 10  # refused writes
+KEEPS = ("mine", "theirs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +52,40 @@ def sync(
     refused: Annotated[
         bool, typer.Option("--refused", help="Only show what the Core refused, whole: what was typed, and why.")
     ] = False,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            "--keep",
+            metavar="mine|theirs",
+            help="Where somebody else changed the same field first: send yours on top of theirs, or give yours up.",
+        ),
+    ] = None,
+    record: Annotated[
+        list[str] | None,
+        typer.Option("--record", metavar="ID", help="With --keep: only what is about this record; may be repeated."),
+    ] = None,
     profile: ProfileOption = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Bring this home and its Core together: send what waits, take over what changed. Exits with 0, 1 partial, 2 failed, 3 offline."""
-    if retry + give_up + refused > 1:
+    if retry + give_up + refused + (keep is not None) > 1:
         raise InputError(
-            "ARGUMENT_INVALID", "--retry sends what was refused, --give-up doesn't, --refused shows it: take one"
+            "ARGUMENT_INVALID",
+            "--retry sends what was refused, --give-up doesn't, --refused shows it, --keep chooses: take one",
         )
+    side = None if keep is None else one_of(keep, KEEPS, "--keep")
+    if record and side is None:
+        raise InputError("ARGUMENT_INVALID", "--record narrows --keep mine or --keep theirs; name one of them")
     try:
         with open_library(profile) as library:
             if refused:
                 return show_refused(library, as_json)
             join_configured(library)
-            count, file = giving_up.give_up(library) if give_up else (0, None)
+            if side == "mine":
+                giving_up.keep_mine(library, record or ())
+            count, file = (0, None)
+            if give_up or side == "theirs":
+                count, file = giving_up.give_up(library) if give_up else giving_up.keep_theirs(library, record or ())
             tell_given_up(count, file)  # also where the sync fails
             done = replace(run_sync(library, retry=retry), given_up=count, file=file)
     except CortexError as error:  # 1 would say that a part of it is done
@@ -108,7 +130,11 @@ def _again(entry: Entry) -> str:
     """What comes of trying it again."""
     if refusals.is_outdone(entry, entry.code, entry.reason):
         return "somebody else decided first, and that stands"
-    return "change it once more as it reads now" if entry.code == refusals.CONFLICT else "--retry sends it again"
+    return (
+        "--keep mine puts it on top of that, --keep theirs gives it up"
+        if entry.code == refusals.CONFLICT
+        else "--retry sends it again"
+    )
 
 
 def tell_given_up(count: int, file: Path | None) -> None:
@@ -211,7 +237,10 @@ def tell(done: Done) -> None:
         say(f"  {rest}`cortex sync --refused` shows all you wrote; {again}", error=True)
         met = [entry.code == refusals.CONFLICT for entry in done.refused]
         if sum(met) > sum(outdone):  # sent again, it would be refused again
-            say("  what was changed meanwhile: change it once more as it reads now, then --give-up", error=True)
+            say(
+                "  what somebody else changed first: --keep mine puts yours on top, --keep theirs gives it up",
+                error=True,
+            )
 
 
 _MARKS = {

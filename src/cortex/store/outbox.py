@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,7 +39,7 @@ from cortex.store.outboxrows import (
     waiting_for,
 )
 from cortex.store.parts import marks, parts
-from cortex.store.recordjson import from_told
+from cortex.store.recordjson import from_told, told_of
 from cortex.store.recordlookup import Kept
 from cortex.store.recordreading import BATCH, get_records
 from cortex.text import hash_bytes
@@ -216,6 +216,41 @@ class Outbox:
             for part, (place, one) in enumerate(zip(places_before(connection, len(changes)), changes, strict=True)):
                 put_entry(connection, Actor(actor, tier), f"{key}.{part}", action, at, [one], place, taken)
 
+    def part(self, number: int, fields: Collection[str]) -> Entry:
+        """Leave an edit of one record only these fields, and have the rest of it sent for itself, before all that waits; gives the edit."""
+        with self._connections.write(durable=True) as connection:
+            row = connection.execute(f"SELECT {COLUMNS} FROM outbox WHERE id = ?", (number,)).fetchone()
+            _, key, actor, tier, action, at, told, *_, taken = row
+            edit, others = _edit_of(json.loads(told))
+            before, after = edit["before"], edit["after"]
+            left = {**edit, "after": _with(before, after, fields)}
+            rest = {**edit, "after": _with(after, before, fields)}
+            put = "UPDATE outbox SET changes = ? WHERE id = ?"
+            connection.execute(put, (json.dumps([left], ensure_ascii=False), number))
+            (place,) = places_before(connection, 1)
+            put_entry(connection, Actor(actor, tier), f"{key}.rest", action, at, [rest, *others], place, taken)
+            connection.execute("DELETE FROM outbox_records WHERE entry = ? AND record <> ?", (number, edit["id"]))
+            return entry_of(connection.execute(f"SELECT {COLUMNS} FROM outbox WHERE id = ?", (number,)).fetchone())
+
+    def rebase(self, number: int) -> bool:
+        """Have a refused edit sent on top of what its records say here now; false where one of them isn't here, or it is no edit."""
+        with self._connections.write(durable=True) as connection:
+            row = connection.execute(
+                "SELECT changes FROM outbox WHERE id = ? AND state = ?", (number, REFUSED)
+            ).fetchone()
+            changes = json.loads(row[0]) if row else []
+            here = get_records(connection, [one["id"] for one in changes])
+            if not changes or any(one["before"] is None or one["id"] not in here for one in changes):
+                return False
+            for one in changes:
+                before, after = one["before"], one["after"]
+                fields = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+                one["before"] = told_of(here[one["id"]].body)
+                one["after"] = _with(one["before"], after, fields)
+            put = f"UPDATE outbox SET changes = ?, state = '{WAITING}', key = key || '.again', code = '' WHERE id = ?"
+            connection.execute(put, (json.dumps(changes, ensure_ascii=False), number))
+            return True
+
     def forget(self, epoch: str = "", url: str = "") -> None:
         """Leave the Core of this epoch and address: what waits, and where it is; what it had is known as its own."""
         with self._connections.write(durable=True, erase=True) as connection:
@@ -228,6 +263,18 @@ class Outbox:
         with self._connections.read() as connection:
             rows = connection.execute(f"SELECT {COLUMNS} FROM outbox WHERE {where}", values).fetchall()
         return [entry_of(row) for row in rows]
+
+
+def _edit_of(changes: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+    """The one change that isn't a notification, and the others."""
+    (edit,) = (one for one in changes if one["kind"] != "notification")
+    return edit, [one for one in changes if one is not edit]
+
+
+def _with(body: Mapping[str, Any], other: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
+    """A body with these fields of the other; what stands in neither is as it is anyway."""
+    kept = {name: value for name, value in body.items() if name not in fields}
+    return kept | {name: value for name, value in other.items() if name in fields}
 
 
 def _is_older(now: Kept, version: int, change: int) -> bool:

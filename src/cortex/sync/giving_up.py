@@ -7,7 +7,8 @@ In the turn of a sync, and from one list: what another process has refused or se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from cortex.errors import LimitError
@@ -29,18 +30,39 @@ def give_up(library: Library, *, erase: bool = True) -> tuple[int, Path | None]:
 
     Raises: LimitError INDEX_BUSY, where somebody else syncs for too long; FileError: then nothing is given up.
     """
-    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: False) as mine:
-        if not mine:
-            raise LimitError(
-                "INDEX_BUSY", "another process is syncing this home; nothing was given up", instead=(BUSY,)
-            )
+    with _turn(library):
         return drop_refused(library, erase=erase)
 
 
-def drop_refused(library: Library, *, erase: bool = False) -> tuple[int, Path | None]:
-    """The same, for who has the turn of a sync. Raises: FileError: then nothing is given up."""
+def keep_theirs(library: Library, records: Sequence[str] = ()) -> tuple[int, Path | None]:
+    """Give up what somebody else changed first, of these records or all; the rest of what was refused stays. Raises: as `give_up`."""
+    with _turn(library):
+        return drop_refused(library, only=conflicts(library, records))
+
+
+def keep_mine(library: Library, records: Sequence[str] = ()) -> int:
+    """Have what somebody else changed first sent once more, on top of what it says now; tells how many writes. Raises: LimitError."""
+    with _turn(library):
+        return sum(library.store.outbox.rebase(entry.id) for entry in conflicts(library, records))
+
+
+def conflicts(library: Library, records: Sequence[str] = ()) -> list[Entry]:
+    """Refused writes that met those of somebody else, about these records or all; without decisions, which are made once."""
+    return [
+        entry
+        for entry in library.store.outbox.refused()
+        if entry.code == refusals.CONFLICT
+        and not refusals.is_outdone(entry, entry.code, entry.reason)
+        and (not records or refusals.main_of(entry).id in records)
+    ]
+
+
+def drop_refused(
+    library: Library, *, erase: bool = False, only: Sequence[Entry] | None = None
+) -> tuple[int, Path | None]:
+    """The same, for who has the turn of a sync, with all or `only` some. Raises: FileError: then nothing is given up."""
     outbox = library.store.outbox
-    entries = outbox.refused()
+    entries = outbox.refused() if only is None else only
     if not entries:
         return 0, None
     untrue = _untrue(library, entries) if erase else set[str]()
@@ -63,3 +85,14 @@ def _untrue(library: Library, entries: Sequence[Entry]) -> set[str]:
         change.id for entry in entries if entry.action != UPLOAD for change in entry.changes if change.before is None
     }
     return made.difference(library.store.outbox.known(made))
+
+
+@contextmanager
+def _turn(library: Library) -> Iterator[None]:
+    """The turn of a sync. Raises: LimitError INDEX_BUSY."""
+    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: False) as mine:
+        if not mine:
+            raise LimitError(
+                "INDEX_BUSY", "another process is syncing this home; nothing was given up", instead=(BUSY,)
+            )
+        yield

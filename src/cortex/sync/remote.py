@@ -116,6 +116,7 @@ class Result:
     code: str
     message: str
     field: str  # that the refusal is about, "" where none is named
+    clashes: tuple[tuple[str, str], ...]  # records and fields that somebody else changed meanwhile
     records: tuple[Kept, ...]  # as the Core has them now
 
 
@@ -266,6 +267,7 @@ class Remote:
             short(str(error.get("code") or "")),
             str(error.get("message") or "")[:MAX_MESSAGE],
             short(str(_first(error.get("details")).get("field") or "")),
+            _clashes(error.get("details")),
             tuple(self._record(one) for one in told.get("records") or ()),
         )
 
@@ -303,6 +305,14 @@ def _parsed(body: bytes) -> object:
 
 def _first(details: object) -> Mapping[str, Any]:
     return details[0] if isinstance(details, list) and details and isinstance(details[0], dict) else {}
+
+
+def _clashes(details: object) -> tuple[tuple[str, str], ...]:
+    """Records and fields that details of a conflict name."""
+    told = [one for one in details if isinstance(one, dict)] if isinstance(details, list) else []
+    return tuple(
+        (str(one["id"]), str(one["field"])) for one in told if "theirs" in one and {"id", "field"} <= one.keys()
+    )
 
 
 def _text(told: Mapping[str, Any], name: str) -> str:

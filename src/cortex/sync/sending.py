@@ -154,8 +154,14 @@ class Sending:
         elif result.field == "slug" and slugs.give_another(self._library, entry):
             return False
         else:
+            entry = self._without_the_rest(entry, result)
             self._refuse(entry, result.code or "REFUSED", result.message, self._border.inward(result.records))
         return True
+
+    def _without_the_rest(self, entry: Entry, result: Result) -> Entry:
+        """An entry with only those fields that somebody else changed, too; what else it changes is sent for itself, next."""
+        fields = refusals.clashing_fields(entry, result.clashes) if result.code == refusals.CONFLICT else frozenset()
+        return self._outbox.part(entry.id, fields) if fields else entry
 
     def _take(self, entry: Entry, records: Sequence[Kept]) -> None:
         """Be done with an entry that the Core took; what of it isn't shown here, as a notification for others, doesn't stay."""
