@@ -11,7 +11,11 @@ from cli.core_server import core_at
 from cli.team_answers import answer, opened, refusal
 from cortex.cli.checks.sync import check_sync
 from cortex.engines import Engines
+from cortex.errors import CortexError
 from cortex.families import team
+from cortex.kinds import Draft
+from cortex.records.drafts import create_draft
+from cortex.records.rights import agent
 from cortex.settings import environment, load
 from cortex.tools import Call, bind, find_tool, perform
 
@@ -26,14 +30,43 @@ def core(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def lowered(cortex, core, joined):
+    """A home that joined as ada with tier 4; her tier is 1 since she wrote a thread."""
+
+    def lower(title, *more):
+        core.let_in("root")  # somebody has to keep tier 4
+        joined()
+        answer(cortex, "thread", "create", title, *more)
+        core.ledger.principals.change(core.ledger.principals.named("ada").id, tier=1)
+
+    return lower
+
+
+@pytest.fixture
 def joined(cortex, core, monkeypatch):
     """Commands in a home that was connected as ada, who may do what her tier allows."""
 
-    def join(name="ada", tier=4):
+    def join(name="ada", tier=4, *more):
         monkeypatch.setattr(sys, "stdin", io.StringIO(core.let_in(name, tier) + "\n"))
-        return answer(cortex, "connect", core.url, "--token-file", "-")
+        return answer(cortex, "connect", core.url, "--token-file", "-", *more)
 
     return join
+
+
+def told(cortex, tool, **arguments):
+    """What an agent's tool answers."""
+    engines = Engines(keep=False)
+    family = team.open_family(load(None, environment=environment()), engines, ())
+    try:
+        opened_family, found = find_tool([family], tool)
+        try:
+            answered = json.loads(perform(opened_family, found, bind(found, arguments), Call()).text)
+        except CortexError as error:
+            return {"message": error.message}
+        return answered.get("data", answered)
+    finally:
+        family.close()
+        engines.close()
 
 
 def exits(cortex, *arguments):
@@ -45,12 +78,51 @@ def exits(cortex, *arguments):
 def test_what_is_here_is_sent_once_when_a_core_is_joined(cortex, core, joined):
     answer(cortex, "subcortex", "create", "payments", "--name", "Payments")
     answer(cortex, "thread", "create", "Which currency?", "--subcortex", "payments")
-    told = joined()
+    told = joined("ada", 4, "--upload", "mine")
     assert (told["name"], told["tier"], told["again"], told["queued"]) == ("ada", 4, False, 2)
     assert told["sync"]["status"] == "ok" and told["sync"]["waiting"] == 0
     assert core.titles() == {"Payments", "Which currency?"}
     again = joined()
     assert (again["again"], again["queued"], again["sync"]["flushed"]) == (True, 0, 0)
+
+
+def test_without_a_terminal_nothing_is_sent_that_nobody_asked_for(cortex, core, joined):
+    answer(cortex, "thread", "create", "Private diary")
+    told = joined("ada", 4, "--dry-run")
+    assert (told["dryRun"], told["upload"]["mine"]["kinds"], core.titles()) == (True, {"thread": 1}, set())
+    assert answer(cortex, "status")["server"] is None
+    told = joined()
+    assert (told["queued"], told["upload"]["choice"], core.titles()) == (0, "none", set())
+    answer(cortex, "thread", "edit", answer(cortex, "thread", "list")["threads"][0]["id"], "--title", "Still private")
+    assert answer(cortex, "sync")["flushed"] == 0 and core.titles() == set()
+    assert joined("ada", 4, "--upload", "mine")["queued"] == 1 and core.titles() == {"Still private"}
+
+
+def test_what_another_core_had_is_shown_and_stays_here(cortex, core, joined, tmp_path, monkeypatch):
+    joined()
+    answer(cortex, "thread", "create", "Of the first team")
+    answer(cortex, "sync")
+    answer(cortex, "disconnect")
+    answer(cortex, "thread", "create", "Mine", "--sensitive")
+    with core_at(tmp_path / "second") as second:
+        monkeypatch.setenv("CORTEX_CORE_TOKEN", second.let_in("ada"))
+        code, out, err = cortex("connect", second.url, "--upload", "mine")
+        assert code == 0 and f"{second.url} doesn't have 2 records of this home:" in out
+        assert "mine: 1 record (1 thread, 1 of them private), written here, never sent elsewhere" in out
+        assert f"others: 1 record (1 thread), by person (1), from {core.url} (1)" in out and ": 1 sent, " in out
+        assert "note: not sent, only kept here: 1 record;" in err and second.titles() == {"Mine"}
+        assert refusal(cortex, "connect", second.url, "--upload", "some")["code"] == "ARGUMENT_INVALID"
+
+
+def test_a_person_is_asked_what_is_sent(cortex, core, typed):
+    for title in ("One", "Two"):
+        answer(cortex, "thread", "create", title)
+    token = core.let_in("ada")
+    code, out, err = typed("none\n", "connect", core.url, CORTEX_CORE_TOKEN=token)
+    assert code == 0 and "2 records of this home" in out and "Send which? mine (2), all (2) or none [mine]: " in err
+    assert core.titles() == set()
+    answer(cortex, "disconnect")
+    assert typed("\n", "connect", core.url, CORTEX_CORE_TOKEN=token)[0] == 0 and core.titles() == {"One", "Two"}
 
 
 def test_the_token_is_kept_for_its_owner_alone_and_said_nowhere(cortex, core, isolated, monkeypatch):
@@ -134,15 +206,15 @@ def test_what_is_written_while_the_core_is_away_waits_and_is_sent_when_it_is_bac
     assert status["lastSync"]
 
 
-def test_what_the_core_refuses_ends_with_1_and_is_in_the_inbox_until_it_is_sent_again(cortex, core, joined):
-    joined(tier=1)
-    answer(cortex, "thread", "create", "Not for tier one")
+def test_what_the_core_refuses_ends_with_1_and_is_in_the_inbox_until_it_is_sent_again(cortex, core, lowered):
+    lowered("Not for tier one")
     code, body, _ = exits(cortex, "sync")
     assert (code, body["status"], body["waiting"]) == (1, "partial", 0)
     (refused,) = body["refused"]
     assert refused["title"] == "Not for tier one" and refused["code"] and refused["reason"]
-    code, _, err = cortex("sync")
-    assert code == 0 and "refused: Not for tier one" in err and "cortex sync --refused" in err
+    code, out, err = cortex("sync")
+    assert code == 1 and f"Synced in part with {core.url}: 0 sent, 1 refused, " in out
+    assert "refused: Not for tier one" in err and "cortex sync --refused" in err
     (entry,) = answer(cortex, "inbox")["entries"]
     assert entry["type"] == "system_alert" and entry["title"] == "Not for tier one"
     assert "did not take" in entry["why"] and "You wrote" in entry["why"]
@@ -154,9 +226,22 @@ def test_what_the_core_refuses_ends_with_1_and_is_in_the_inbox_until_it_is_sent_
     assert core.titles() == {"Not for tier one"}
 
 
-def test_what_was_refused_is_shown_whole_and_can_be_given_up(cortex, core, joined, isolated):
-    joined(tier=1)
-    answer(cortex, "thread", "create", "Only mine", "--body", "Why not")
+def test_what_the_tier_does_not_allow_is_refused_at_once(cortex, core, joined):
+    joined(tier=2)
+    made = ("artifact", "create", "All deploys on Friday", "--type", "adr", "--evidence", "url:https://x.example")
+    told = refusal(cortex, *made, "--state", "accepted")
+    assert told["code"] == "RIGHTS_MISSING" and "tier 2" in told["message"] and "propose it" in told["suggestions"][0]
+    assert answer(cortex, "artifact", "list", "--all")["artifacts"] == []
+    answer(cortex, *made, "--state", "proposed")
+    assert answer(cortex, "sync")["flushed"] == 1
+    core.ledger.principals.change(core.ledger.principals.named("ada").id, tier=3)
+    answer(cortex, "sync")
+    answer(cortex, *made, "--state", "accepted")
+    assert answer(cortex, "sync")["flushed"] == 1
+
+
+def test_what_was_refused_is_shown_whole_and_can_be_given_up(cortex, core, lowered, isolated):
+    lowered("Only mine", "--body", "Why not")
     assert exits(cortex, "sync")[0] == 1
     text = cortex("sync", "--refused")[1]
     assert "Only mine" in text and "RIGHTS_MISSING" in text and "body: Why not" in text and "--retry" in text
@@ -169,7 +254,7 @@ def test_what_was_refused_is_shown_whole_and_can_be_given_up(cortex, core, joine
     assert json.loads(file.read_text(encoding="utf-8"))[0]["title"] == "Only mine"
     assert (code, body["refused"], answer(cortex, "status")["refused"]) == (0, [], 0)
     assert answer(cortex, "inbox")["entries"] == [] and "refused nothing" in cortex("sync", "--refused")[1]
-    assert [one["title"] for one in answer(cortex, "thread", "list")["threads"]] == ["Only mine"]
+    assert answer(cortex, "thread", "list")["threads"] == []
     assert answer(cortex, "disconnect")["server"] == core.url
 
 
@@ -196,9 +281,8 @@ def test_a_home_is_left_with_all_that_it_has_and_not_while_something_waits(corte
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_who_leaves_by_force_is_told_where_what_was_refused_is(cortex, core, joined, isolated, as_json):
-    joined(tier=1)
-    answer(cortex, "thread", "create", "Only mine")
+def test_who_leaves_by_force_is_told_where_what_was_refused_is(cortex, core, lowered, isolated, as_json):
+    lowered("Only mine")
     assert exits(cortex, "sync")[0] == 1 and exits(cortex, "disconnect")[0] == 1
     code, out, err = cortex("disconnect", "--force", *(["--json"] if as_json else ()))
     (file,) = (isolated.cortex / "refused").iterdir()
@@ -210,13 +294,12 @@ def test_who_leaves_by_force_is_told_where_what_was_refused_is(cortex, core, joi
     assert answer(cortex, "disconnect", "--force") == {"server": None, "givenUp": None}
 
 
-def test_an_alert_is_put_away_and_what_was_refused_is_kept(cortex, core, joined):
-    joined(tier=1)
-    answer(cortex, "thread", "create", "Only mine")
+def test_an_alert_is_put_away_and_what_was_refused_is_kept(cortex, core, lowered):
+    lowered("Only mine")
     assert exits(cortex, "sync")[0] == 1
     (entry,) = answer(cortex, "inbox")["entries"]
     answer(cortex, "inbox", "done", entry["id"])
-    assert exits(cortex, "sync")[0] == 0
+    assert exits(cortex, "sync")[0] == 1
     assert answer(cortex, "inbox")["entries"] == [] and answer(cortex, "status")["refused"] == 1
 
 
@@ -292,25 +375,70 @@ def test_doctor_says_how_it_stands_to_the_core(cortex, core, joined):
     assert (found.level, found.fix) == ("warning", "cortex sync")
 
 
-def test_agents_are_told_what_waits_and_what_was_refused(cortex, joined):
-    def told(tool):
-        engines = Engines(keep=False)
-        family = team.open_family(load(None, environment=environment()), engines, ())
-        try:
-            opened_family, found = find_tool([family], tool)
-            return json.loads(perform(opened_family, found, bind(found, {}), Call()).text)["data"].get("warnings", [])
-        finally:
-            family.close()
-            engines.close()
+def test_agents_are_told_what_waits_and_what_was_refused(cortex, lowered):
+    def warnings(tool):
+        return told(cortex, tool).get("warnings", [])
 
-    joined(tier=1)
-    answer(cortex, "thread", "create", "Not for tier one")
-    (waits,) = told("cortex_get_inbox")
+    lowered("Not for tier one")
+    (waits,) = warnings("cortex_get_inbox")
     assert waits == "1 write waits for the Core: others don't see that yet"
     cortex("sync")
-    (refused,) = told("cortex_get_inbox")
+    (refused,) = warnings("cortex_get_inbox")
     assert refused == "the Core refused 1 write; a person sees why: `cortex inbox`"
-    assert refused in told("cortex_get_bootstrap_pack")
+    assert refused in warnings("cortex_get_bootstrap_pack")
+
+
+def test_what_was_refused_is_marked_for_people_and_kept_from_agents(cortex, lowered):
+    mark = "not accepted by the team server: "
+    lowered("Falcon deploys on Friday")
+    assert exits(cortex, "sync")[0] == 1
+    (row,) = answer(cortex, "thread", "list")["threads"]
+    assert row["warnings"][0].startswith(mark) and "[RIGHTS_MISSING]" in row["warnings"][0]
+    assert mark in cortex("thread", "list")[1] and mark in cortex("thread", "show", row["id"])[1]
+    assert mark in cortex("search", "Falcon deploys", "--in", "team")[1]
+    found = told(cortex, "cortex_search", query="Falcon deploys", types=["threads"])
+    assert (
+        found.get("results", []) == []
+        and told(cortex, "cortex_get_thread", thread_id=row["id"])["warnings"] == row["warnings"]
+    )
+    seen = {"title": "Seen", "type": "test_result", "links": [row["id"]]}
+    error = told(cortex, "cortex_create_observations", observations=[seen], idempotency_key="k1")
+    assert "was not accepted by the team server" in json.dumps(error)
+    assert answer(cortex, "observation", "list")["observations"] == []
+
+
+def test_a_subcortex_that_was_refused_is_in_no_pack(cortex, core, joined):
+    core.let_in("root")
+    joined()
+    answer(cortex, "subcortex", "create", "ops", "--name", "Ops", "--charter", "Falcon")
+    core.ledger.principals.change(core.ledger.principals.named("ada").id, tier=3)
+    assert exits(cortex, "sync")[0] == 1
+    assert "Falcon" not in json.dumps(told(cortex, "cortex_get_bootstrap_pack"))
+    exits(cortex, "sync", "--give-up")
+    assert answer(cortex, "subcortex", "list", "--all")["subcortexes"] == []
+
+
+def test_a_write_that_nobody_sends_says_that_it_waits(cortex, core, joined):
+    assert "waiting" not in cortex("thread", "create", "Alone")[2]
+    joined()
+    code, out, err = cortex("thread", "create", "With others")
+    assert code == 0 and "✓ Opened" in out
+    assert err == "waiting to be sent: 1 write; CORTEX_NO_SIDECAR is set here: they are sent by `cortex sync`\n"
+    assert cortex("thread", "list")[2] == ""
+
+
+def test_who_may_not_decide_is_not_asked_to(cortex, core, joined, monkeypatch):
+    joined(tier=1)
+    with opened() as library:
+        for place in range(3):
+            draft = Draft("thread", f"Draft {place}", "text")
+            number = create_draft(library, draft, actor=agent(library.settings))[0].id
+    assert answer(cortex, "inbox")["entries"] == []
+    told = refusal(cortex, "drafts", "approve", number)
+    assert told["code"] == "RIGHTS_MISSING" and "may not approve draft" in told["message"]
+    core.ledger.principals.change(core.ledger.principals.named("ada").id, tier=3)
+    answer(cortex, "sync")
+    assert len(answer(cortex, "inbox")["entries"]) == 3
 
 
 def test_the_library_of_a_home_without_a_core_queues_nothing(cortex):

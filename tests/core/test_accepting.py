@@ -723,7 +723,10 @@ def test_an_upload_keeps_authors_whom_nobody_here_is(team, ada, bob):
     assert refused(team, bob, known, action="upload") == "RIGHTS_MISSING"
     [one] = team.accept(bob.principal, acting(change, action="upload")).records
     assert one.record.author == "carl"
-    assert team.accept(ada.principal, acting(replace(known, author="bob"), action="upload")).status == APPLIED
+    assert refused(team, ada, replace(known, author="bob"), action="upload") == "RIGHTS_MISSING"
+    marked = replace(known, author="bob@core.example.org/agent")
+    [one] = team.accept(bob.principal, acting(marked, key="marked", action="upload")).records
+    assert one.record.author == "bob@core.example.org/agent"
     low = team.home("low", 2)
     assert refused(team, low, replace(change, id=new_id(Observation)), action="upload") == "RIGHTS_MISSING"
 

@@ -175,7 +175,7 @@ def test_a_body_that_is_no_decent_object_is_a_bad_request(place, ada):
     plain = place.http.post("/api/v2/threads", content=b"{}", headers={**headers, "Content-Type": "text/plain"})
     error_of(plain, 415, "VALIDATION_ERROR")
     surrogate = place.http.post("/api/v2/threads", content=rb'{"title": "cut \ud83e"}', headers=headers)
-    assert surrogate.json()["data"]["title"] == "cut ?"
+    error_of(surrogate, 400, "VALIDATION_ERROR")
 
 
 def test_a_body_has_its_limit_and_that_of_a_flush_is_larger(place, ada):

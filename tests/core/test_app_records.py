@@ -44,6 +44,8 @@ def test_a_thread_is_discussed_and_its_summary_follows(ada, place, scope):
     assert "5 retries" in ada.get(f"/threads/{thread['id']}")["rolling_summary_md"]
     told = ada.get("/notifications", status="new")
     assert {one["type"] for one in told} == {"mention", "thread_update"}
+    assert ada.get(f"/notifications/{told[0]['id']}") == told[0]
+    bob.refused(404, "NOT_FOUND", bob.ask("GET", f"/notifications/{told[0]['id']}"))
     done = ada.post(f"/notifications/{told[0]['id']}/ack", key="ack-1")
     assert done["status"] == "done" and len(ada.get("/notifications", status="new")) == 1
     assert ada.post("/notifications/ack", {"ids": [told[1]["id"]]}) == {"acknowledged": [told[1]["id"]]}

@@ -72,11 +72,12 @@ def test_nothing_is_said_in_the_name_of_others_by_what_comes_as_it_was(team, ada
         assert kept == replace(body, **said)
 
 
-def test_whoever_may_do_everything_brings_what_others_said(team, ada):
+def test_whoever_may_do_everything_brings_back_what_others_said(team, ada):
     team.home("bob", 1)
     for body in (replace(PLAIN["summary_by"], summary_by="bob"), replace(PLAIN["reviewed_by"], reviewed_by="bob")):
         number = new_id(type(body))
-        done = team.accept(ada.principal, acting(told(number, body), key=number, action="upload"))
+        lost = replace(acting(told(number, body), key=number, action="upload"), again=True)
+        done = team.accept(ada.principal, lost)
         assert done.status == APPLIED and team.records()[number].body == body
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.team import library_of, open_team
+from core.team import Home, library_of, open_team
 from cortex.core.accepting import APPLIED, REFUSED
 from cortex.core.demands import changed_fields
 from cortex.errors import InputError
@@ -162,6 +162,12 @@ def first_tier(deed: Deed, place: Place, name: str, most: int) -> int:
     raise AssertionError("nobody may do that")
 
 
+def upload(home: Home) -> int:
+    """Queue all that a home has."""
+    everything = (Actor(PERSON, 4), "once", "epoch", {}, lambda found: [one.record for one in found])
+    return home.library.store.outbox.upload(*everything, changes=True)
+
+
 @pytest.mark.parametrize(("name", "deeds", "most"), [(PERSON, BY_PERSON, 4), (AGENT, BY_AGENT, MOST_OF_AGENTS)])
 def test_every_deed_needs_the_same_tier_at_the_core_and_says_the_same_there(tmp_path: Path, name, deeds, most):
     indexed = name == AGENT  # whose observations contradict each other
@@ -201,7 +207,7 @@ def test_all_that_was_done_before_there_was_a_core_is_uploaded_once_and_says_the
         for _, deed in BY_PERSON:
             deed(place, Actor(PERSON, 4))
         ada.library.store.truth.set({"core.url": "https://core.example"})
-        assert ada.actions() == [] and ada.library.store.outbox.upload(Actor(PERSON, 4), "once") > 0
+        assert ada.actions() == [] and upload(ada) > 0
         before = without_others(ada.bodies())
         assert [one.error and one.error.message for one in ada.flush()] == [None]
         at_core = {number: one.body for number, one in team.records().items()}
@@ -211,9 +217,7 @@ def test_all_that_was_done_before_there_was_a_core_is_uploaded_once_and_says_the
         assert told == {place.ids["a thread"]: {"target"}}, "a slug is an id there"
         assert at_core == without_others(ada.bodies())
         ada.pull()
-        assert (
-            at_core == without_others(ada.bodies()) and ada.library.store.outbox.upload(Actor(PERSON, 4), "once") == 0
-        )
+        assert at_core == without_others(ada.bodies()) and upload(ada) == 0
         team.check()
 
 

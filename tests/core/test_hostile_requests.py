@@ -161,7 +161,7 @@ def test_titles_that_are_no_text_are_refused_and_the_rest_is_told_as_it_was(ada,
         refused(raw.ask("POST", "/api/v2/threads", b'{"title": %s}' % json.dumps(text).encode()))
     for body in (b'{"title": "a\\ud800b"}', b'{"title": "a", "body_md": "\\udfff"}'):  # half of a character is none
         status, _, text = raw.ask("POST", "/api/v2/threads", body)
-        assert status in (201, 400) and text.encode("utf-8")
+        assert status == 400 and "half of a character" in text
     thread = ada.post("/threads", {"title": "💥 é 漢", "body_md": "a\tb\n👩‍👩‍👧"})
     assert ada.get(f"/threads/{thread['id']}") == thread
 

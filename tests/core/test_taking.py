@@ -10,6 +10,7 @@ import pytest
 
 from core.team import Home, Team, acting, open_team, told
 from cortex.core.accepting import APPLIED, REFUSED
+from cortex.errors import InputError
 from cortex.kinds import (
     NORMAL,
     SENSITIVE,
@@ -95,7 +96,7 @@ def test_nobody_hears_of_what_was_not_done(team: Team, ada: Home):
 
 
 def test_nobody_hears_that_something_is_accepted_that_is_not(team: Team):
-    two = team.home("two", 2)
+    two = team.home("two", 3)
     proposed = told(new_id(Artifact), Artifact("a", state="proposed", owner="zoe"), author="two")
     body = Notification("artifact_accepted", "zoe", proposed.id, "a", ACCEPTED.format(name="two"))
     notice = told(new_id(Notification), body, author="two")
@@ -137,6 +138,22 @@ def test_what_tells_of_something_sensitive_stays_so(team: Team, ada: Home):
         freed = told(number, replace(record.body, sensitivity=NORMAL), record.body, author=record.author)
         team.accept(bob.principal, acting(freed, key=f"free {number}"))
         assert team.records()[number].body.sensitivity == SENSITIVE
+
+
+def test_who_only_proposes_makes_nobody_else_stand_for_it(team: Team, ada: Home):
+    zoe = team.home("zoe", 2)
+    made = told(new_id(Artifact), Artifact("Runbook", owner="ada"), author="zoe")
+    assert team.accept(zoe.principal, acting(made)).status == REFUSED
+    with pytest.raises(InputError, match="may not edit"):
+        create(ada.library, Artifact("Runbook", owner="bob"), actor=Actor("zoe", 2))
+    own = replace(made, after=Artifact("Runbook", owner="zoe"))
+    assert team.accept(zoe.principal, acting(own, key="own")).status == APPLIED
+
+
+def test_nothing_is_older_than_any_clock_could_say(team: Team, ada: Home):
+    made = replace(told(new_id(Observation), Observation("Seen")), created=1)
+    (one,) = team.accept(ada.principal, acting(made)).records
+    assert one.record.created > 1_700_000_000_000
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,17 @@ def test_a_workspace_without_a_topic_gets_all_and_is_told_so(library, team):
     assert len(found.topics) == 2 and found.notes[0] == "thread_x is gone" and "no subcortex" in found.notes[1]
 
 
+def test_a_pin_of_what_was_superseded_shows_what_took_its_place(library):
+    docks, old, second = keep(library, Subcortex("docks", "Docks"), Artifact("Old"), Artifact("Second"))
+    (last,) = keep(library, Artifact("Last", state="accepted"))
+    change(library, old, state="superseded", superseded_by=second.id)
+    change(library, second, state="superseded", superseded_by=last.id)
+    change(library, docks, pinned_artifacts=(old.id, second.id, last.id))
+    ((topic,),) = [bootstrap(library, "subcortex:docks").topics]
+    assert [(one.id, one.why) for one in topic.pinned] == [(last.id, f"took the place of {old.id}, pinned")]
+    assert slot(context_pack(library, Subject("subcortex", "docks")), "canon_artifacts") == ["Last"]
+
+
 def test_where_no_artifact_is_pinned_what_was_accepted_last_stands_in(library, team):
     assert bootstrap(library).lately == ()
     change(library, team["docks"], pinned_artifacts=())

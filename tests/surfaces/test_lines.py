@@ -54,6 +54,16 @@ def test_nesting_is_allowed_up_to_a_hundred_levels():
     assert isinstance(parse(b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":[' + b"[]," * 500 + b"1]}}"), Request)
 
 
+def test_an_integer_of_any_length_costs_its_message_nothing_but_itself():
+    digits = b"9" * 5_000
+    message = parse(b'{"jsonrpc":"2.0","id":7,"method":"m","params":{"limit":-%s}}' % digits)
+    assert isinstance(message, Request) and message.id == 7 and message.params == {"limit": -(10**300)}
+    refused = parse(b'{"jsonrpc":"2.0","id":7,"method":%s}' % digits)
+    assert isinstance(refused, Refusal) and json.loads(refused.line)["id"] == 7
+    refused = parse(b'{"jsonrpc":"2.0","id":%s,"method":"m"}' % digits)
+    assert isinstance(refused, Refusal) and "at most 4300 digits" in json.loads(refused.line)["error"]["message"]
+
+
 def ping(id: object) -> dict:
     return {"jsonrpc": "2.0", "id": id, "method": "ping"}
 

@@ -31,7 +31,7 @@ class FakeCore:
     """A Core of one principal, "ada", and what others do there."""
 
     def __init__(self, name: str = "ada", tls: tuple[Path, Path] | None = None) -> None:
-        self.name, self.epoch, self.view = name, "e1", "v1"
+        self.name, self.tier, self.epoch, self.view = name, 4, "e1", "v1"
         self.kept: dict[str, Kept] = {}
         self.hidden: set[str] = set()
         self.refuses: set[str] = set()  # ids that nobody may write
@@ -98,7 +98,7 @@ class FakeCore:
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         match parts.path.removeprefix("/api/v2/sync"):
             case "/bootstrap":
-                who = {"name": self.name, "tier": 4, "sensitive": True}
+                who = {"name": self.name, "tier": self.tier, "sensitive": True}
                 reply = _told({"principal": who, "epoch": self.epoch, "view": self.view, "sync_cursor": ""})
             case "/deltas":
                 reply = self._deltas(query.get("since", ""), query.get("view", ""), int(query["limit"]))

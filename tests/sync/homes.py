@@ -43,8 +43,8 @@ def do(library: Library, work: Callable[[Step], str], actor: Actor, key: str = "
     ).result
 
 
-def once(library: Library, core: Any, **more: Any) -> Outcome:
-    remote = Remote(core.url, getattr(core, "token", TOKEN))
+def once(library: Library, core: Any, token: str = TOKEN, **more: Any) -> Outcome:
+    remote = Remote(core.url, getattr(core, "token", token))
     try:
         return sync(library, remote, **more)
     finally:

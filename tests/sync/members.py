@@ -85,6 +85,10 @@ class Member:
         finally:
             remote.close()
 
+    def forget_tier(self) -> None:
+        """Know nothing of the tier, as a home that was connected by an older version."""
+        self.library.store.truth.set({state.TIER: ""})
+
     def all_of(self, kind: str) -> list[str]:
         return sorted(one.id for one in self.library.store.recorded.select(Wanted(kinds=(kind,)), 1_000))
 

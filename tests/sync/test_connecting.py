@@ -14,13 +14,13 @@ from cortex.cli import run
 from cortex.daemon.syncing import Syncing
 from cortex.engines import Engines
 from cortex.errors import ConfigError, CortexError
-from cortex.kinds import Comment, Observation, Subcortex, Thread
+from cortex.kinds import SENSITIVE, Artifact, Comment, Observation, Subcortex, Thread
 from cortex.records.ids import new_id
 from cortex.records.inbox import acknowledge, inbox
 from cortex.records.rights import person
 from cortex.store import Store
 from cortex.sync import state
-from cortex.sync.connecting import TOKEN_FILE, connect, disconnect, remote_of, token_of
+from cortex.sync.connecting import TOKEN_FILE, connect, disconnect, preview, remote_of, token_of
 from cortex.sync.running import Outcome, sync
 from embedders.stub import Reply
 from sync.fake_core import TOKEN, FakeCore
@@ -49,7 +49,7 @@ def test_what_was_there_before_is_uploaded_once(library, core):
     edit(library, thread, body="changed before")
     joined = connect(library, core.url, TOKEN)
     assert (joined.name, joined.tier, joined.queued, joined.again) == ("ada", 4, 106, False)
-    assert once(library, core) == Outcome("ok", flushed=2)
+    assert once(library, core) == Outcome("ok", flushed=106)
     assert len(core.kept) == 106 and core.bodies()[thread].body == "changed before"
     assert connect(library, core.url, TOKEN).again
     assert once(library, core) == Outcome("ok") and len(core.done) == 2
@@ -113,9 +113,62 @@ def test_a_second_core_is_refused_until_one_leaves_the_first(library, core, othe
     assert library.store.recorded.one(thread) and library.store.recorded.one(theirs)
     make(library, Thread("Between"))
     assert library.store.outbox.count() == (0, 0)
-    assert connect(library, other.url, TOKEN).queued == 3
+    assert connect(library, other.url, TOKEN).queued == 1
     assert once(library, other).status == "ok"
-    assert len(other.kept) == 3 and here(library) == other.bodies() and len(core.kept) == 2
+    assert len(other.kept) == 1 and here(library) == other.bodies() and len(core.kept) == 2
+
+
+def test_what_others_wrote_at_another_core_goes_only_by_choice_and_is_marked(library, core, other):
+    connect(library, core.url, TOKEN)
+    mine = make(library, Thread("Mine"))
+    core.write(theirs := new_id(Thread), Thread("Theirs", code_links=()), author="ada2/agent")
+    core.write(owned := new_id(Artifact), Artifact("Runbook", owner="ada2"), author="ada2")
+    once(library, core)
+    disconnect(library)
+    diary = make(library, Observation("Diary", sensitivity=SENSITIVE))
+    answer = make(library, Comment(mine, "to a thread of the other team"))
+    found = preview(library, other.url, TOKEN).plan
+    assert (found.mine.records, found.mine.private, found.mine.origins) == (1, 1, {})
+    assert found.others.kinds == {"thread": 2, "artifact": 1, "comment": 1}
+    assert found.others.authors == {"person": 2, "ada2/agent": 1, "ada2": 1} and found.others.origins == {core.url: 3}
+    assert connect(library, other.url, TOKEN).queued == 1 and once(library, other).status == "ok"
+    assert list(other.kept) == [diary] and library.store.recorded.one(theirs)
+    edit(library, mine, title="stays here")
+    assert once(library, other).flushed == 0
+    assert connect(library, other.url, TOKEN, choice="all").queued == 4 and once(library, other).flushed == 4
+    assert set(other.kept) == {mine, theirs, owned, diary, answer}
+    place = core.url.partition("://")[2]
+    assert other.kept[theirs].record.author == f"ada2@{place}/agent" and other.kept[mine].record.author == "ada"
+    assert other.bodies()[owned].owner == f"ada2@{place}"
+    disconnect(library)
+    connect(library, core.url, TOKEN)
+    assert once(library, core).status == "partial" and core.bodies()[mine].title == "Mine"
+    assert any("stays here" in str(entry.changes) for entry in library.store.outbox.refused())
+
+
+def test_below_tier_3_nothing_of_others_is_sent(library, core, other):
+    connect(library, core.url, TOKEN)
+    core.write(new_id(Thread), Thread("Theirs"))
+    once(library, core)
+    disconnect(library)
+    other.tier = 2
+    assert preview(library, other.url, TOKEN).plan.kept == 1
+    assert connect(library, other.url, TOKEN, choice="all").queued == 0
+
+
+def test_who_sends_nothing_keeps_a_file_of_what_the_core_replaces(library, core):
+    connect(library, core.url, TOKEN)
+    thread = make(library, Thread("Mine"))
+    once(library, core)
+    disconnect(library)
+    edit(library, thread, title="Changed meanwhile")
+    new = make(library, Thread("New"))
+    assert preview(library, core.url, TOKEN).plan.changes == 1
+    joined = connect(library, core.url, TOKEN, choice="none")
+    assert joined.kept_aside is not None
+    assert joined.queued == 0 and "Changed meanwhile" in joined.kept_aside.read_text(encoding="utf-8")
+    assert once(library, core).status == "ok" and library.store.recorded.one(thread).body.title == "Mine"
+    assert list(core.kept) == [thread] and library.store.recorded.one(new)
 
 
 def test_who_left_and_joins_the_same_core_again_has_everything_once(library, core):

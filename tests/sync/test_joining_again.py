@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from cortex.core import people
 from cortex.kinds import Comment, Subcortex, Thread
 from cortex.records.rights import PERSON
 from cortex.sync import refusals
 from cortex.sync.connecting import connect, disconnect
-from sync.homes import alerts
+from sync.homes import alerts, once
 from sync.members import at_core
 
 
@@ -104,17 +102,26 @@ def test_what_was_hidden_meanwhile_leaves(member, team):
     assert bob.sync().status == "ok" and bob.get(hidden) is None
 
 
-@pytest.mark.parametrize("name", ["bob", "eve"])
-def test_another_history_or_name_is_another_core(member, team, name):
+def test_a_core_with_another_history_is_another_core(member, team):
     ada, bob = member("ada"), member("bob", tier=4)
     thread = bob.write(Thread("Of Bob"))
     bob.sync()
     ada.sync()
     disconnect(bob.library)
-    if name == "bob":
-        team.ledger.renew_epoch()
-    assert connect(bob.library, team.url, team.let_in(name)).queued == 1
+    team.ledger.renew_epoch()
+    assert connect(bob.library, team.url, bob.token).queued == 0
+    assert connect(bob.library, team.url, bob.token, choice="all").queued == 1
     assert bob.get(thread).author == PERSON
+
+
+def test_who_joins_the_same_core_under_another_name_goes_on_from_what_it_has(member, team):
+    bob = member("bob", tier=4)
+    thread = bob.write(Thread("Of Bob"))
+    bob.sync()
+    disconnect(bob.library)
+    eve = team.let_in("eve")
+    assert connect(bob.library, team.url, eve).queued == 0
+    assert once(bob.library, bob.core, token=eve).status == "ok" and bob.get(thread).author == "bob"
 
 
 def test_who_leaves_again_before_a_sync_has_still_written_nothing(member, team):
@@ -140,6 +147,7 @@ def test_who_leaves_is_no_longer_told_how_to_send_what_was_refused(member, team)
     thread = ada.write(Thread("Title", body="old"))
     ada.sync()
     bob.sync()
+    bob.forget_tier()
     bob.change(thread, body="of Bob")
     assert bob.sync().refused == 1 and alerts(bob.library)
     disconnect(bob.library, force=True)

@@ -9,7 +9,7 @@ import pytest
 from cortex.core import people
 from cortex.kinds import Comment, Subcortex, Thread
 from cortex.records.finding import Asked, find
-from cortex.sync import refusals
+from cortex.sync import refusals, state
 from sync.homes import alerts
 from sync.members import at_core
 
@@ -37,7 +37,10 @@ def test_of_what_may_no_longer_be_seen_only_ones_own_words_stay_until_it_is_seen
     home = bob.library.settings.home
     kept = b"".join(one.read_bytes() for one in home.rglob("*") if one.is_file())
     assert b"falcon" not in kept and b"alaries" not in kept
-    assert not find(bob.library, Asked("salaries")).hits and find(bob.library, Asked("long argument")).hits
+    assert (
+        not find(bob.library, Asked("salaries")).hits
+        and find(bob.library, Asked("long argument", unaccepted=True)).hits
+    )
     told = json.dumps([refusals.told(bob.library, one) for one in bob.library.store.outbox.refused()])
     assert LONG in told and "money" in told and "falcon" not in told and "Salaries" not in told
     people.grant(team.ledger, people.find(team.ledger, "bob"), private, writes=True)
@@ -63,3 +66,35 @@ def test_an_alert_says_what_became_of_what_was_changed(member, team):
     people.ungrant(team.ledger, people.find(team.ledger, "bob"), private)
     bob.sync()
     assert any("money. It is not here any more" in one for one in alerts(bob.library))
+
+
+def test_who_was_put_out_keeps_only_what_was_never_sent(member, team):
+    ada, bob = member("ada"), member("bob", tier=3)
+    ada.write(Thread("Salaries", body="the falcon lands"))
+    ada.sync()
+    bob.sync()
+    mine = bob.write(Thread("Never sent"))
+    people.change(team.ledger, people.find(team.ledger, "bob"), state="revoked")
+    outcome = bob.sync()
+    assert (outcome.status, outcome.code, outcome.erased) == ("failed", "CORE_DENIED", 1)
+    assert "you were put out" in outcome.error and "1 records of it left this machine" in outcome.error
+    kept = b"".join(one.read_bytes() for one in bob.library.settings.home.rglob("*") if one.is_file())
+    assert b"falcon" not in kept and bob.get(mine) and bob.library.store.outbox.count() == (1, 0)
+    assert bob.sync().erased == 0
+    people.change(team.ledger, people.find(team.ledger, "bob"), state="active")
+    assert bob.sync().status == "ok" and find(bob.library, Asked("falcon")).hits and mine in at_core(team)
+
+
+@pytest.mark.parametrize("reason", ["token", "epoch"])
+def test_a_token_that_counts_no_more_and_another_server_erase_nothing(member, team, reason):
+    ada, bob = member("ada"), member("bob", tier=3)
+    thread = ada.write(Thread("Salaries"))
+    ada.sync()
+    bob.sync()
+    if reason == "token":
+        number = next(one.id for one in team.ledger.principals.tokens() if one.id in bob.token)
+        team.ledger.principals.revoke(number)
+    else:
+        bob.library.store.truth.set({state.EPOCH: "of another Core"})
+        people.change(team.ledger, people.find(team.ledger, "bob"), state="revoked")
+    assert bob.sync().code == "CORE_DENIED" and bob.get(thread)

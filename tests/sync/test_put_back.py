@@ -248,6 +248,7 @@ def test_what_the_core_took_otherwise_and_a_refusal_look_like_no_loss(member, te
     bob.sync()
     ada.change(thread, subcortex=two)
     ada.sync()
+    bob.forget_tier()
     comment = bob.write(Comment(thread, "hello"))  # is taken, with the other subcortex
     bob.change(comment, body="hello world")  # is refused: it would move it
     outcome = bob.sync()

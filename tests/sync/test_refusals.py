@@ -29,7 +29,7 @@ from cortex.sync.fetching import Fetching
 from cortex.sync.remote import Refused, Remote
 from cortex.sync.running import LOCK, sync
 from cortex.types import Cancel
-from sync.homes import alerts, do
+from sync.homes import alerts, do, edit
 from sync.members import Member, at_core
 
 LONG = "a long argument. " * 100 + "THE END"
@@ -231,6 +231,7 @@ def test_a_comment_that_is_refused_stays_where_it_was_written(member, team):
     thread = ada.write(Thread("Title"))
     ada.sync()
     eve.sync()
+    eve.forget_tier()
     comment = eve.write(Comment(thread, LONG))
     assert eve.sync().refused == 1 and eve.get(comment).body.body == LONG
     assert "stays on this machine" in alerts(eve.library)[0]
@@ -286,6 +287,7 @@ def test_only_the_subcortex_that_clashes_gets_another_slug(member, team, homes):
 def test_nothing_is_given_up_while_another_sync_may_refuse_more(member, monkeypatch):
     monkeypatch.setattr(giving_up, "TURN_SECONDS", 0.1)
     bob = member("bob", tier=2)
+    bob.forget_tier()
     for slug in ("one", "two"):
         bob.write(Subcortex(slug, f"Typed {slug}"))
     bob.sync()
@@ -298,22 +300,26 @@ def test_nothing_is_given_up_while_another_sync_may_refuse_more(member, monkeypa
     assert kept.count() == (0, 0) and not alerts(bob.library) and giving_up.give_up(bob.library) == (0, None)
 
 
-def test_what_was_given_up_is_sent_by_no_later_write_until_one_joins_anew(member, team):
-    bob = member("bob", tier=1)
+def test_what_was_given_up_is_gone_with_what_was_written_to_it_since(member, team):
+    bob = member("bob", tier=3)
     thread = bob.write(Thread("Mine"))
+    people.change(team.ledger, people.find(team.ledger, "bob"), tier=1)
     assert bob.sync().refused == 1
-    bob.change(thread, body="waits")
+    edit(bob.library, thread, body="waits")
+    _, file = giving_up.give_up(bob.library)
+    assert bob.library.store.outbox.count() == (0, 0) and bob.get(thread) is None
+    assert "waits" in file.read_text("utf-8") and find(bob.library, Asked("Mine")).hits == ()
+    assert bob.sync().status == "ok" and not at_core(team)
+
+
+def test_what_was_there_before_the_core_stays_when_its_copy_is_given_up(member, team, homes):
+    library = homes("bob")
+    thread = create(library, Thread("Mine"), actor=person()).id
+    bob = member("bob", tier=1)
+    assert bob.sync().refused == 1
     giving_up.give_up(bob.library)
-    assert bob.library.store.outbox.count() == (0, 0) and bob.get(thread).body.body == "waits"
-    people.change(team.ledger, people.find(team.ledger, "bob"), tier=3)
-    bob.change(thread, body="later")
-    other = bob.write(Thread("For all"))
-    assert bob.sync().status == "ok" and set(at_core(team)) == {other}
-    disconnect(bob.library)
-    connect(bob.library, team.url, bob.token)
-    assert bob.sync().status == "ok" and set(at_core(team)) == {other, thread}
-    bob.change(thread, body="shared")
-    assert bob.sync().flushed == 1 and at_core(team)[thread][-1].body == "shared"
+    assert bob.library.store.outbox.count() == (0, 0) and bob.get(thread)
+    assert bob.sync().status == "ok" and not at_core(team)
 
 
 def test_a_copy_of_a_home_has_keys_of_its_own(member, team, homes, memory):

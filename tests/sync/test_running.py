@@ -166,7 +166,7 @@ def test_a_conflict_stands_in_the_inbox_and_the_record_is_as_the_core_has_it(joi
     assert (outcome.status, outcome.refused, outcome.waiting) == ("partial", 1, 0)
     assert joined.store.recorded.one(thread).body.body == "of Bob"
     (why,) = alerts(joined)
-    assert "RECORD_CHANGED" in why and "of Ada" in why and "cortex sync --give-up" in why
+    assert "RECORD_CHANGED" in why and "of Ada" in why and "cortex sync --keep mine" in why
     (entry,) = joined.store.outbox.refused()
     assert (entry.code, entry.changes[0].after.body) == ("RECORD_CHANGED", "of Ada")
     assert once(joined, core).status == "ok" and len(alerts(joined)) == 1

@@ -22,7 +22,7 @@ from cortex.records.wording import wording
 from cortex.records.writing import create
 from cortex.store.backup import dump, load
 from cortex.store.ledger import open_ledger
-from cortex.sync import state
+from cortex.sync import giving_up, refusals, state
 from cortex.sync.connecting import connect
 from cortex.sync.remote import Remote
 from cortex.sync.running import Outcome, sync
@@ -63,8 +63,40 @@ def test_a_conflict_is_seen_by_who_came_second(member, team):
     assert bob.sync().status == "ok" and ada.sync().pulled == 1 and ada.get(thread).body.body == "of both"
 
 
+@pytest.mark.parametrize("keep", ["mine", "theirs"])
+def test_a_conflict_costs_only_the_fields_that_both_changed(member, team, keep):
+    ada, bob = member("ada"), member("bob")
+    thread, task = ada.write(Thread("Cache", body="first")), ada.write(Task("Measure"))
+    ada.sync()
+    bob.sync()
+    ada.change(thread, body="of Ada", title="Caches")
+    ada.change(task, state="in_progress", notes="begun")
+    bob.change(thread, body="of Bob", tags=("cache",))
+    bob.change(task, state="blocked", blocked_reason="no machine", priority="high")
+    ada.sync()
+    assert bob.sync().refused == 2 and bob.library.store.outbox.count() == (0, 2) and bob.has() == at_core(team)
+    body, work = at_core(team)[thread][-1], at_core(team)[task][-1]
+    assert (body.title, body.body, body.tags) == ("Caches", "of Ada", ("cache",))
+    assert (work.state, work.blocked_reason, work.notes, work.priority) == ("in_progress", "", "begun", "high")
+    about = [refusals.typed(refusals.main_of(one)) for one in bob.library.store.outbox.refused()]
+    assert about == [{"body": "of Bob"}, {"state": "blocked", "blocked_reason": "no machine"}]
+    if keep == "mine":
+        assert giving_up.keep_mine(bob.library, [thread]) == 1 and giving_up.keep_mine(bob.library) == 1
+    else:
+        count, file = giving_up.keep_theirs(bob.library)
+        assert count == 2 and file and "no machine" in file.read_text(encoding="utf-8")
+    assert bob.sync().status == "ok" and not [one for one in inbox(bob.library).entries if one.type == "system_alert"]
+    body, work = at_core(team)[thread][-1], at_core(team)[task][-1]
+    mine = ("of Bob", "blocked", "no machine") if keep == "mine" else ("of Ada", "in_progress", "")
+    assert (body.body, work.state, work.blocked_reason) == mine and bob.has() == at_core(team)
+
+
 def test_who_may_not_write_keeps_it_at_home(member, team):
     reader = member("eve", tier=1)
+    with pytest.raises(CortexError, match=r"person \(tier 1\) may not create thread: that needs tier 2"):
+        reader.write(Thread("Only mine"))
+    assert reader.library.store.outbox.count() == (0, 0)
+    reader.forget_tier()
     thread = reader.write(Thread("Only mine"))
     seen = reader.write(Observation("Seen"))
     outcome = reader.sync()

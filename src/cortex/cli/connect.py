@@ -1,4 +1,4 @@
-"""`cortex connect` and `cortex disconnect`: join a team's Core with all that is here, and leave it with all that is here.
+"""`cortex connect` and `cortex disconnect`: join a team's Core with what the person chooses to send, and leave it with all that is here.
 
 A token is never an argument: command lines are seen by everybody on a machine, and kept by shells.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import getpass
 import sys
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -14,12 +16,16 @@ import typer
 
 from cortex.cli.library import open_library
 from cortex.cli.options import JsonFlag, ProfileOption
-from cortex.cli.show import print_json, say
-from cortex.cli.sync import EXITS, as_rows, given_up_row, run_sync, tell, tell_given_up
+from cortex.cli.show import many, print_json, say
+from cortex.cli.sync import as_rows, exit_code, given_up_row, run_sync, tell, tell_given_up
+from cortex.cli.team_options import one_of
 from cortex.errors import FileError, InputError, explained
 from cortex.settings import environment
 from cortex.sync import connecting, giving_up, state
-from cortex.sync.connecting import MAX_TOKEN, TOKEN_VARIABLE
+from cortex.sync.connecting import MAX_TOKEN, TOKEN_VARIABLE, Preview
+from cortex.sync.upload import ALL, CHOICES, KEEPS_AUTHORS, MINE, NONE, Part, Plan
+
+MOST_NAMES = 5  # people and Cores that are named
 
 
 def connect(
@@ -40,28 +46,118 @@ def connect(
     moved: Annotated[
         bool, typer.Option("--moved", help="It is the same team's Core, restored or renewed at another address.")
     ] = False,
+    upload: Annotated[
+        str | None,
+        typer.Option(
+            "--upload",
+            metavar="all|mine|none",
+            help="Which records of this home are sent: mine are those that you wrote here and no other Core ever had. "
+            "Default: you are asked; none, where there is no terminal.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be sent; nothing is joined or sent.")
+    ] = False,
     profile: ProfileOption = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Join a team's Core: what is here is sent there, once, and what you may see of it comes here; then sync for a first time."""
+    """Join a team's Core: what you choose of this home is sent there, what you may see of it comes here; then sync for a first time."""
+    choice = None if upload is None else one_of(upload, CHOICES, "--upload")
     with open_library(profile) as library:
         address = url or library.settings.team.server
         if not address:
             raise InputError("ARGUMENT_INVALID", "which Core? Name its address, such as https://core.example.org")
-        before = library.store.truth.get(state.URL)
-        joined = connecting.connect(library, address, _token(token_file), plain=plain_http, moved=moved)
+        before, token = library.store.truth.get(state.URL), _token(token_file)
+        found = None
+        if dry_run or not before or choice:
+            found = connecting.preview(library, address, token, plain=plain_http)
+            if not as_json:
+                _show_plan(found)
+            if dry_run:
+                if as_json:
+                    print_json({"server": found.url, "dryRun": True, "upload": _plan_rows(found.plan, choice)})
+                return 0
+            choice = choice or _asked(found)
+        joined = connecting.connect(library, address, token, plain=plain_http, moved=moved, choice=choice)
         elsewhere = joined.again and joined.url != before
         if not as_json:
             begin = f"Moved from {before}" if elsewhere else "Still connected" if joined.again else "Connected"
             say(f"✓ {begin} to {joined.url} as {joined.name} (tier {joined.tier})")
+        _say_held(found, choice, joined.kept_aside)
         done = run_sync(library)
     if as_json:
         about = {"server": joined.url, "name": joined.name, "tier": joined.tier, "again": joined.again}
         moved_from = before if elsewhere else None
-        print_json({**about, "movedFrom": moved_from, "queued": joined.queued, "sync": as_rows(done)})
+        sent = _plan_rows(found.plan, choice) if found else None
+        print_json({**about, "movedFrom": moved_from, "queued": joined.queued, "upload": sent, "sync": as_rows(done)})
     else:
         tell(done)
-    return EXITS[done.outcome.status]
+    return exit_code(done)
+
+
+def _show_plan(found: Preview) -> None:
+    """Say what this home has that the Core doesn't."""
+    mine, others = found.plan.mine, found.plan.others
+    total = mine.records + others.records + found.plan.kept
+    if total:
+        say(f"{found.url} doesn't have {many(total, 'record')} of this home:")
+    if mine.records:
+        say(f"  mine: {_described(mine)}, written here, never sent elsewhere")
+    if others.records:
+        say(
+            f"  others: {_described(others)}, by {_names(others.authors)}, from {_names(others.origins) or 'elsewhere'}"
+        )
+    if found.plan.kept:
+        say(
+            f"  {many(found.plan.kept, 'record')} stay here: a Core takes what others wrote from tier {KEEPS_AUTHORS} on"
+        )
+    if found.plan.changes:
+        say(f"  and changes of {many(found.plan.changes, 'record')} that it has, made here since you left it")
+
+
+def _asked(found: Preview) -> str:
+    """The person's choice; nothing is sent where nobody can be asked."""
+    plan = found.plan
+    if not plan.sent(ALL) and not plan.changes:
+        return MINE
+    if not sys.stdin.isatty():
+        if plan.changes:
+            message = f"changes of {many(plan.changes, 'record')} wait here, and there is no terminal to ask on"
+            way = "--upload mine sends them, --upload none keeps them in a file and takes over what the Core has."
+            raise InputError("ARGUMENT_INVALID", message, suggestions=(way,))
+        return NONE
+    counts = f"mine ({plan.sent(MINE):,}), all ({plan.sent(ALL):,}) or none"
+    print(f"Send which? {counts} [mine]: ", end="", file=sys.stderr, flush=True)
+    return one_of(sys.stdin.readline().strip() or MINE, CHOICES, "the answer")
+
+
+def _say_held(found: Preview | None, choice: str | None, file: Path | None) -> None:
+    """Say what stays here, and how it can be sent after all."""
+    plan = found.plan if found else None
+    held = plan.sent(ALL) - plan.sent(choice or MINE) if plan else 0
+    if held:
+        way = "`cortex connect --upload mine` or `--upload all` sends them"
+        say(f"note: not sent, only kept here: {many(held, 'record')}; {way}", error=True)
+    if file:
+        say(f"note: your changes of what the Core has are not sent; they are kept in {file}", error=True)
+
+
+def _described(part: Part) -> str:
+    kinds = ", ".join(many(count, kind) for kind, count in part.kinds.items())
+    private = f", {part.private:,} of them private" if part.private else ""
+    return f"{many(part.records, 'record')} ({kinds}{private})"
+
+
+def _names(counts: Mapping[str, int]) -> str:
+    told = [f"{name} ({count:,})" for name, count in list(counts.items())[:MOST_NAMES]]
+    more = len(counts) - len(told)
+    return ", ".join(told) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _plan_rows(plan: Plan, choice: str | None) -> dict[str, object]:
+    """For programs."""
+    parts = {"mine": asdict(plan.mine), "others": asdict(plan.others)}
+    return {"choice": choice, **parts, "kept": plan.kept, "changes": plan.changes}
 
 
 def disconnect(
@@ -74,7 +170,7 @@ def disconnect(
 ) -> int:
     """Leave the Core: all records stay here, the token goes, and nothing is sent or fetched any more."""
     with open_library(profile) as library:
-        count, file = giving_up.give_up(library) if force else (0, None)
+        count, file = giving_up.give_up(library, erase=False) if force else (0, None)
         url = connecting.disconnect(library, force=force)
     if as_json:
         print_json({"server": url or None, "givenUp": given_up_row(count, file)})

@@ -18,6 +18,7 @@ from cortex.library import Library
 from cortex.records import changing
 from cortex.records.checks import RELATIONS
 from cortex.records.rights import person
+from cortex.records.warnings import refusal_of
 from cortex.records.writing import create
 
 KIND = "link"
@@ -76,12 +77,13 @@ def list_links(
         )
         known = _ends(library, found.rows)
     if as_json:
-        print_json({"links": [_row(one, known) for one in found.rows], "more": found.more})
+        rows = [{**_row(one, known), "warnings": list(refusal_of(one.id, found.refused))} for one in found.rows]
+        print_json({"links": rows, "more": found.more})
     elif not found.rows:
         say(START if found.nothing_yet else "nothing found", error=True)
     else:
         for one in found.rows:
-            say(f"{one.id} {day(one.updated)} {one.body.state}")
+            say(" ".join((one.id, day(one.updated), one.body.state, *refusal_of(one.id, found.refused))))
             say(f"  {_told(one, known)}")
         say_more(found.more)
     return 0

@@ -208,8 +208,9 @@ def _open(
             from cortex.families.team.places import (
                 place_of as place_of_records,
             )  # a search of code alone needs none of it
+            from cortex.records.finding import Asked
 
-            places.append(place_of_records(library.reader))
+            places.append(place_of_records(library.reader, Asked(unaccepted=True)))
     return places, states, late
 
 
@@ -310,8 +311,10 @@ def _place(one: Located, told: _Told) -> str:
 
 
 def _over(one: Located) -> str:
-    """That a record doesn't count any more."""
-    state = str(one.cited.get("state", ""))
+    """That a record doesn't count any more, or that the team's Core didn't take it."""
+    state, warnings = str(one.cited.get("state", "")), one.cited.get("warnings")
+    if isinstance(warnings, list) and warnings:
+        return f"  ({warnings[0]})"
     return f"  ({state})" if state in OVER else ""
 
 

@@ -1,6 +1,6 @@
 """`cortex sync`: send what waits to the team's Core, then take over what changed there, and say what came of it.
 
-Exit codes: 0 all is the same on both sides, 1 something was refused or is taken later, 2 it failed, 3 the Core can't be reached.
+Exit codes: 0 all is the same on both sides, 1 something is refused or is taken later, 2 it failed, 3 the Core can't be reached.
 cortexd does the same by itself; whoever comes second waits for the first.
 """
 
@@ -17,6 +17,7 @@ from cortex.cli.library import open_library
 from cortex.cli.memory_show import moment
 from cortex.cli.options import JsonFlag, ProfileOption
 from cortex.cli.show import many, print_error, print_json, say
+from cortex.cli.team_options import one_of
 from cortex.errors import ConfigError, CortexError, InputError
 from cortex.home import PROFILES
 from cortex.library import Library
@@ -24,9 +25,11 @@ from cortex.store import Entry
 from cortex.sync import connecting, giving_up, refusals, running, state
 from cortex.sync.remote import Offline, Remote
 from cortex.sync.running import FAILED, OFFLINE, OK, PARTIAL, Outcome
+from cortex.sync.upload import NONE
 
 EXITS = {OK: 0, PARTIAL: 1, FAILED: 2, OFFLINE: 3}
 MOST_TOLD = 10  # refused writes
+KEEPS = ("mine", "theirs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +52,40 @@ def sync(
     refused: Annotated[
         bool, typer.Option("--refused", help="Only show what the Core refused, whole: what was typed, and why.")
     ] = False,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            "--keep",
+            metavar="mine|theirs",
+            help="Where somebody else changed the same field first: send yours on top of theirs, or give yours up.",
+        ),
+    ] = None,
+    record: Annotated[
+        list[str] | None,
+        typer.Option("--record", metavar="ID", help="With --keep: only what is about this record; may be repeated."),
+    ] = None,
     profile: ProfileOption = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Bring this home and its Core together: send what waits, take over what changed. Exits with 0, 1 partial, 2 failed, 3 offline."""
-    if retry + give_up + refused > 1:
+    if retry + give_up + refused + (keep is not None) > 1:
         raise InputError(
-            "ARGUMENT_INVALID", "--retry sends what was refused, --give-up doesn't, --refused shows it: take one"
+            "ARGUMENT_INVALID",
+            "--retry sends what was refused, --give-up doesn't, --refused shows it, --keep chooses: take one",
         )
+    side = None if keep is None else one_of(keep, KEEPS, "--keep")
+    if record and side is None:
+        raise InputError("ARGUMENT_INVALID", "--record narrows --keep mine or --keep theirs; name one of them")
     try:
         with open_library(profile) as library:
             if refused:
                 return show_refused(library, as_json)
             join_configured(library)
-            count, file = giving_up.give_up(library) if give_up else (0, None)
+            if side == "mine":
+                giving_up.keep_mine(library, record or ())
+            count, file = (0, None)
+            if give_up or side == "theirs":
+                count, file = giving_up.give_up(library) if give_up else giving_up.keep_theirs(library, record or ())
             tell_given_up(count, file)  # also where the sync fails
             done = replace(run_sync(library, retry=retry), given_up=count, file=file)
     except CortexError as error:  # 1 would say that a part of it is done
@@ -72,7 +95,16 @@ def sync(
         print_json(as_rows(done))
     else:
         tell(done)
-    return EXITS[done.outcome.status]
+    return exit_code(done)
+
+
+def exit_code(done: Done) -> int:
+    """1 as long as something is refused, whichever process sent it."""
+    return EXITS[_status(done)]
+
+
+def _status(done: Done) -> str:
+    return PARTIAL if done.refused and done.outcome.status == OK else done.outcome.status
 
 
 def show_refused(library: Library, as_json: bool) -> int:
@@ -98,7 +130,11 @@ def _again(entry: Entry) -> str:
     """What comes of trying it again."""
     if refusals.is_outdone(entry, entry.code, entry.reason):
         return "somebody else decided first, and that stands"
-    return "change it once more as it reads now" if entry.code == refusals.CONFLICT else "--retry sends it again"
+    return (
+        "--keep mine puts it on top of that, --keep theirs gives it up"
+        if entry.code == refusals.CONFLICT
+        else "--retry sends it again"
+    )
 
 
 def tell_given_up(count: int, file: Path | None) -> None:
@@ -116,8 +152,13 @@ def join_configured(library: Library) -> None:
     """Join the Core that the settings name, where none is joined and there is a token. Raises: CortexError."""
     url, settings = library.settings.team.server, library.settings
     if url and not library.store.truth.get(state.URL) and (token := connecting.token_of(settings.home)):
-        joined = connecting.connect(library, url, token)
+        joined = connecting.connect(library, url, token, choice=NONE)
         say(f"connected to {joined.url} as {joined.name}", error=True)
+        if library.store.outbox.candidates(library.store.truth.get(state.EPOCH)):
+            way = "`cortex connect --dry-run` shows what it has, `cortex connect --upload mine` sends it"
+            say(f"note: nothing of this home was sent there; {way}", error=True)
+        if joined.kept_aside:
+            say(f"note: your changes of what the Core has are kept in {joined.kept_aside}", error=True)
 
 
 def run_sync(library: Library, *, retry: bool = False) -> Done:
@@ -149,7 +190,7 @@ def as_rows(done: Done) -> dict[str, object]:
     """For programs."""
     one = done.outcome
     return {
-        "status": one.status,
+        "status": _status(done),
         "server": done.server,
         "flushed": one.flushed,
         "pulled": one.pulled,
@@ -172,10 +213,13 @@ def as_rows(done: Done) -> dict[str, object]:
 
 def tell(done: Done) -> None:
     """For people."""
-    one = done.outcome
+    one, status = done.outcome, _status(done)
     gone = f", {one.erased:,} left that you may no longer see" if one.erased else ""
-    counts = f": {one.flushed:,} sent, {many(one.pulled, 'record')} came{gone}" if one.status in (OK, PARTIAL) else ""
-    say(f"{_MARKS[one.status]} {done.server}{counts}")
+    refused = f", {len(done.refused):,} refused" if done.refused else ""
+    counts = (
+        f": {one.flushed:,} sent{refused}, {many(one.pulled, 'record')} came{gone}" if status in (OK, PARTIAL) else ""
+    )
+    say(f"{_MARKS[status]} {done.server}{counts}")
     if one.error:
         say(f"  {one.error}", error=True)
         for advice in one.advice if one.status == FAILED else ():
@@ -193,7 +237,10 @@ def tell(done: Done) -> None:
         say(f"  {rest}`cortex sync --refused` shows all you wrote; {again}", error=True)
         met = [entry.code == refusals.CONFLICT for entry in done.refused]
         if sum(met) > sum(outdone):  # sent again, it would be refused again
-            say("  what was changed meanwhile: change it once more as it reads now, then --give-up", error=True)
+            say(
+                "  what somebody else changed first: --keep mine puts yours on top, --keep theirs gives it up",
+                error=True,
+            )
 
 
 _MARKS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cortex.cli.memory_show import moment
 from cortex.cli.person import settings_of
@@ -12,6 +13,9 @@ from cortex.cli.show import many, say
 from cortex.errors import CortexError
 from cortex.settings import environment
 from cortex.store import STORE_NAME, Store
+
+if TYPE_CHECKING:
+    from cortex.library import Library
 
 NOTHING: Mapping[str, object] = {
     "server": None,
@@ -91,6 +95,25 @@ def print_state(body: Mapping[str, object]) -> None:
 
 def _size(count: int) -> str:
     return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
+
+
+def waits_for(library: Library) -> str:
+    """Why what was just written isn't sent by itself now, "" where it is."""
+    from cortex.daemon.control import is_held
+    from cortex.daemon.rendezvous import meet_at
+    from cortex.sync import state
+
+    told = library.store.truth.get
+    body = {
+        "server": told(state.URL),
+        "syncErrorCode": told(state.CODE),
+        "syncSeconds": library.settings.team.sync_seconds,
+    }
+    runs = is_held(meet_at(str(library.settings.home)).lock)
+    if why := why_waiting({**body, "running": runs}):
+        return why
+    error = told(state.ERROR)
+    return f"the last sync failed: {error}; cortexd tries again, or `cortex sync`" if error else ""
 
 
 def is_denied(body: Mapping[str, object]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -24,7 +24,7 @@ from cortex.cli.team_show import (
 from cortex.kinds import KINDS, Record, Wanted, refs_of
 from cortex.library import Library
 from cortex.records.checks import STATES
-from cortex.records.warnings import warnings_of
+from cortex.records.warnings import refusal_of, warnings_of
 from cortex.types import Mode, Query
 
 MAX_LINKS = 50
@@ -136,6 +136,7 @@ class Listed:
     rows: tuple[Record[Any], ...]
     more: bool
     nothing_yet: bool  # there is none of this kind at all
+    refused: Mapping[str, str]  # records that the team's Core didn't take, with the reason
 
 
 def list_records(
@@ -165,7 +166,7 @@ def list_records(
     wanted = Wanted(kinds=(kind,), states=chosen, refs=tuple(conditions), due=due, by_change=True)
     rows = _select(library, wanted, limit + 1, keep)
     nothing_yet = not rows and not library.store.recorded.select(Wanted(kinds=(kind,)), 1)
-    return Listed(tuple(rows[:limit]), len(rows) > limit, nothing_yet)
+    return Listed(tuple(rows[:limit]), len(rows) > limit, nothing_yet, library.store.outbox.unaccepted())
 
 
 def tell_list(
@@ -173,13 +174,25 @@ def tell_list(
 ) -> int:
     """Show a list, a line each; `name` is what programs find it under, `start` what to do where there is nothing yet."""
     if as_json:
-        print_json({name: [record_json(one) for one in found.rows], "more": found.more})
+        print_json({name: [marked_json(one, found.refused) for one in found.rows], "more": found.more})
     elif not found.rows:
         say(start if found.nothing_yet else "nothing found", error=True)
     else:
-        say_rows([row(one) for one in found.rows])
+        say_rows([marked_row(one, row(one), found.refused) for one in found.rows])
         say_more(found.more)
     return 0
+
+
+def marked_row(record: Record[Any], row: Sequence[str], refused: Mapping[str, str]) -> Sequence[str]:
+    """The line of a record in a list; what the team's Core didn't take says so before its title."""
+    marks = refusal_of(record.id, refused)
+    return (*row[:-1], f"[{marks[0]}] {row[-1]}") if marks else row
+
+
+def marked_json(record: Record[Any], refused: Mapping[str, str]) -> dict[str, object]:
+    """A record of a list for programs, as `marked_row`."""
+    marks = refusal_of(record.id, refused)
+    return {**record_json(record), "warnings": list(marks)} if marks else record_json(record)
 
 
 def _select(library: Library, wanted: Wanted, limit: int, keep: Callable[[Any], bool] | None) -> list[Record[Any]]:

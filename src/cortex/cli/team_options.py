@@ -16,7 +16,8 @@ import typer
 from cortex.cli.editor import in_editor, read_file
 from cortex.cli.library import open_library
 from cortex.cli.memory_options import from_root, here, read_text
-from cortex.cli.show import say
+from cortex.cli.show import many, say
+from cortex.cli.syncing import waits_for
 from cortex.errors import CODES, InputError
 from cortex.kinds import NORMAL, SENSITIVE, CodeLink, Evidence, Record, Term
 from cortex.library import Library
@@ -37,6 +38,7 @@ LISTS = {
     "notification": "cortex inbox --all",
 }
 ANYTHING = 'cortex search "..." --in team'
+OTHER_WAYS = "Ask somebody who may, or propose it: `cortex artifact create --state proposed`, a comment, a draft."
 UNKNOWN = ("RECORD_UNKNOWN", "TARGET_NOT_FOUND", "SCOPE_NOT_FOUND")
 
 T = TypeVar("T")
@@ -104,11 +106,15 @@ NotesOption = Annotated[str, typer.Option("--notes", metavar="TEXT", help="Why, 
 def team() -> Iterator[Library]:
     """The library with the records; what goes wrong is told with the command that helps."""
     with open_library() as library:
+        before = library.store.outbox.count()[0]
         try:
             yield library
         except InputError as error:
             error.suggestions = suggested(error)
             raise
+        waiting = library.store.outbox.count()[0]
+        if waiting > before and (why := waits_for(library)):
+            say(f"waiting to be sent: {many(waiting, 'write')}; {why}", error=True)
 
 
 def suggested(error: InputError) -> tuple[str, ...]:
@@ -120,6 +126,8 @@ def suggested(error: InputError) -> tuple[str, ...]:
         asked = "subcortex" if error.code == "SCOPE_NOT_FOUND" else str(told.get("type", ""))
         names = (asked, kind_of_id(str(told.get("id", ""))), str(told.get("field", "")))
         return (f"`{next((LISTS[one] for one in names if one in LISTS), ANYTHING)}` shows what there is.",)
+    if error.code == "RIGHTS_MISSING":
+        return (f"This home may do what tier {told.get('tier')} allows at the team's Core. {OTHER_WAYS}",)
     if new := told.get("accept"):
         return (f"`cortex artifact accept {new} --evidence KIND:REF` accepts it.",)
     if told.get("field") == "evidence" and "accepted" in error.message:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -16,6 +16,7 @@ from cortex.cli.team_look import (
     labels_of,
     list_records,
     look_around,
+    marked_json,
     say_around,
     say_cautions,
     say_same_title,
@@ -54,7 +55,7 @@ from cortex.cli.team_options import (
     text_told,
     written,
 )
-from cortex.cli.team_show import day, record_json, say_head, say_list, say_text, tell_record
+from cortex.cli.team_show import day, say_head, say_list, say_text, tell_record
 from cortex.errors import InputError
 from cortex.kinds import SENSITIVE, Comment, Record, Thread, Wanted
 from cortex.records import changing
@@ -62,6 +63,7 @@ from cortex.records.checks import THREAD_TYPES
 from cortex.records.revising import revise
 from cortex.records.rights import person
 from cortex.records.targets import resolve_ref
+from cortex.records.warnings import refusal_of
 from cortex.records.writing import create
 
 KIND = "thread"
@@ -120,15 +122,18 @@ def show(
         said = library.store.recorded.select(wanted, comments)[::-1] if comments else []
         total = library.store.recorded.count(wanted)
         around = look_around(library, record)
+        refused = library.store.outbox.unaccepted()
     if as_json:
-        shown = {"comments": [record_json(one) for one in said], "comments_total": total}
+        shown = {"comments": [marked_json(one, refused) for one in said], "comments_total": total}
         print_json({**whole_json(record, around), **shown})
     else:
-        _say(record, said, total, around)
+        _say(record, said, total, around, refused)
     return 0
 
 
-def _say(record: Record[Thread], said: Sequence[Record[Comment]], total: int, around: Around) -> None:
+def _say(
+    record: Record[Thread], said: Sequence[Record[Comment]], total: int, around: Around, refused: Mapping[str, str]
+) -> None:
     body = record.body
     say_head(record, labels_of(record, around), around.warnings)
     say_text(body.body)
@@ -143,6 +148,8 @@ def _say(record: Record[Thread], said: Sequence[Record[Comment]], total: int, ar
         answer = f", to {one.body.parent}" if one.body.parent else ""
         say("")
         say(f"{one.id}, {one.author}, {day(one.created)}{answer}")
+        for warning in refusal_of(one.id, refused):
+            say(f"warning: {warning}")
         say_text(one.body.body, gap=False)
         say_list("Cites", one.body.citations)
 

@@ -238,15 +238,18 @@ class App(Application):
         """Whoever asks. Raises: NetworkError AUTH_REQUIRED, AUTH_EXPIRED; LimitError, where strangers ask too often."""
         scheme, _, token = incoming.headers.get("authorization", "").partition(" ")
         token = token.strip() if scheme.lower() == "bearer" else ""
-        good, known, workers = await self._is_good(token), False, self._workers()
+        good, known, put_out, workers = await self._is_good(token), False, "", self._workers()
         if not good:
             self._limits.count_stranger(incoming.network)
         if is_token(token):
             look = partial(self._look_up, token)
-            principal, known = await self._run(look, Call(), workers.all if good else workers.strange)
+            principal, known, put_out = await self._run(look, Call(), workers.all if good else workers.strange)
             self._limits.note(token, incoming.network, good=principal is not None)
             if principal is not None:
                 return principal
+        if put_out:  # which ledger says so: a home believes only its own
+            about = {"reason": "revoked", "epoch": put_out}
+            raise NetworkError("AUTH_EXPIRED", "whoever has this token may not come in any more", context=about)
         if known:
             raise NetworkError("AUTH_EXPIRED", "this token counts no more: it was revoked, or its time is over")
         raise NetworkError("AUTH_REQUIRED", "send `Authorization: Bearer` with a token of this Core")
@@ -258,10 +261,13 @@ class App(Application):
                 self._limits.know(await self._run(self._core.ledger.principals.good, Call(), self._workers().all))
         return self._limits.is_good(token)
 
-    def _look_up(self, token: str) -> tuple[Principal | None, bool]:
+    def _look_up(self, token: str) -> tuple[Principal | None, bool, str]:
+        """Whose token it is, whether it is or was one, and the ledger that put its owner out, "" where none did."""
         principals = self._core.ledger.principals
-        found = principals.whose(token)
-        return found, found is not None or principals.is_known(token)
+        if (found := principals.whose(token)) is not None:
+            return found, True, ""
+        put_out = self._core.ledger.epoch() if principals.is_put_out(token) else ""
+        return None, bool(put_out) or principals.is_known(token), put_out
 
     # -- how it is -----------------------------------------------------------------------------------------------------
 

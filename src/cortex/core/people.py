@@ -17,11 +17,13 @@ from cortex.records.targets import scope_of
 from cortex.seeing import EVERYWHERE
 from cortex.store.ledger import Ledger
 from cortex.store.principals import CONSOLE, Principal
+from cortex.sync.names import PLACE as FROM
 
 ACTIVE, REVOKED = "active", "revoked"
 LOWEST, HIGHEST = 0, 4  # tiers
 PREFIX = "principal_"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{1,49}")
+PLACE = re.compile(r"[a-z0-9\[][a-z0-9.:\]-]{0,99}")  # a host and its port
 TAKEN = (
     PERSON,
     AGENT,
@@ -45,6 +47,12 @@ def add(
 def may_be_called(name: str) -> bool:
     """Whether somebody at a Core can have this name."""
     return NAME.fullmatch(name) is not None and name not in TAKEN
+
+
+def is_from_elsewhere(name: str) -> bool:
+    """Whether this is somebody of another Core, marked with where that is; nobody here can have such a name."""
+    who, _, place = name.partition(FROM)
+    return NAME.fullmatch(who) is not None and PLACE.fullmatch(place) is not None
 
 
 def find(ledger: Ledger, name: str) -> Principal:

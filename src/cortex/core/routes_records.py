@@ -18,6 +18,7 @@ from cortex.core.lists import KINDS, Kind, list_query, list_records, page
 from cortex.core.routing import Asked, Route
 from cortex.core.shapes import PLURALS, create_body, patch_body, record_row, record_schema, sent
 from cortex.core.sight import aimed
+from cortex.errors import InputError
 from cortex.kinds import Comment, Draft, Link, Notification, Observation, Record, Task, Thread, Wanted
 from cortex.records.changing import PATCH_FIELDS
 from cortex.records.checks import refusal
@@ -33,7 +34,15 @@ from cortex.tools import Arguments
 
 def get_record(kind: Kind, asked: Asked) -> Told:
     """One record by its id; a subcortex by its slug, too."""
-    return Told(record_row(_named(asked, kind.cls), now_ms()))
+    record = _named(asked, kind.cls)
+    if isinstance(record.body, Notification) and not asked.viewer.is_own(record.body.recipient):
+        # Whoever caused it sees what it is about, not what others are told.
+        raise InputError(
+            "RECORD_UNKNOWN",
+            f"there is no notification {asked.path['id'][:80]!r}",
+            context={"id": asked.path["id"][:80], "type": "notification", "near": []},
+        )
+    return Told(record_row(record, now_ms()))
 
 
 def _named(asked: Asked, cls: type) -> Record[Any]:

@@ -30,6 +30,7 @@ from cortex.plugins import Plugins
 from cortex.records.changing import accept_artifact, deprecate_artifact, supersede_artifact
 from cortex.records.drafts import approve, now_ms, reject
 from cortex.records.inbox import Entry, acknowledge, inbox
+from cortex.records.rights import TIERS
 from cortex.records.targets import resolve_ref
 from cortex.seeing import sees
 from cortex.tools import Answer, Arguments, Call, Whole
@@ -144,7 +145,12 @@ def read_inbox(asked: Asked) -> Told:
     question = question_of("/inbox", asked.query)
     include = asked.query.include or ("notifications", "tasks", "reviews")
     found = inbox(
-        asked.hall, asked.principal.name, include, asked.query.limit + 1, place_in(question, asked.query.cursor)
+        asked.hall,
+        asked.principal.name,
+        include,
+        asked.query.limit + 1,
+        place_in(question, asked.query.cursor),
+        decides=asked.principal.tier >= TIERS["approve_draft"],
     )
     shown, pagination = page_of(question, asked.query, found.entries, lambda one: one.id)
     return Told([_entry_row(one) for one in shown], pagination)

@@ -194,7 +194,7 @@ def read_body(model: type[BaseModel], body: bytes) -> Any:
     """What a body says. Raises: InputError ARGUMENT_INVALID with all that doesn't fit."""
     try:
         _check_amount(model, body)
-        told = read_object(body)
+        told = read_object(body, halves=False)
         if len(told) > MAX_NAMES:
             raise ValueError(f"the body says more than {MAX_NAMES} things")
         if not getattr(model, "passed_on", False):

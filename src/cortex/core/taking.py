@@ -15,7 +15,7 @@ from cortex.core.bylines import reviewed, without_bylines
 from cortex.core.demands import changed_fields, rights_of
 from cortex.core.hearing import is_due, titled
 from cortex.core.merging import Conflict, conflict_error, differing, merged, supplied_only, supplies, unsummarized
-from cortex.core.people import may_be_called
+from cortex.core.people import is_from_elsewhere, may_be_called
 from cortex.core.policy import guard_of, not_found
 from cortex.core.settling import (
     check_became,
@@ -50,10 +50,12 @@ from cortex.records.targets import check_open, resolved, target_of
 from cortex.seeing import UNFILED, Viewer
 from cortex.store import Changed, Step, kind_of_id
 from cortex.sync.names import agent_of
+from cortex.sync.upload import KEEPS_AUTHORS
 from cortex.sync.wire import is_id
 
-KEEPS_AUTHORS, IS_ANYBODY = 3, 4  # tiers from which an upload may hold what others wrote, and what other principals did
+IS_ANYBODY = 4  # the tier from which what this Core has lost may come back with what other principals said
 AHEAD_MS = 50 * 365 * 86_400_000  # that the clock of a home may be wrong, and its ids still count
+EARLIEST_MS = 946_684_800_000  # the year 2000: a home whose clock says less doesn't know when something was made
 B = TypeVar("B", bound=Any)
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -142,8 +144,10 @@ class Taking:
             case Artifact():
                 owner, reviewed = body.owner or one.author, min(body.last_reviewed, self._step.now)
                 body = replace(body, owner=owner, last_reviewed=reviewed)
+                if not self._upload and owner != one.author and not self._viewer.is_own(owner):
+                    need(self._step.actor, "edit")
         body = self._placed(body) if self._upload else resolved(self._sight, body)
-        record = Record(one.id, body, one.author, min(one.created or self._step.now, self._step.now))
+        record = Record(one.id, body, one.author, self._made_at(one))
         self._check_author(one, record)
         if self._upload or one.before is not None:
             check_uploaded(self._step, record)
@@ -153,6 +157,10 @@ class Taking:
         if isinstance(body, Notification) and body.state in OPEN:
             close_notices(self._step, body.about, body.type, body.recipient, action="replace_notification")
         self._step.put(record)
+
+    def _made_at(self, one: Changed) -> int:
+        """When something was made: as its home says, but neither later than now nor before there was anything to say it."""
+        return min(one.created, self._step.now) if one.created >= EARLIEST_MS else self._step.now
 
     def _placed(self, body: Any) -> Any:
         """What was there before, in its place. What was archived there is added to by those alone who may have brought it."""
@@ -255,14 +263,17 @@ class Taking:
     def _may_name(self, name: str) -> bool:
         """Whether what comes as it was may be by somebody: by who tells it, or, where their tier allows that, by others.
 
-        Those are called as somebody at a Core may be: names that only look like another's are nobody's.
+        Those are called as somebody at a Core may be, also at another one: names that only look like another's are nobody's. A principal
+        of this Core speaks for themselves, since a namesake of another team is somebody else; but for what this Core had and has lost.
         """
         if name in (self._viewer.name, agent_of(self._viewer.name)):
             return True
         who = name.removesuffix(f"/{AGENT}")
-        if not self._upload or not may_be_called(who):
+        if not self._upload or not (may_be_called(who) or is_from_elsewhere(who)):
             return False
-        return self._step.actor.tier >= (IS_ANYBODY if who in (self._known or ()) else KEEPS_AUTHORS)
+        if who in (self._known or ()):
+            return self._again and self._step.actor.tier >= IS_ANYBODY
+        return self._step.actor.tier >= KEEPS_AUTHORS
 
     def _names(self) -> set[str]:
         """In whose names this action may speak: of who does it, and of who drafted what is published with it."""

@@ -7,8 +7,8 @@ accepted last. Only reads; how much of it is told is the caller's.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cortex.kinds import PRESSING, Record, Subcortex, Term, Wanted
@@ -18,6 +18,7 @@ from cortex.records.entries import Entry, claim_of, entries_of
 from cortex.records.routing import Route
 from cortex.records.targets import scope_of
 from cortex.records.warnings import Changes
+from cortex.store import RecordLookup
 
 MOST_TOPICS = 200  # that are looked at
 MOST_PINNED = 10  # of a topic
@@ -85,7 +86,8 @@ def bootstrap(library: Library, scope: str = GLOBAL, *, workspace_route: Route |
     with library.store.reading():
         own, notes = _own(library, scope, route)
         active = lookup.select(Wanted(kinds=("subcortex",), states=("active",), by_change=True), MOST_TOPICS)
-        others = [one for one in active if own is None or one.id != own.id]
+        left_out = {*library.store.outbox.unaccepted(), *([own.id] if own else ())}
+        others = [one for one in active if one.id not in left_out]
         others.sort(key=lambda one: not (one.body.pinned_artifacts or one.body.pinned_threads))
         told = [own] if own and scope.startswith(SUBCORTEX) else [*([own] if own else []), *others]
         topics = _topics(library, told, own, now, changes_of)
@@ -133,11 +135,33 @@ def _topics(
         if one.id in ours
     }
     known = library.store.recorded.get(pin for many in pins.values() for pin in many)
-    entries = {one.id: one for one in entries_of(library, known.values(), now, changes_of, "pinned")}
+    latest = {pin: successor_of(library.store.recorded, record) for pin, record in known.items()}
+    entries = {one.id: one for one in entries_of(library, latest.values(), now, changes_of)}
     return tuple(
-        Topic(one, claim_of(one), tuple(entries[pin] for pin in pins.get(one.id, ()) if pin in entries), one.id in ours)
-        for one in told
+        Topic(one, claim_of(one), tuple(_pinned(pins.get(one.id, ()), latest, entries)), one.id in ours) for one in told
     )
+
+
+def successor_of(lookup: RecordLookup, record: Record[Any]) -> Record[Any]:
+    """The artifact that took the place of another, over however many steps; the record itself where none did."""
+    seen = {record.id}
+    while (number := getattr(record.body, "superseded_by", "")) and number not in seen:
+        after = lookup.one(number)
+        if after is None:
+            break
+        seen.add(number)
+        record = after
+    return record
+
+
+def _pinned(pins: Sequence[str], latest: Mapping[str, Record[Any]], entries: Mapping[str, Entry]) -> Iterator[Entry]:
+    """What stands for each pin, once: of an artifact that was superseded its successor."""
+    shown: set[str] = set()
+    for pin in pins:
+        record = latest.get(pin)
+        if record is not None and record.id in entries and record.id not in shown:
+            shown.add(record.id)
+            yield replace(entries[record.id], why="pinned" if record.id == pin else f"took the place of {pin}, pinned")
 
 
 def _lately(

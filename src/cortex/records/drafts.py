@@ -34,7 +34,7 @@ from cortex.records.publishing import (
 )
 from cortex.records.rights import need
 from cortex.records.routing import Route
-from cortex.records.steps import perform, written
+from cortex.records.steps import acting, perform, written
 from cortex.records.targets import resolve_ref
 from cortex.store import RecordLookup, Step, kind_of_id
 from cortex.text import one_line
@@ -69,7 +69,7 @@ def create_draft(
     `where` is for a draft that names no target; one that names what isn't there is kept as it is.
     Raises: InputError RECORD_INVALID, SENSITIVE_BLOCKED, RIGHTS_MISSING, IDEMPOTENCY_REPLAY.
     """
-    need(actor, "draft")
+    need(acting(library, actor), "draft")
     new = _fresh(draft, where or Route())
 
     def work(step: Step) -> str:
@@ -95,7 +95,7 @@ def approve(
     Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED for one that somebody decided about already, TARGET_NOT_FOUND, RIGHTS_MISSING,
     and whatever the record that it becomes is refused for.
     """
-    need(actor, "approve_draft")
+    need(acting(library, actor), "approve_draft")
     clashes = _clashes(library, draft_id, target)
 
     def work(step: Step) -> str:
@@ -114,12 +114,19 @@ def approve(
     payload = repr((draft_id, target, notes))
     done = perform(library, work, actor=actor, key=key or fresh_key(), action="approve_draft", payload=payload)
     kept = written(library, done.result)
+    if kept.body.state != PUBLISHED:  # sent at once by cortexd, and not taken: the Core's draft stands again
+        raise InputError(
+            "RECORD_CHANGED",
+            f"the team server did not accept this approval: {kept.id} is {kept.body.state} again",
+            context={"id": kept.id},
+            instead=("`cortex sync --refused` shows why.",),
+        )
     return Published(kept, written(library, kept.body.published), done.replayed)
 
 
 def reject(library: Library, draft_id: str, *, actor: Actor, notes: str = "", key: str = "") -> Record[Draft]:
     """Decide that a draft isn't published. Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED, RIGHTS_MISSING."""
-    need(actor, "reject_draft")
+    need(acting(library, actor), "reject_draft")
 
     def work(step: Step) -> str:
         found = _undecided(step, draft_id)

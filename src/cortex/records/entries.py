@@ -32,10 +32,17 @@ class Entry:
 
 
 def entries_of(
-    library: Library, records: Iterable[Record[Any]], now: int, changes_of: Changes, why: str = ""
+    library: Library,
+    records: Iterable[Record[Any]],
+    now: int,
+    changes_of: Changes,
+    why: str = "",
+    *,
+    whole: bool = False,
 ) -> tuple[Entry, ...]:
-    """Each of these records as an entry."""
-    ones = list(records)
+    """Each of these records as an entry; unless `whole`, without those that the team's Core didn't take."""
+    refused = {} if whole else library.store.outbox.unaccepted()
+    ones = [record for record in records if record.id not in refused]
     warnings = warnings_for(library, ones, now, changes_of)
     return tuple(Entry(one, claim_of(one), warnings[one.id], why) for one in ones)
 

@@ -65,6 +65,7 @@ class Asked:
     limit: int = 10
     offset: int = 0
     mode: Mode = Mode.HYBRID
+    unaccepted: bool = False  # also what the team's Core didn't take
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +94,11 @@ def find(library: Library, asked: Asked, cancel: Cancel | None = None) -> Findin
     if not asked.query.strip():
         with library.store.reading():
             newest = library.store.recorded.select(replace(wanted, by_change=True), asked.limit, asked.offset)
-            return Findings(tuple(Hit(one, 0.0) for one in newest), library.store.recorded.count(wanted))
+            hidden = _hidden(library, asked)
+            shown = tuple(Hit(one, 0.0) for one in newest if one.id not in hidden)
+            return Findings(shown, library.store.recorded.count(wanted))
     query = Query(asked.query, mode=asked.mode, limit=max(DEPTH, asked.offset + asked.limit), snippets=(0,))
-    ranked, page = _ranked(library, wanted, query, asked.offset + asked.limit, cancel)
+    ranked, page = _ranked(library, wanted, query, asked.offset + asked.limit, cancel, hidden=_hidden(library, asked))
     chosen = ranked[asked.offset : asked.offset + asked.limit]
     known = library.store.recorded.get(brief.id for _, brief in chosen)
     texts = _texts_of(library, [hit for hit, _ in chosen])
@@ -115,7 +118,7 @@ def page_of(library: Library, asked: Asked, query: Query, cancel: Cancel) -> Pag
     window = DEPTH if is_narrowed(wanted) else WINDOW
     limit = window * math.ceil(2 * most / window)
     deep = replace(query, offset=0, limit=limit, characters=0, snippets=sizes_of(query, most))
-    ranked, page = _ranked(library, wanted, deep, most, cancel, window)
+    ranked, page = _ranked(library, wanted, deep, most, cancel, window, _hidden(library, asked))
     return replace(page, hits=_with_text(library, query, ranked[query.offset : most]))
 
 
@@ -172,6 +175,11 @@ def wanted_of(library: Library, asked: Asked) -> Wanted:
     )
 
 
+def _hidden(library: Library, asked: Asked) -> frozenset[str]:
+    """The records that don't answer because the team's Core didn't take them."""
+    return frozenset() if asked.unaccepted else frozenset(library.store.outbox.unaccepted())
+
+
 def is_narrowed(wanted: Wanted) -> bool:
     """Whether more than a choice of kinds is asked for."""
     return bool(wanted.states or wanted.refs or wanted.sensitivity or wanted.since or wanted.until)
@@ -181,7 +189,13 @@ def is_narrowed(wanted: Wanted) -> bool:
 
 
 def _ranked(
-    library: Library, wanted: Wanted, query: Query, most: int, cancel: Cancel | None, window: int = DEPTH
+    library: Library,
+    wanted: Wanted,
+    query: Query,
+    most: int,
+    cancel: Cancel | None,
+    window: int = DEPTH,
+    hidden: frozenset[str] = frozenset(),
 ) -> tuple[list[tuple[Found, Brief]], Page]:
     """What answers, best first, each record once; and the page that it is from, with how many there are.
 
@@ -192,11 +206,11 @@ def _ranked(
     sources, docs = lookup.narrow(wanted, MOST_DOCS) if narrowed else (lookup.sources(wanted.kinds), None)
     if not sources or docs == frozenset():
         return [], Page((), 0, query.mode)
-    found, page = _look(library, query, sources, docs, wanted, cancel)
+    found, page = _look(library, query, sources, docs, wanted, cancel, hidden)
     if docs is None and narrowed and len(found) < most and page.total >= DEPTH:
         # What was found first is mostly something else: then it takes longer.
         docs = lookup.docs(wanted, [source.id for source in sources])
-        found, page = _look(library, query, sources, docs, wanted, cancel)
+        found, page = _look(library, query, sources, docs, wanted, cancel, hidden)
     sifted = docs is None and narrowed  # then it is only known how many of those are right that were looked at
     total = len(found) if sifted or page.total <= len(page.hits) else max(page.total, len(found))
     windows = {hit.doc: place // window for place, hit in reversed(list(enumerate(page.hits)))}
@@ -210,13 +224,14 @@ def _look(
     docs: frozenset[int] | None,
     wanted: Wanted,
     cancel: Cancel | None,
+    hidden: frozenset[str],
 ) -> tuple[list[tuple[Found, Brief]], Page]:
     page = library.search(query, sources=sources, docs=docs, cancel=cancel)
     best: dict[int, Found] = {}
     for hit in page.hits:  # a long record has several chunks: the best one stands for it
         best.setdefault(hit.doc, hit)
     briefs = library.store.recorded.briefs(list(best), wanted)
-    return [(best[doc], briefs[doc]) for doc in best if doc in briefs], page
+    return [(best[doc], briefs[doc]) for doc in best if doc in briefs and briefs[doc].id not in hidden], page
 
 
 def _ordered(

@@ -20,10 +20,10 @@ from cortex.records.drafts import PENDING, is_expired, now_ms, pages
 from cortex.records.ids import fresh_key
 from cortex.records.noticing import OPEN, title_of, who
 from cortex.records.publishing import NAMES, destination
-from cortex.records.rights import AGENT, PERSON, TIERS, need
-from cortex.records.steps import perform
+from cortex.records.rights import AGENT, PERSON, TIERS, may, need, person
+from cortex.records.steps import acting, perform
 from cortex.records.targets import resolve_ref
-from cortex.records.warnings import unsettled
+from cortex.records.warnings import refusal_of, unsettled
 from cortex.store import RecordLookup, Step
 from cortex.text import one_line
 
@@ -70,8 +70,11 @@ def inbox(
     before: str = "",
     *,
     now: int = 0,
+    decides: bool | None = None,
 ) -> Inbox:
     """What waits for somebody, or with None for anybody; `before` is the id of the last entry of the page before.
+
+    Who doesn't `decide` isn't asked to judge anything: unless it is said, the person at home by their tier at the Core.
 
     Raises: InputError RECORD_INVALID for something to include that isn't known.
     """
@@ -79,16 +82,19 @@ def inbox(
         raise refusal(
             "include", f"include is any of {', '.join(EVERYTHING)}, not {sorted(strange)[0][:40]!r}", EVERYTHING
         )
-    look = _Look(
-        library.store.recorded, who(recipient, library.settings) if recipient else "", include, before, now or now_ms()
-    )
+    name = who(recipient, library.settings) if recipient else ""
+    if decides is None:
+        decides = name != PERSON or may(acting(library, person()), "approve_draft")
+    look = _Look(library.store.recorded, name, include, before, now or now_ms(), decides)
+    refused = library.store.outbox.unaccepted()
     streams = [stream for name, make in _STREAMS.items() if name in include for stream in make(look, limit + 1)]
     found: dict[str, Entry] = {}
     for record in heapq.merge(*streams, key=lambda one: one.id[-26:], reverse=True):
         if len(found) > limit:
             break
         if record.id not in found and (entry := _entry(look, record)) is not None:
-            found[record.id] = entry
+            marks = refusal_of(entry.about, refused)
+            found[record.id] = replace(entry, why="; ".join((entry.why, *marks))) if marks else entry
     return Inbox(tuple(found.values())[:limit], len(found) > limit)
 
 
@@ -97,6 +103,7 @@ def acknowledge(library: Library, ids: Sequence[str], *, actor: Actor, key: str 
 
     Raises: InputError RECORD_UNKNOWN, RIGHTS_MISSING; then none is changed.
     """
+    actor = acting(library, actor)
     need(actor, "acknowledge")
 
     def work(step: Step) -> str:
@@ -136,6 +143,7 @@ class _Look:
     include: Sequence[str]
     before: str
     now: int
+    decides: bool  # whether whoever looks may judge drafts, reviews and contradictions
 
     @property
     def today(self) -> str:
@@ -161,6 +169,8 @@ def _tasks(look: _Look, size: int) -> list[Iterator[Record[Any]]]:
 
 
 def _reviews(look: _Look, size: int) -> list[Iterator[Record[Any]]]:
+    if not look.decides:
+        return []
     return look.get(
         Wanted(kinds=("draft",), states=(PENDING,)),
         Wanted(kinds=("artifact",), states=TO_REVIEW, due=look.today),
@@ -198,6 +208,8 @@ def _entry(look: _Look, record: Record[Any]) -> Entry | None:
 def _is_told(look: _Look, body: Notification) -> bool:
     """Whether what a notification asks for stands in the inbox itself, or was done since."""
     about = look.lookup.one(body.about)
+    if body.type == "review_needed" and not look.decides:
+        return True
     match (body.type, about.body if about else None):
         case ("review_needed", Draft() as draft):
             return REVIEWS in look.include or draft.state != PENDING or is_expired(draft, look.now)

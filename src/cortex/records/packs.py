@@ -14,7 +14,7 @@ from typing import Any
 from cortex.errors import InputError
 from cortex.kinds import FOUND_KINDS, CodeLink, Record, Thread, Wanted
 from cortex.library import Library
-from cortex.records.bootstrapping import UNFINISHED, Bootstrap, Topic, Word, bootstrap
+from cortex.records.bootstrapping import UNFINISHED, Bootstrap, Topic, Word, bootstrap, successor_of
 from cortex.records.codelinks import changes_in
 from cortex.records.entries import Entry, claim_of, entries_of
 from cortex.records.finding import Asked, find
@@ -89,6 +89,7 @@ def context_pack(
     """
     wished = [slot for slot in SLOTS if slot in set(include)]
     gathered = _Gathered(library)
+    gathered.seen.update(library.store.outbox.unaccepted())
     with library.store.reading():
         about = _about(library, subject)
         thread = _thread_of(library, about) if about else None
@@ -99,7 +100,8 @@ def context_pack(
             gathered.sort(_citing(library, subject.link), "speaks of it")
         elif about.kind == "subcortex":
             pins = (*about.body.pinned_artifacts, *about.body.pinned_threads, *about.body.pinned_tasks)
-            gathered.sort(library.store.recorded.get(pins).values(), "pinned")
+            lookup = library.store.recorded
+            gathered.sort((successor_of(lookup, one) for one in lookup.get(pins).values()), "pinned")
         else:
             gathered.sort(_around(library, about, thread), "linked")
     notes = _add_alike(library, gathered, subject, about, scope, cancel)
@@ -109,7 +111,10 @@ def context_pack(
         comments = _comments(library, thread) if thread else []
         gathered.note_clashes([one for one in (about, thread) if one])
         slots = [Slot(name, gathered.entries(name, now, changes_of)) for name in wished]
-        alone = {one.id: one for one in entries_of(library, [one for one in (about, thread) if one], now, changes_of)}
+        alone = {
+            one.id: one
+            for one in entries_of(library, [one for one in (about, thread) if one], now, changes_of, whole=True)
+        }
         return ContextPack(
             subject,
             alone[about.id] if about else None,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from cortex.errors import InputError
-from cortex.kinds import Actor, Record
+from cortex.kinds import Actor, Record, refs_of
 from cortex.leaks import find_leaks
 from cortex.library import Library
 from cortex.records.ids import fresh_key, go_on_from
 from cortex.records.wording import wording
 from cortex.store import Done, Step
+from cortex.store.outboxrows import TIER
 
 _KEY = re.compile(r"[\x21-\x7e]+")
 MOST_OF_KEY = 200  # characters
@@ -34,12 +36,14 @@ def perform(
 
     def begin(step: Step) -> str:
         go_on_from(step.newest())
-        return work(step)
+        result = work(step)
+        _check_accepted(step)
+        return result
 
     check_key(key)
     done = library.store.records.perform(
         begin,
-        actor=actor,
+        actor=acting(library, actor),
         key=key,
         action=action,
         payload=payload,
@@ -47,6 +51,26 @@ def perform(
     )
     library.follow()  # a retry, too: who tried first may have ended before it was found
     return done
+
+
+def _check_accepted(step: Step) -> None:
+    """Raises: InputError TARGET_NOT_FOUND, where something new names what the team's Core didn't take: it would be refused, too."""
+    refused = step.unaccepted()
+    made = [after for before, after in step.written.values() if before is None and after.kind != "notification"]
+    for target in (target for record in made if refused for _, target in refs_of(record.body)):
+        if target in refused:
+            raise InputError(
+                "TARGET_NOT_FOUND",
+                f"{target} was not accepted by the team server: {refused[target]}; nothing was written",
+                context={"id": target},
+                instead=("A person sees what was refused, and what to do, with `cortex sync --refused`.",),
+            )
+
+
+def acting(library: Library, actor: Actor) -> Actor:
+    """The actor with at most the tier that the team's Core gives this home: what it would refuse isn't begun."""
+    told = library.store.truth.get(TIER)
+    return replace(actor, tier=min(actor.tier, int(told))) if told else actor
 
 
 def written(library: Library, number: str) -> Record[Any]:

@@ -1,22 +1,25 @@
-"""What somebody should know who relies on a record: that something took its place, speaks against it, or is overdue.
+"""What somebody should know who relies on a record: that the Core refused it, something took its place, speaks against it, is overdue.
 
 One line each. A contradiction with what was superseded or deprecated is none: it is settled. Only reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from cortex.kinds import SENSITIVE, Artifact, CodeLink, Link, Record
 from cortex.library import Library
 from cortex.records.codelinks import changes_in
 from cortex.store import RecordLookup
-from cortex.text import rfc3339
+from cortex.text import one_line, rfc3339
 
 SETTLED = ("superseded", "deprecated")
 MAX_NAMED = 3  # contradictions that are named
 MAX_CHECKED = 5  # code links of one record that are looked at
+
+NOT_ACCEPTED = "not accepted by the team server"
+WHY_CHARACTERS = 200
 
 Changes = Callable[[CodeLink], str]
 
@@ -39,14 +42,22 @@ def warnings_for(
     known = {record.id: record for record in records}
     known |= library.store.recorded.get(end for end in ends if end not in known)
     look = changes_of or changes_in(library)
+    refused = library.store.outbox.unaccepted()
     return {
         record.id: (
+            *refusal_of(record.id, refused),
             *_standing(record, about.get(record.id, ()), now),
             *_against(record, about, known),
             *_stale(record, look),
         )
         for record in records
     }
+
+
+def refusal_of(number: str, unaccepted: Mapping[str, str]) -> tuple[str, ...]:
+    """What to know of a record that the team's Core didn't take; nothing of any other."""
+    why = unaccepted.get(number)
+    return (f"{NOT_ACCEPTED}: {one_line(why, WHY_CHARACTERS)}",) if why else ()
 
 
 def unsettled(lookup: RecordLookup, links: Iterable[Record[Link]]) -> list[Record[Link]]:

@@ -33,9 +33,9 @@ from cortex.records.checks import check_first, checked, refusal
 from cortex.records.clashing import Clash, clashes_of, write_clashes
 from cortex.records.discussing import renew_summary, supply_summary
 from cortex.records.ids import fresh_key, new_id
-from cortex.records.noticing import notice_accepted, notice_comment, notice_mentions, notice_task, who
+from cortex.records.noticing import notice_accepted, notice_comment, notice_mentions, notice_task, person_of, who
 from cortex.records.rights import need
-from cortex.records.steps import perform, written
+from cortex.records.steps import acting, perform, written
 from cortex.records.superseding import check_supersedes, linked, write_superseded
 from cortex.records.targets import by_slug, resolved, target_of
 from cortex.settings import Settings
@@ -132,6 +132,8 @@ def add_artifact(step: Step, body: Artifact, settings: Settings | None = None) -
         need(step.actor, "edit")
     accepted = body.state == "accepted"
     owner = who(body.owner, settings, me=step.author) if body.owner else step.author
+    if person_of(owner) not in (person_of(step.author), person_of(step.actor.name)):
+        need(step.actor, "edit")  # nobody is made to stand for something by who may only propose it
     body = _new(step, replace(body, owner=owner, superseded_by="", last_reviewed=step.now if accepted else 0))
     old = target_of(step, body.supersedes, ("artifact",), "supersedes") if body.supersedes else None
     if old is not None and accepted:
@@ -263,7 +265,7 @@ def create_observations(
     `refused` are those that somebody else decided against, by their place. The same key gives the same outcomes again; where none could
     be written the key stays free. Raises: InputError RIGHTS_MISSING, RECORD_INVALID for too many or none, IDEMPOTENCY_REPLAY.
     """
-    need(actor, "observe")
+    need(acting(library, actor), "observe")
     if not 0 < len(observations) <= MOST_AT_ONCE:
         raise refusal("observations", f"1 to {MOST_AT_ONCE} observations at once, these are {len(observations)}")
     compared = len(observations) <= CLASHES_UP_TO

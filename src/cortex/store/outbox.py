@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from cortex.kinds import Actor, Record
+from cortex.store import elsewhere
 from cortex.store.connect import Connected
+from cortex.store.elsewhere import Candidate
 from cortex.store.outboxrows import (
     COLUMNS,
     NEVER_HERE,
@@ -33,19 +35,22 @@ from cortex.store.outboxrows import (
     places_before,
     put_entry,
     set_facts,
+    unaccepted,
     waiting_for,
 )
 from cortex.store.parts import marks, parts
-from cortex.store.recordjson import from_told
+from cortex.store.recordjson import from_told, told_of
 from cortex.store.recordlookup import Kept
-from cortex.store.recordreading import BATCH, get_records, read_records
+from cortex.store.recordreading import BATCH, get_records
 from cortex.text import hash_bytes
 
 UPLOADED = "core.uploaded"
-LEFT = "left.core"  # which Core was left last; it may be joined again
+RESYNC = "core.resync"  # "1" while all is compared with the Core from the beginning
 UPLOAD = "upload"  # the action of an entry with what was there before
 MOST_UPLOADED = 100  # records of one such entry
 FIRST = -(2**62)  # less than the number of any entry
+
+Choose = Callable[[Sequence[Candidate]], Sequence[Record[Any]]]  # the records to be sent, as they are sent
 
 
 class Outbox:
@@ -61,6 +66,11 @@ class Outbox:
     def refused(self) -> list[Entry]:
         """Those that the Core didn't take."""
         return self._entries("state = ? ORDER BY id", (REFUSED,))
+
+    def unaccepted(self) -> dict[str, str]:
+        """Why the Core didn't take each of the records that were made here and that it doesn't have."""
+        with self._connections.read() as connection:
+            return unaccepted(connection)
 
     def count(self) -> tuple[int, int]:
         """How many wait, and how many were refused."""
@@ -121,21 +131,40 @@ class Outbox:
             count, size = connection.execute(ask).fetchone()
             return count, size
 
-    def upload(self, actor: Actor, mark: str, meta: Mapping[str, str] | None = None) -> int:
-        """Queue all that isn't at the Core yet and doesn't wait, the first made first; tells how many records that are.
+    def candidates(self, epoch: str) -> list[Candidate]:
+        """All that the Core of this epoch doesn't have yet and that doesn't wait, the first made first."""
+        with self._connections.read() as connection:
+            return elsewhere.candidates(connection, epoch)
 
-        What the Core had when it was left is queued where it was changed since, as a change of that. The facts in `meta` are set in
-        the same transaction: whatever is written after it is queued behind.
+    def changed_since(self, epoch: str) -> list[Record[Any]]:
+        """Records of the Core of this epoch that were written here since it was left."""
+        with self._connections.read() as connection:
+            return [now for _, now in elsewhere.changed_since(connection, epoch)]
+
+    def upload(
+        self, actor: Actor, mark: str, epoch: str, meta: Mapping[str, str], choose: Choose, *, changes: bool
+    ) -> int:
+        """Queue what `choose` gives of all that the Core doesn't have, and have the rest stay here; tells how many records are queued.
+
+        With `changes` what the Core had when it was left is queued where it was changed since, as a change of that. The facts in `meta`
+        are set in the same transaction: whatever is written after it is queued behind.
         """
-        ask = (
-            "SELECT id FROM records WHERE id NOT IN (SELECT record FROM replica) AND id NOT IN (SELECT record FROM local_only) "
-            "AND id NOT IN (SELECT record FROM outbox_records) ORDER BY made, id"
-        )
         with self._connections.write(durable=True) as connection:
-            set_facts(connection, {**(meta or {}), UPLOADED: mark})
-            ids = [row[0] for row in connection.execute(ask)]
-            new = [(None, one) for one in sorted(get_records(connection, ids).values(), key=_due)]
-            return _queue(connection, [*new, *_changed_since(connection)], actor, mark)
+            set_facts(connection, {**meta, UPLOADED: mark})
+            if elsewhere.rejoin(connection, epoch):
+                set_facts(connection, {RESYNC: "1"})  # what it had may be hidden now, or lost
+            found = elsewhere.candidates(connection, epoch)
+            chosen = {one.id: one for one in choose(found)}
+            held = [(one.record.id,) for one in found if one.record.id not in chosen]
+            connection.executemany("INSERT OR IGNORE INTO local_only VALUES (?)", held)
+            connection.executemany("DELETE FROM local_only WHERE record = ?", [(number,) for number in chosen])
+            # This Core counts its own versions: what another one had can't be told by its number any more.
+            connection.executemany(
+                "UPDATE elsewhere SET version = 0 WHERE record = ?", [(number,) for number in chosen]
+            )
+            new = [(None, one) for one in sorted(chosen.values(), key=_due)]
+            since = elsewhere.changed_since(connection) if changes else []
+            return _queue(connection, [*new, *since], actor, mark)
 
     def queue(self, ids: Sequence[str], actor: Actor, mark: str) -> int:
         """Queue these records as new ones, before all that waits: a Core that once had them has them no more.
@@ -187,23 +216,65 @@ class Outbox:
             for part, (place, one) in enumerate(zip(places_before(connection, len(changes)), changes, strict=True)):
                 put_entry(connection, Actor(actor, tier), f"{key}.{part}", action, at, [one], place, taken)
 
-    def forget(self, left: str = "") -> None:
-        """Leave the Core: what waits, what is known of it, and where it is.
+    def part(self, number: int, fields: Collection[str]) -> Entry:
+        """Leave an edit of one record only these fields, and have the rest of it sent for itself, before all that waits; gives the edit."""
+        with self._connections.write(durable=True) as connection:
+            row = connection.execute(f"SELECT {COLUMNS} FROM outbox WHERE id = ?", (number,)).fetchone()
+            _, key, actor, tier, action, at, told, *_, taken = row
+            edit, others = _edit_of(json.loads(told))
+            before, after = edit["before"], edit["after"]
+            left = {**edit, "after": _with(before, after, fields)}
+            rest = {**edit, "after": _with(after, before, fields)}
+            put = "UPDATE outbox SET changes = ? WHERE id = ?"
+            connection.execute(put, (json.dumps([left], ensure_ascii=False), number))
+            (place,) = places_before(connection, 1)
+            put_entry(connection, Actor(actor, tier), f"{key}.rest", action, at, [rest, *others], place, taken)
+            connection.execute("DELETE FROM outbox_records WHERE entry = ? AND record <> ?", (number, edit["id"]))
+            return entry_of(connection.execute(f"SELECT {COLUMNS} FROM outbox WHERE id = ?", (number,)).fetchone())
 
-        `left` says which one that was: in which versions it had its records stays, for who joins it again.
-        """
+    def rebase(self, number: int) -> bool:
+        """Have a refused edit sent on top of what its records say here now; false where one of them isn't here, or it is no edit."""
+        with self._connections.write(durable=True) as connection:
+            row = connection.execute(
+                "SELECT changes FROM outbox WHERE id = ? AND state = ?", (number, REFUSED)
+            ).fetchone()
+            changes = json.loads(row[0]) if row else []
+            here = get_records(connection, [one["id"] for one in changes])
+            if not changes or any(one["before"] is None or one["id"] not in here for one in changes):
+                return False
+            for one in changes:
+                before, after = one["before"], one["after"]
+                fields = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+                one["before"] = told_of(here[one["id"]].body)
+                one["after"] = _with(one["before"], after, fields)
+            put = f"UPDATE outbox SET changes = ?, state = '{WAITING}', key = key || '.again', code = '' WHERE id = ?"
+            connection.execute(put, (json.dumps(changes, ensure_ascii=False), number))
+            return True
+
+    def forget(self, epoch: str = "", url: str = "") -> None:
+        """Leave the Core of this epoch and address: what waits, and where it is; what it had is known as its own."""
         with self._connections.write(durable=True, erase=True) as connection:
             connection.execute("DELETE FROM outbox")
-            connection.execute("DELETE FROM replica WHERE ? = '' OR change = ?", (left, NEVER_HERE))
-            connection.execute("DELETE FROM local_only WHERE record < 'notif_' OR record >= 'notif`'")  # given up there
-            compare_anew(connection)
+            elsewhere.leave(connection, epoch, url)
+            connection.execute("DELETE FROM local_only WHERE record < 'notif_' OR record >= 'notif`'")
             connection.execute("DELETE FROM meta WHERE key >= 'core.' AND key < 'core/'")
-            set_facts(connection, {LEFT: left})
 
     def _entries(self, where: str, values: Sequence[object]) -> list[Entry]:
         with self._connections.read() as connection:
             rows = connection.execute(f"SELECT {COLUMNS} FROM outbox WHERE {where}", values).fetchall()
         return [entry_of(row) for row in rows]
+
+
+def _edit_of(changes: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+    """The one change that isn't a notification, and the others."""
+    (edit,) = (one for one in changes if one["kind"] != "notification")
+    return edit, [one for one in changes if one is not edit]
+
+
+def _with(body: Mapping[str, Any], other: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
+    """A body with these fields of the other; what stands in neither is as it is anyway."""
+    kept = {name: value for name, value in body.items() if name not in fields}
+    return kept | {name: value for name, value in other.items() if name in fields}
 
 
 def _is_older(now: Kept, version: int, change: int) -> bool:
@@ -240,21 +311,6 @@ def _queue(
         if enqueue(connection, actor, key, UPLOAD, now, made, places[part] if places else None, taken):
             count += len(some)
     return count
-
-
-def _changed_since(connection: sqlite3.Connection) -> list[tuple[Record[Any] | None, Record[Any]]]:
-    """Records as the Core had them when it was left, and as they are here; only those that were written here since."""
-    ask = (
-        "SELECT id FROM records JOIN replica ON replica.record = id "
-        "WHERE records.version <> replica.version AND id NOT IN (SELECT record FROM outbox_records) ORDER BY made, id"
-    )
-    ids = [row[0] for row in connection.execute(ask)]
-    had = (
-        "SELECT versions.record, kind, body, author, created, at, versions.version FROM versions "
-        "JOIN replica ON replica.record = versions.record AND replica.version = versions.version"
-    )
-    before = {one.id: one for one in read_records(connection.execute(had))} if ids else {}
-    return [(before.get(one.id), one) for one in get_records(connection, ids).values()]
 
 
 def _as_before(connection: sqlite3.Connection, records: Mapping[str, Record[Any]]) -> dict[str, Record[Any]]:

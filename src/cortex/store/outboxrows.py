@@ -21,6 +21,7 @@ from cortex.store.recordrows import UNSEEN
 
 WAITING, REFUSED, SENT = "waiting", "refused", "sent"
 CORE = "core.url"  # a fact of the store: where its Core is
+TIER = "core.tier"  # what the Core lets the person do, as it last said
 DEVICE = "core.device"  # which home that is among those of one person; part of each key
 KEPT_MS = 30 * 86_400_000  # that what was sent stays
 MOST_KEPT, MOST_KEPT_BYTES = 10_000, 50_000_000  # entries that were sent; the oldest go
@@ -150,6 +151,16 @@ def keep_here(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
                 connection.execute("DELETE FROM outbox_records WHERE entry = ? AND record = ?", (entry, number))
             else:
                 connection.execute("DELETE FROM outbox WHERE id = ?", (entry,))
+
+
+def unaccepted(connection: sqlite3.Connection) -> dict[str, str]:
+    """Why the Core didn't take each of the records that it doesn't have; those that nobody sent are not among them."""
+    ask = (
+        "SELECT record, code, reason FROM outbox JOIN outbox_records ON entry = outbox.id "
+        "WHERE state = ? AND record NOT IN (SELECT record FROM replica) ORDER BY outbox.id DESC"
+    )
+    rows = connection.execute(ask, (REFUSED,)).fetchall()
+    return {record: f"{reason} [{code}]" if reason else code for record, code, reason in rows}
 
 
 def check_facts(connection: sqlite3.Connection, expected: Mapping[str, str]) -> None:

@@ -86,7 +86,9 @@ class Records:
         def attempt(connection: sqlite3.Connection) -> Done:
             if (before := _replay(connection, actor, key, asked)) is not None:
                 return before
-            step = Step(connection, self.rows(connection, wording), actor, key, action, sees, guard)
+            step = Step(
+                connection, self.rows(connection, wording), actor, key, action, sees, guard, synced=self._indexed
+            )
             result = work(step)
             insert(connection, INTO_KEYS, [(actor.name, key, asked, result, step.now)])
             if isinstance(connection, Batch):
@@ -130,7 +132,7 @@ class Records:
             set_facts(connection, meta)
             rows = self.rows(connection, wording)
             count = _copy(connection, rows, records, skip_waiting)
-            for table in ("replica", "local_only"):
+            for table in ("replica", "local_only", "elsewhere"):
                 connection.executemany(f"DELETE FROM {table} WHERE record = ?", [(number,) for number in erased])
             if self._indexed:
                 forget_sent(connection, erased, settle)

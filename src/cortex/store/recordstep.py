@@ -17,6 +17,7 @@ from cortex.errors import InputError
 from cortex.kinds import KINDS, Actor, Body, Record, Subcortex, Wanted
 from cortex.seeing import Get
 from cortex.store.batch import INTO_AUDIT, Batch, insert
+from cortex.store.outboxrows import unaccepted
 from cortex.store.recordreading import select_records, starting_with
 from cortex.store.recordrows import RecordRows
 
@@ -41,7 +42,10 @@ class Step:
         action: str,
         sees: Sees | None = None,
         guard: Guard | None = None,
+        *,
+        synced: bool = True,
     ) -> None:
+        """`synced` says that the store may have a Core, and an outbox."""
         self.now = int(time.time() * 1000)
         self.actor = actor
         self.author = actor.name  # of what is new: whoever does it, unless it is done for somebody else
@@ -51,6 +55,7 @@ class Step:
         self._rows = rows
         self._key, self._action = key, action
         self._sees, self._guard = sees, guard
+        self._synced = synced
         self._read: dict[str, Record[Any] | None] = {}  # nobody else writes while a step is under way
 
     def get(self, number: str) -> Record[Any] | None:
@@ -114,6 +119,10 @@ class Step:
     def make(self, number: str, body: Body, action: str = "") -> Record[Any]:
         """Write a new record."""
         return self.put(Record(number, body), action)
+
+    def unaccepted(self) -> dict[str, str]:
+        """Records that the Core didn't take, with the reason."""
+        return unaccepted(self._connection) if self._synced else {}
 
     def reword(self, record: Record[Any]) -> None:
         """Have a record found by what it says now, where only something that it tells besides was changed."""

@@ -220,6 +220,17 @@ CREATE TABLE local_only (record TEXT PRIMARY KEY) WITHOUT ROWID;
 # What the server took stays in the outbox for a while, with when that was: a server that was put back from a backup gets it again.
 _JOURNAL = "ALTER TABLE outbox ADD COLUMN taken INTEGER NOT NULL DEFAULT 0;"
 
+# Records of servers that were left: each server by its epoch and address, and which version of the record it had. A store that was
+# left before this table existed has them in `replica`.
+_ELSEWHERE = """
+CREATE TABLE elsewhere (
+  record TEXT NOT NULL, epoch TEXT NOT NULL, url TEXT NOT NULL, version INTEGER NOT NULL, PRIMARY KEY (record, epoch)) WITHOUT ROWID;
+INSERT INTO elsewhere SELECT record, substr(value, 1, instr(value, '/') - 1), '', version
+  FROM replica JOIN meta ON key = 'left.core' AND value <> '';
+DELETE FROM replica WHERE EXISTS (SELECT 1 FROM meta WHERE key = 'left.core' AND value <> '');
+DELETE FROM meta WHERE key = 'left.core';
+"""
+
 
 def _execute(statements: str) -> Callable[[sqlite3.Connection], None]:
     def migrate_one(connection: sqlite3.Connection) -> None:
@@ -233,7 +244,7 @@ def _execute(statements: str) -> Callable[[sqlite3.Connection], None]:
     return migrate_one
 
 
-_STATEMENTS = (_FIRST, _PAID_VECTORS, _FOLDERS, _MEMORIES, _RECORDS, _CHANGES, _PRINCIPALS, _JOURNAL)
+_STATEMENTS = (_FIRST, _PAID_VECTORS, _FOLDERS, _MEMORIES, _RECORDS, _CHANGES, _PRINCIPALS, _JOURNAL, _ELSEWHERE)
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = tuple(_execute(statements) for statements in _STATEMENTS)
 
 

@@ -18,7 +18,10 @@ MAX_LINE_BYTES = 10 * 1024 * 1024
 MAX_DEPTH = 100  # of nested arrays and objects
 MAX_METHOD_CHARS = 200
 MAX_MEMBERS = 100  # of a batch
+MAX_DIGITS = 4_300  # of an integer: Python reads no more, since the time that takes grows with their square
+TOO_LARGE = 10**300  # stands for an integer that has more; a float can still hold it
 
+_HALF = re.compile("[\ud800-\udfff]")
 _SURROGATE = re.compile(rb"\\u[dD]")  # perhaps: an escape that may be half of a pair
 
 PARSE_ERROR = -32700
@@ -104,10 +107,10 @@ def parse(line: bytes | None) -> Incoming:
     return _batch(message) if isinstance(message, list) else _envelope(message)
 
 
-def read_object(body: bytes) -> Mapping[str, Any]:
-    """The JSON object that a body is. Raises: ValueError, saying why it is none."""
+def read_object(body: bytes, *, halves: bool = True) -> Mapping[str, Any]:
+    """The JSON object that a body is; without `halves` it may hold no lone surrogate. Raises: ValueError, saying why it is none."""
     try:
-        value = _decode(body)
+        value = _decode(body, halves=halves)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the body is not JSON: {_brief(error)}") from None
     if _too_deep(body, value):
@@ -157,7 +160,7 @@ def _envelope(message: object) -> Message | None:
     if not isinstance(message, dict):
         return _refuse(None, INVALID_REQUEST, "a message is a JSON object")
     id = message.get("id")
-    known = id if isinstance(id, int | str) and not isinstance(id, bool) else None
+    known = id if isinstance(id, int | str) and not isinstance(id, bool | _TooLong) else None
     if message.get("jsonrpc") != "2.0":
         return _refuse(known, INVALID_REQUEST, '`jsonrpc` must be "2.0"')
     method, params = message.get("method"), message.get("params")
@@ -168,17 +171,19 @@ def _envelope(message: object) -> Message | None:
     if "id" not in message:
         return Notification(method, params) if params is None or isinstance(params, dict) else None
     if known is None:
-        return _refuse(None, INVALID_REQUEST, "`id` must be a string or a whole number")
+        return _refuse(None, INVALID_REQUEST, f"`id` must be a string or a whole number of at most {MAX_DIGITS} digits")
     if params is not None and not isinstance(params, dict):
         return _refuse(known, INVALID_PARAMS, "`params` must be an object")
     return Request(known, method, params)
 
 
-def _decode(line: bytes) -> Any:
+def _decode(line: bytes, *, halves: bool = True) -> Any:
     # utf-8-sig: a Windows shell may put a byte order mark in front of what it pipes.
     text = line.decode("utf-8-sig")
-    message = json.loads(text, parse_constant=_no_number, parse_float=_finite)
+    message = json.loads(text, parse_constant=_no_number, parse_float=_finite, parse_int=_whole)
     if _SURROGATE.search(line):
+        if not halves and _HALF.search(json.dumps(message, ensure_ascii=False)):
+            raise ValueError("a text holds half of a character (a lone surrogate), which is no text")
         # Half of a surrogate pair, as clients make by cutting a text inside an emoji, has no UTF-8: it becomes "?".
         message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
     return message
@@ -186,6 +191,16 @@ def _decode(line: bytes) -> Any:
 
 def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
+
+
+class _TooLong(int):
+    """An integer of more digits than are read: larger than anything that is allowed anywhere."""
+
+
+def _whole(digits: str) -> int:
+    if len(digits) <= MAX_DIGITS:
+        return int(digits)
+    return _TooLong(-TOO_LARGE if digits.startswith("-") else TOO_LARGE)
 
 
 def _finite(digits: str) -> float:

@@ -26,7 +26,7 @@ FROM_THE_START = {state.CURSOR: "", state.VIEW: "", state.EPOCH: "", state.RESYN
 class Tally:
     """What came of a sync so far."""
 
-    flushed: int = 0  # entries
+    flushed: int = 0  # entries; of an upload its records
     refused: int = 0
     pulled: int = 0  # records that are new here, or read otherwise now
     copied: int = 0  # records that were written, as they were or not
@@ -63,6 +63,8 @@ class Border:
             raise Denied(
                 "CORE_DENIED", f"the token is of {greeting.name}, and this home of {name}; nothing was changed"
             )
+        if self.store.truth.get(state.TIER) != str(greeting.tier):
+            self.store.truth.set({state.TIER: str(greeting.tier)})
         return greeting.epoch
 
     def go_on(self) -> None:

@@ -1,4 +1,4 @@
-"""Joining a team's Core and leaving it: who one is there is asked first, then everything that is here is queued, once.
+"""Joining a team's Core and leaving it: who one is there is asked first, then what the person chose of what is here is queued, once.
 
 The store says whether a home is connected, because each write has to know in its own transaction; the token is in a file that only the
 person can read, or in CORTEX_CORE_TOKEN. When something is sent isn't known here. Road not taken: several Cores for one home; whose
@@ -7,22 +7,29 @@ record would it be? A profile is a home of its own.
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cortex.errors import Cancelled, ConfigError, InputError, LimitError, NetworkError, explained
+from cortex.kinds import Record
 from cortex.library import Library
 from cortex.locks import turn
 from cortex.outgoing import shown
 from cortex.records.ids import new_ulid
 from cortex.records.rights import person
 from cortex.settings import environment, stays_here
-from cortex.store.outbox import LEFT
-from cortex.sync import giving_up, state
+from cortex.store import Kept
+from cortex.sync import aside, giving_up, state
 from cortex.sync.remote import Greeting, Remote
+from cortex.sync.replaced import FOLDER as REPLACED
 from cortex.sync.running import LOCK, TURN_SECONDS
+from cortex.sync.upload import MINE, NONE, Plan, plan, records_to_send
+from cortex.sync.wire import record_to
 from cortex.types import Cancel
 
 TOKEN_FILE = "core-token"
@@ -38,7 +45,30 @@ class Joined:
     name: str  # of the principal
     tier: int
     queued: int  # records that were here before, and are sent now
+    kept_aside: Path | None  # a file with changes of the Core's records that aren't sent
     again: bool  # it was connected to this Core already
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A Core that a home could join, and what would be sent there."""
+
+    url: str
+    name: str
+    tier: int
+    plan: Plan
+
+
+def preview(library: Library, url: str, token: str, *, plain: bool = False) -> Preview:
+    """Tell what joining a Core would send there; nothing of it is sent, and nothing is changed.
+
+    Raises: InputError, NetworkError.
+    """
+    address, greeting = _greeted(library, url, token, plain)
+    outbox = library.store.outbox
+    changes = len(outbox.changed_since(greeting.epoch))
+    found = plan(outbox.candidates(greeting.epoch), greeting.tier, changes)
+    return Preview(address, greeting.name, greeting.tier, found)
 
 
 def connect(
@@ -48,26 +78,34 @@ def connect(
     *,
     plain: bool = False,
     moved: bool = False,
+    choice: str | None = None,
     cancel: Cancel | None = None,
 ) -> Joined:
-    """Join a Core. `plain` allows http:// beyond this machine; `moved` says that another address with another history is the same team's.
+    """Join a Core, and queue what the `choice` says of what is here: "mine" unless another is given.
 
-    Raises: ConfigError CORE_CONNECTED for another Core or name than before; InputError, NetworkError; FileError.
+    `plain` allows http:// beyond this machine; `moved` says that another address with another history is the same team's. A home that
+    is connected already queues only by a choice. Raises: ConfigError CORE_CONNECTED for another Core or name than before; InputError,
+    NetworkError; FileError.
     """
+    address, greeting = _greeted(library, url, token, plain)
+    cancel = Cancel() if cancel is None else cancel
+    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as mine:
+        if not mine:
+            raise Cancelled if cancel else LimitError("INDEX_BUSY", "another process is syncing this home; try again")
+        return _join(library, address, token, plain, moved, greeting, choice)
+
+
+def _greeted(library: Library, url: str, token: str, plain: bool) -> tuple[str, Greeting]:
+    """The Core's address, and who one is there. Raises: InputError, NetworkError."""
     if library.settings.server.local_only and not stays_here(url):
         raise NetworkError(
             "ADDRESS_REFUSED", f"server.localOnly: {shown(url)} is beyond this machine, and nothing is sent there"
         )
     remote = Remote(url, _checked(token), plain=plain)
     try:
-        greeting = remote.bootstrap()
+        return remote.url, remote.bootstrap()
     finally:
         remote.close()
-    cancel = Cancel() if cancel is None else cancel
-    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as mine:
-        if not mine:
-            raise Cancelled if cancel else LimitError("INDEX_BUSY", "another process is syncing this home; try again")
-        return _join(library, remote.url, token, plain, moved, greeting)
 
 
 def disconnect(library: Library, *, force: bool = False) -> str:
@@ -92,7 +130,7 @@ def disconnect(library: Library, *, force: bool = False) -> str:
             )
         giving_up.drop_refused(library)
         told = library.store.truth.get
-        library.store.outbox.forget(state.left_of(told(state.EPOCH), told(state.NAME)))
+        library.store.outbox.forget(told(state.EPOCH), url)
         with suppress(FileNotFoundError):
             (library.settings.home / TOKEN_FILE).unlink()
     return url
@@ -131,8 +169,10 @@ def has_token(home: Path) -> bool:
     return bool(environment().get(TOKEN_VARIABLE, "").strip()) or (home / TOKEN_FILE).is_file()
 
 
-def _join(library: Library, url: str, token: str, plain: bool, moved: bool, greeting: Greeting) -> Joined:
-    """Keep where the home belongs now, with all that it has queued; in the turn of a sync."""
+def _join(
+    library: Library, url: str, token: str, plain: bool, moved: bool, greeting: Greeting, choice: str | None
+) -> Joined:
+    """Keep where the home belongs now, with what the choice says queued; in the turn of a sync."""
     told = library.store.truth.get
     before, name, epoch = told(state.URL), told(state.NAME), told(state.EPOCH)
     if before and (name != greeting.name or (before != url and epoch != greeting.epoch and not moved)):
@@ -146,18 +186,37 @@ def _join(library: Library, url: str, token: str, plain: bool, moved: bool, gree
         )
     _keep_token(library.settings.home, token)
     facts = {state.URL: url, state.PLAIN: "1" if plain else "", state.NAME: greeting.name}
-    facts |= dict.fromkeys((state.ERROR, state.CODE), "")
-    if before:  # a new token, or another address of the same Core; another history is found by the next sync
+    facts |= {state.TIER: str(greeting.tier), state.ERROR: "", state.CODE: ""}
+    outbox, mark = library.store.outbox, f"{greeting.epoch}/{new_ulid()}"
+    if (
+        before and choice is None
+    ):  # a new token, or another address of the same Core; another history is found by the next sync
         library.store.truth.set(facts)
-        return Joined(url, greeting.name, greeting.tier, 0, again=True)
-    back = told(LEFT) == state.left_of(greeting.epoch, greeting.name)
-    if not back:
-        library.store.outbox.forget()
-    facts |= {state.EPOCH: greeting.epoch, state.VIEW: greeting.view, state.CURSOR: "", LEFT: ""}
-    facts[state.RESYNC] = "1" if back else ""  # what it had may be hidden now, or lost
-    facts |= state.device_of(library)
-    queued = library.store.outbox.upload(person(), f"{greeting.epoch}/{new_ulid()}", facts)
-    return Joined(url, greeting.name, greeting.tier, queued, again=False)
+        return Joined(url, greeting.name, greeting.tier, 0, None, again=True)
+    choice, file = choice or MINE, None
+    if not before:
+        outbox.forget()
+        facts |= {state.EPOCH: greeting.epoch, state.VIEW: greeting.view, state.CURSOR: "", state.RESYNC: ""}
+        facts |= state.device_of(library)
+        if choice == NONE:
+            file = _keep_changes(library, outbox.changed_since(greeting.epoch))
+    queued = outbox.upload(
+        person(),
+        mark,
+        greeting.epoch,
+        facts,
+        lambda found: records_to_send(found, choice, greeting.tier),
+        changes=choice != NONE,
+    )
+    return Joined(url, greeting.name, greeting.tier, queued, file, again=bool(before))
+
+
+def _keep_changes(library: Library, records: Sequence[Record[Any]]) -> Path | None:
+    """Write to a file what the Core's own versions of these records replace. Raises: FileError."""
+    if not records:
+        return None
+    text = "".join(json.dumps(record_to(Kept(record, 0)), ensure_ascii=False) + "\n" for record in records)
+    return aside.write_new(library.settings.home / REPLACED, ".jsonl", text)
 
 
 def _checked(token: str) -> str:

@@ -19,6 +19,7 @@ from cortex.store import Changed
 Rename = Callable[[str], str]
 
 SEPARATOR = "/"  # between a principal and their agent
+PLACE = "@"  # between somebody of another Core and where that is
 _ONE = ("recipient", "owner", "reviewed_by", "summary_by")
 _SEVERAL = ("stewards", "assignees", "watchers")
 
@@ -36,6 +37,16 @@ def outward(principal: str) -> Rename:
 def inward(principal: str) -> Rename:
     """How a name of the Core is told in this principal's home."""
     return _renaming({principal: PERSON, agent_of(principal): AGENT})
+
+
+def from_elsewhere(place: str) -> Rename:
+    """Mark the people of another Core with where they are from: "ada" is "ada@core.example.org" at a Core with an ada of its own."""
+
+    def rename(name: str) -> str:
+        who, agent, _ = name.partition(f"{SEPARATOR}{AGENT}")
+        return name if name in (PERSON, AGENT, "") or PLACE in name else f"{who}{PLACE}{place}{agent}"
+
+    return rename
 
 
 def renamed(record: Record[Any], rename: Rename) -> Record[Any]:

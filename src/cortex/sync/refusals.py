@@ -22,6 +22,9 @@ REPLACED = "It reads here as at the Core now"
 CREATES = "create_"  # how the names of actions begin that make something
 CONFLICT = "RECORD_CHANGED"  # sent again, it would be refused again
 DECIDES = frozenset(("approve_draft", "reject_draft"))  # which is done once
+TOGETHER = frozenset(
+    ("state", "resolution", "blocked_reason", "supersedes", "superseded_by")
+)  # what a change of state says
 MACHINE_MADE = frozenset(("reviewed_at", "reviewed_by", "last_reviewed", "expires", "file_hash", "body_hash", "size"))
 
 
@@ -47,6 +50,21 @@ def main_of(entry: Entry) -> Changed:
     told = [one for one in entry.changes if one.kind != "notification"] or list(entry.changes)
     about = [one for one in told if makes(entry) or one.before is not None] or told
     return next((one for one in about if typed(one)), about[0])
+
+
+def clashing_fields(entry: Entry, clashes: Sequence[tuple[str, str]]) -> frozenset[str]:
+    """The fields of an edit that wait for the person where the rest can be sent by itself; none where that can't be.
+
+    Fields that only mean something together are not parted.
+    """
+    edits = [change for change in entry.changes if change.kind != "notification"]
+    if entry.action in DECIDES or len(edits) != 1 or edits[0].before is None:
+        return frozenset()
+    changed = frozenset(typed(edits[0]))
+    clash = changed.intersection(field for number, field in clashes if number == edits[0].id)
+    if clash & TOGETHER:
+        clash |= changed & TOGETHER
+    return clash if clash and clash != changed else frozenset()
 
 
 def named(entry: Entry) -> set[str]:

@@ -45,6 +45,14 @@ class Denied(NetworkError):
     """The token doesn't count, or no longer."""
 
 
+class PutOut(Denied):
+    """The Core knows the token, and says that its owner may not come in any more; `epoch` is the ledger that says so."""
+
+    def __init__(self, message: str, epoch: str) -> None:
+        super().__init__("CORE_DENIED", message)
+        self.epoch = epoch
+
+
 class Refused(NetworkError):
     """The Core, or what stands at its address, can't be talked to like this."""
 
@@ -108,6 +116,7 @@ class Result:
     code: str
     message: str
     field: str  # that the refusal is about, "" where none is named
+    clashes: tuple[tuple[str, str], ...]  # records and fields that somebody else changed meanwhile
     records: tuple[Kept, ...]  # as the Core has them now
 
 
@@ -234,6 +243,10 @@ class Remote:
             return Offline(self._sentence(f"can't answer now: status {status}"), answer.retry_after, context=about)
         if status == 410 and code == "RESYNC_NEEDED":
             return Resync(str(_first(error.get("details")).get("reason", "")))
+        about = _first(error.get("details"))
+        if status == 401 and code == "AUTH_EXPIRED" and about.get("reason") == "revoked":
+            said = self._sentence("says that you were put out: it doesn't accept the token any more")
+            return PutOut(said, str(about.get("epoch") or ""))
         if status in (401, 403):  # what it says may hold a part of the token
             return Denied("CORE_DENIED", self._sentence(f"doesn't accept the token: status {status}"))
         if 300 <= status < 400:
@@ -254,6 +267,7 @@ class Remote:
             short(str(error.get("code") or "")),
             str(error.get("message") or "")[:MAX_MESSAGE],
             short(str(_first(error.get("details")).get("field") or "")),
+            _clashes(error.get("details")),
             tuple(self._record(one) for one in told.get("records") or ()),
         )
 
@@ -291,6 +305,14 @@ def _parsed(body: bytes) -> object:
 
 def _first(details: object) -> Mapping[str, Any]:
     return details[0] if isinstance(details, list) and details and isinstance(details[0], dict) else {}
+
+
+def _clashes(details: object) -> tuple[tuple[str, str], ...]:
+    """Records and fields that details of a conflict name."""
+    told = [one for one in details if isinstance(one, dict)] if isinstance(details, list) else []
+    return tuple(
+        (str(one["id"]), str(one["field"])) for one in told if "theirs" in one and {"id", "field"} <= one.keys()
+    )
 
 
 def _text(told: Mapping[str, Any], name: str) -> str:

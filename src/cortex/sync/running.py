@@ -30,12 +30,13 @@ from cortex.locks import turn
 from cortex.sync import state
 from cortex.sync.border import Border, now
 from cortex.sync.fetching import Fetching
-from cortex.sync.remote import Offline, Remote
+from cortex.sync.remote import Denied, Offline, PutOut, Remote
 from cortex.sync.sending import Sending
 from cortex.types import Cancel
 
 LOCK = "sync.lock"
 TURN_SECONDS = 120.0  # that somebody waits for the sync of another process
+ERASED_AT_ONCE = 500  # records
 BUSY = "Try again in a moment: the other one sends and fetches everything, too."
 OK, PARTIAL, FAILED, OFFLINE = "ok", "partial", "failed", "offline"
 
@@ -47,7 +48,7 @@ class Outcome:
     """What came of a sync. Partial: the Core was reached, and didn't take something, or not yet."""
 
     status: str
-    flushed: int = 0  # entries
+    flushed: int = 0  # entries; of an upload its records
     refused: int = 0
     waiting: int = 0  # now
     pulled: int = 0  # records that are new here, or read otherwise now
@@ -75,7 +76,7 @@ def sync(library: Library, remote: Remote, *, cancel: Cancel | None = None) -> O
         except CortexError as error:
             if cancel:  # its connections were closed
                 raise Cancelled from error
-            failure = error
+            failure = _left(border, error) if isinstance(error, PutOut) else error
         outcome = _outcome(border, failure)
         _remember(border, outcome, complete=failure is None)
     return outcome
@@ -91,6 +92,28 @@ def _go(border: Border) -> None:
     _exchange(border, sending, fetching)
     if border.tally.queued:  # what a ledger has lost that was put back
         _exchange(border, sending, fetching)
+
+
+def _left(border: Border, error: PutOut) -> CortexError:
+    """Have what the Core had leave this machine, where the Core that this home belongs to has put its person out.
+
+    Another server doesn't know the epoch, and an error of the network says nothing of it: then everything stays.
+    """
+    if not error.epoch or error.epoch != border.store.truth.get(state.EPOCH):
+        return error
+    try:
+        ids = sorted(border.store.outbox.known())
+        for start in range(0, len(ids), ERASED_AT_ONCE):
+            border.apply((), ids[start : start + ERASED_AT_ONCE])
+        border.begin_again({state.EPOCH: error.epoch}, resend=False)
+    except CortexError as failed:
+        return failed
+    border.tally.erased += len(ids)
+    gone = f"{len(ids):,} records of it left this machine" if ids else "nothing of it is on this machine"
+    advice = (
+        "What you wrote and never sent stays here. Where it was a mistake, ask to be let in again, then `cortex sync`."
+    )
+    return Denied("CORE_DENIED", f"{error.message}; {gone}", instead=(advice,))
 
 
 def _exchange(border: Border, sending: Sending, fetching: Fetching) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from cortex.errors import CortexError
 from cortex.store import Entry, Kept
+from cortex.store.outbox import UPLOAD
 from cortex.sync import alerts, refusals, slugs, state
 from cortex.sync.border import Border, now
 from cortex.sync.remote import REFUSED, RETRY, Oversized, Refused, Result
@@ -153,8 +154,14 @@ class Sending:
         elif result.field == "slug" and slugs.give_another(self._library, entry):
             return False
         else:
+            entry = self._without_the_rest(entry, result)
             self._refuse(entry, result.code or "REFUSED", result.message, self._border.inward(result.records))
         return True
+
+    def _without_the_rest(self, entry: Entry, result: Result) -> Entry:
+        """An entry with only those fields that somebody else changed, too; what else it changes is sent for itself, next."""
+        fields = refusals.clashing_fields(entry, result.clashes) if result.code == refusals.CONFLICT else frozenset()
+        return self._outbox.part(entry.id, fields) if fields else entry
 
     def _take(self, entry: Entry, records: Sequence[Kept]) -> None:
         """Be done with an entry that the Core took; what of it isn't shown here, as a notification for others, doesn't stay."""
@@ -168,7 +175,7 @@ class Sending:
         self.hear(shown if late else shown.intersection(one.id for one in entry.changes if one.before is None))
         self._border.apply(records, [one.id for one in hidden], settle=entry.id)
         self._tally.erased += sum(one.kind != "notification" for one in hidden)  # of which there is something to forget
-        self._tally.flushed += 1
+        self._tally.flushed += len(entry.changes) if entry.action == UPLOAD else 1
         self._refused.discard(entry.id)
         self._tally.refused = len(self._refused)
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from cortex.library import Library
 from cortex.records.ids import new_ulid
 from cortex.store import STORE_NAME
+from cortex.store.outbox import RESYNC as RESYNC
 from cortex.store.outboxrows import DEVICE
+from cortex.store.outboxrows import TIER as TIER
 from cortex.text import hash_bytes
 
 # Facts of the store, set by connecting and by each sync.
@@ -19,7 +21,6 @@ NAME = "core.name"  # of the principal there
 EPOCH = "core.epoch"  # which ledger it is
 VIEW = "core.view"  # which rights the replica was made by
 CURSOR = "core.cursor"  # how far it came
-RESYNC = "core.resync"  # "1" while it is compared from the beginning
 RESENT = "core.resent"  # when all was last sent again, in milliseconds since 1970: which time of that it is
 PLACE = "core.place"  # where the store lay when it was last synced
 SYNCED = "core.synced"  # when all was last there, in milliseconds since 1970
@@ -41,11 +42,6 @@ class SyncState:
     records: int  # of the Core that are here
     bytes: int  # of what they say
     cursor: str
-
-
-def left_of(epoch: str, name: str) -> str:
-    """Which Core was left, and as whom; "" where it isn't known."""
-    return f"{epoch}/{name}" if epoch and name else ""
 
 
 def device_of(library: Library) -> dict[str, str]:

@@ -29,7 +29,7 @@ from cortex.records.bootstrapping import GLOBAL, SUBCORTEX, WORKSPACE
 from cortex.records.packs import Bootstrap, ContextPack
 from cortex.records.routing import Route, route
 from cortex.records.targets import resolve_ref
-from cortex.records.warnings import warnings_of
+from cortex.records.warnings import refusal_of, warnings_of
 from cortex.store import kind_of_id
 from cortex.tools import Answer, Call
 
@@ -291,7 +291,8 @@ def _opened(asked: _Call, ref: str) -> Answer:
         head = opened_row(record, slug_of(library), warnings_of(library, record, now()))
         if isinstance(record.body, Link):
             ends = library.store.recorded.get((record.body.source, record.body.target))
-            head["linked"] = [short_row(one) for one in ends.values()]
+            refused = library.store.outbox.unaccepted()
+            head["linked"] = [short_row(one, refusal_of(one.id, refused)) for one in ends.values()]
     text = str(head.pop("text", ""))
     above = getattr(record.body, "thread", "")
     return _paged(asked, record.id, head, text, open_call(above) if above else "")

@@ -10,6 +10,7 @@ from cortex.everywhere import Place
 from cortex.kinds import Record
 from cortex.library import Library
 from cortex.records.finding import Asked, page_of
+from cortex.records.warnings import refusal_of
 from cortex.types import Cancel, Hit, Mode, Page, Query
 
 FAMILY = "team"
@@ -37,6 +38,8 @@ def place_of(library: Library, asked: Asked | None = None) -> Place:
             "title": record.body.title,
             "state": record.body.state,
         }
+        if marks := refusal_of(record.id, library.store.outbox.unaccepted() if narrowed.unaccepted else {}):
+            told["warnings"] = list(marks)
         thread = getattr(record.body, "thread", "")
         return {**told, "thread": thread} if thread else told
 

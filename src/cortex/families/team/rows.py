@@ -143,7 +143,7 @@ def opened_row(record: Record[Any], slug: Slug, warnings: Sequence[str]) -> Row:
             )
 
 
-def comment_row(record: Record[Comment], most: int) -> Row:
+def comment_row(record: Record[Comment], most: int, warnings: Sequence[str] = ()) -> Row:
     """A comment in its thread."""
     body = record.body
     return told(
@@ -152,6 +152,7 @@ def comment_row(record: Record[Comment], most: int) -> Row:
             "by": record.author,
             "age": age_of(record.created),
             "re": body.parent,
+            "warnings": list(warnings),
             "text": cut(body.body, most),
             "cites": list(body.citations),
             "sensitive": body.sensitivity == SENSITIVE,

@@ -24,7 +24,7 @@ from cortex.records.codelinks import absent, cited
 from cortex.records.drafts import create_draft, destination
 from cortex.records.rights import may
 from cortex.records.routing import route
-from cortex.records.steps import check_key
+from cortex.records.steps import acting, check_key
 from cortex.records.targets import resolve_ref
 from cortex.records.writing import create_once
 from cortex.store import kind_of_id
@@ -163,7 +163,7 @@ def publish_comment_tool(context: Team, arguments: PublishComment, call: Call) -
         before = done_before(library, context, key, payload, ("create_comment", "create_draft"))
         direct, thread = before == "create_comment", arguments.thread_id
         why = "agents don't publish comments here (team.agentTier 2 and team.publishComments let them)"
-        if not before and may(context.actor, "comment") and context.settings.team.publish_comments:
+        if not before and may(acting(library, context.actor), "comment") and context.settings.team.publish_comments:
             found = _thread(library, thread)
             direct, thread = found.body.sensitivity != SENSITIVE or may(context.actor, "sensitive"), found.id
             why = "the thread is sensitive: what is said there is drafted first"
@@ -199,7 +199,7 @@ def update_task_tool(context: Team, arguments: UpdateTask, call: Call) -> Answer
     patch = _patch({name: value for name, value in fields.items() if value is not None})
     with context.writing() as library:
         before = done_before(library, context, key, payload, ("update_task", "create_draft"))
-        if before == "update_task" or (may(context.actor, "update_task") and before != "create_draft"):
+        if before == "update_task" or (may(acting(library, context.actor), "update_task") and before != "create_draft"):
             return Answer(answers.whole_text(_updated(context, library, arguments.task_id, patch, key, payload)))
         title = _change_title(library, arguments.task_id, patch)
         draft = Draft("task_update", title, "", target=arguments.task_id, target_kind="task", patch=patch)
