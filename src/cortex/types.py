@@ -123,6 +123,15 @@ class Symbol:
 
 
 @dataclass(frozen=True, slots=True)
+class Leak:
+    """A secret at text[start:end]."""
+
+    name: str  # its kind: "GitHub token"
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """What reading and cutting one file gives: its text as stored, and ranges in it."""
 
@@ -130,6 +139,7 @@ class Cut:
     text: str
     chunks: tuple[Chunk, ...]
     symbols: tuple[Symbol, ...]
+    leaks: tuple[Leak, ...] | None = None  # the secrets in the text, by line; None where nobody looked
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +285,7 @@ class Hit:
     evidence: tuple[
         tuple[str, float], ...
     ] = ()  # what each part of the evidence adds to the score, where it was asked for
+    redacted: tuple[tuple[int, str], ...] = ()  # lines whose secrets are left out, and of which kind these are
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,6 +403,7 @@ class FileView:
     text: str
     chunks: tuple[Chunk, ...]
     symbols: tuple[Symbol, ...]
+    redacted: tuple[tuple[int, str], ...] = ()  # as of a Hit
 
 
 class Cancel:

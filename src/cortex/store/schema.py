@@ -220,6 +220,12 @@ CREATE TABLE local_only (record TEXT PRIMARY KEY) WITHOUT ROWID;
 # What the server took stays in the outbox for a while, with when that was: a server that was put back from a backup gets it again.
 _JOURNAL = "ALTER TABLE outbox ADD COLUMN taken INTEGER NOT NULL DEFAULT 0;"
 
+# The secrets of a text, as its detector of that version found them: the text in `blobs` has them, no answer does.
+_LEAKS = """
+CREATE TABLE leaks (
+  blob INTEGER PRIMARY KEY REFERENCES blobs ON DELETE CASCADE, version INTEGER NOT NULL, found TEXT NOT NULL);
+"""
+
 
 def _execute(statements: str) -> Callable[[sqlite3.Connection], None]:
     def migrate_one(connection: sqlite3.Connection) -> None:
@@ -233,7 +239,7 @@ def _execute(statements: str) -> Callable[[sqlite3.Connection], None]:
     return migrate_one
 
 
-_STATEMENTS = (_FIRST, _PAID_VECTORS, _FOLDERS, _MEMORIES, _RECORDS, _CHANGES, _PRINCIPALS, _JOURNAL)
+_STATEMENTS = (_FIRST, _PAID_VECTORS, _FOLDERS, _MEMORIES, _RECORDS, _CHANGES, _PRINCIPALS, _JOURNAL, _LEAKS)
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = tuple(_execute(statements) for statements in _STATEMENTS)
 
 

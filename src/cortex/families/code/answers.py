@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from cortex.everywhere import Located
 from cortex.paging import make_cursor, too_small
+from cortex.redaction import note_of
 from cortex.text import TOKEN_CHARACTERS, cut_to_tokens, estimate_tokens
 from cortex.types import Chunk, FileView, Freshness, Hit, Mode, Page, Skipped, Symbol, Vitals
 
@@ -216,10 +217,13 @@ def file_answer(view: FileView, start: int, end: int, budget: int, workspace: st
     if workspace:
         body["workspace"] = workspace
     room = characters - len(dump(body)) - len(',"truncated":true,"nextLine":') - 10
+    room -= len(dump(note_of((view.path, one) for one in view.redacted if start <= one[0] <= end)))
     if room < 0:
         raise too_small(characters - room)
     text, last, cut = _lines_within(lines, start, end, room)
     body["text"], body["endLine"] = text, last
+    if notes := note_of((view.path, one) for one in view.redacted if start <= one[0] <= last):
+        body["notes"] = list(notes)
     if cut or last < end:
         body["truncated"] = True
     if last < end:

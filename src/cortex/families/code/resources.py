@@ -13,6 +13,7 @@ from cortex.families.code import answers
 from cortex.families.code.answers import Json, dump
 from cortex.families.code.tools import MODES, make_query, stats, status, view_file
 from cortex.families.code.workspaces import Workspaces, places_of
+from cortex.redaction import note_of
 from cortex.text import TOKEN_CHARACTERS, estimate_tokens
 from cortex.tools import Call, Prompt, PromptArgument, Resource
 
@@ -85,15 +86,15 @@ def read_chunks(context: Workspaces, variables: Mapping[str, str], call: Call) -
                 "embedding": embedding,
             }
         )
-    return dump(
-        {
-            "file": view.path,
-            "language": view.language,
-            "size": view.size,
-            "lastModified": view.modified,
-            "chunks": chunks,
-        }
-    )
+    body: Json = {
+        "file": view.path,
+        "language": view.language,
+        "size": view.size,
+        "lastModified": view.modified,
+        "chunks": chunks,
+    }
+    notes = note_of((view.path, one) for one in view.redacted)
+    return dump({**body, "notes": list(notes)} if notes else body)
 
 
 RESOURCES = (
