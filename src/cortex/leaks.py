@@ -330,7 +330,11 @@ def _in_addresses(text: str) -> Iterator[Leak]:
         plain = told.isalpha() and (near or told in _MADE_UP_WORDS)
         nowhere = _is_nowhere(host.lower()) and not (host.lower() in _NO_HOSTS and _is_random(password))
         if not (
-            plain or told in (user.lower(), "x-oauth-basic") or nowhere or _is_variable(told) or _is_made_up(told, 1.5)
+            plain
+            or told in (user.lower(), "x-oauth-basic", "anoncvs")
+            or nowhere
+            or _is_variable(told)
+            or _is_made_up(told, 1.5)
         ):
             yield Leak("password in an address", *match.span(2))
 
@@ -371,6 +375,10 @@ _UUID_SECRET = re.compile(
     r"\\?[\"'`]{0,2}+[ \t]{0,8}+(?:=>|:=|=|:)\\?[ \t]{0,8}+\\?[\"'`]{0,2}+"
     r"(?P<quoted>[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12})(?![\w-])"
 )
+# What makes a name another one: a type (AWS::IAM::AccessKey), where to go on (nextToken), a badge.
+_NO_NAME = re.compile(
+    r"(?:::\w{0,40}+|\.svg\?|(?:next|page|pagination|continuation|change|update|sync|resume|start|unit|verification)[_-]?)\Z"
+)
 _PATTERNS = {
     word: (
         *((("AWS secret key", _AWS_SECRET),) if word == "secret" else ()),
@@ -397,6 +405,9 @@ def _named(text: str) -> Iterator[Leak]:
         for start in _places(folded, word):
             # Most keys are those of dictionaries and sorting.
             if start < after or (word == "key" and not folded.endswith(_OWNED, 0, start)):
+                continue
+            # An ARN has its own word for a secret's name.
+            if _NO_NAME.search(folded, max(0, start - 60), start) or folded.startswith(":secret:", max(0, start - 1)):
                 continue
             for name, pattern in _PATTERNS[word]:
                 if match := pattern.match(text, start):

@@ -7,7 +7,7 @@ Not here: settings (they know where they came from), errors (they have a tree of
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -81,6 +81,11 @@ class Skipped:
 
     path: str
     reason: str
+
+
+def count_secrets(skipped: Iterable[Skipped]) -> int:
+    """The number of files that were left out because they are secrets, by name or by content."""
+    return sum(skip.reason in ("secret", "private key") for skip in skipped)
 
 
 @dataclass(frozen=True, slots=True)

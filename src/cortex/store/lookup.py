@@ -256,6 +256,12 @@ class Lookup:
         """The lines of a blob's text that are redacted, and what was in them."""
         return self._redactions.of(blob).lines
 
+    def count_redacted(self, source: int) -> int:
+        """The number of docs of a source in which secrets were found."""
+        with self._connections.read() as connection:
+            ask = "SELECT count(*) FROM leaks JOIN docs ON docs.blob = leaks.blob WHERE found <> '' AND source = ?"
+            return connection.execute(ask, (source,)).fetchone()[0]
+
     def text(self, blob: int) -> str:
         """The whole text of a blob, "" when it is gone."""
         text = self._recent_texts.get(blob)
