@@ -22,6 +22,7 @@ from cortex import keeper as keeper_module
 from cortex.embedders.hashing import HashingEmbedder
 from cortex.engine import Engine, rebuild_damaged
 from cortex.errors import Cancelled, CortexError
+from cortex.paths import ensure_store_dir
 from cortex.settings import load
 from cortex.types import Cancel, Mode, Note, Query
 
@@ -771,3 +772,39 @@ def test_closing_leaves_no_thread_and_no_open_file_behind(open_engine, root):
     assert set(threading.enumerate()) <= threads
     assert [file.path for file in process.open_files() if str(root) in file.path] == []
     assert set(process.children()) <= children
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes are POSIX's")
+def test_only_the_owner_reads_what_a_store_writes_whatever_the_umask(tmp_path):
+    root, home = tmp_path / "project", tmp_path / "home"
+    (root / ".git").mkdir(parents=True)
+    (root / "lamp.py").write_text("def lamp():\n    return 1\n", encoding="utf-8")
+    kept = root / ".cortex"
+    kept.mkdir(mode=0o755)
+    (kept / "config.json").write_text("{}", encoding="utf-8")
+    (kept / "config.json").chmod(0o644)
+    before = os.umask(0)
+    try:
+        with Engine(root, load(None, environment={"CORTEX_HOME": str(home)})) as engine:
+            engine.index()
+    finally:
+        os.umask(before)
+    paths = [path for folder in (kept, home) for path in folder.rglob("*") if path.name != "config.json"]
+    assert {path.name.partition("-")[0] for path in paths} >= {"cortex.db", "words", "vectors", "projects.txt"}
+    modes = {str(path.relative_to(tmp_path)): path.stat().st_mode & 0o777 for path in paths}
+    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
+    # What the person committed there stays theirs.
+    assert kept.stat().st_mode & 0o777 == 0o755
+    assert (kept / "config.json").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes are POSIX's")
+def test_files_that_an_older_version_left_open_are_closed_when_the_store_is_opened(tmp_path):
+    folder = tmp_path / "project" / ".cortex"
+    (folder / "vectors-1").mkdir(parents=True)
+    (folder / "vectors-1").chmod(0o755)
+    (folder / "notes.md").write_text("", encoding="utf-8")
+    (folder / "notes.md").chmod(0o644)
+    ensure_store_dir(folder)
+    assert (folder / "vectors-1").stat().st_mode & 0o777 == 0o700
+    assert (folder / "notes.md").stat().st_mode & 0o777 == 0o644

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from cortex.daemon.rendezvous import ELECTED, Rendezvous, find
 from cortex.home import VERSION
 from cortex.locks import lock_file
-from cortex.paths import make_private
+from cortex.paths import keep_private, make_private
 
 if TYPE_CHECKING:
     from cortex.cli.families import Lenders
@@ -42,6 +42,7 @@ def main(arguments: list[str]) -> int:
     lock = elect(meeting)
     if lock is None:
         return ELECTED
+    os.umask(0o077)  # what it writes is one person's; files for others get their mode where they are written
     started_by = _after("--started-by", arguments) or "a person"
     token = ""
     if sys.platform == "win32":
@@ -131,6 +132,7 @@ def _log_to(home: str, level: str) -> None:
     with suppress(OSError):
         folder = os.path.join(home, "logs")
         make_private(Path(folder))
+        keep_private(Path(folder))  # an older version wrote it as the umask said
         handler = RotatingFileHandler(
             os.path.join(folder, "cortexd.log"), maxBytes=LOG_BYTES, backupCount=LOGS, encoding="utf-8"
         )

@@ -25,7 +25,7 @@ from cortex.guarded import Embedders
 from cortex.paths import STORE_FOLDER, ensure_store_dir, remember_project, root_text, store_dir
 from cortex.runs import Runs, Wish
 from cortex.scratch import Scratch
-from cortex.search import BELOW_THRESHOLD, MAX_HITS, NO_EMBEDDER, check_query, parse, search, search_exact
+from cortex.search import BELOW_THRESHOLD, NO_EMBEDDER, check_query, parse, search, search_exact
 from cortex.settings import Settings
 from cortex.sources import git
 from cortex.sources.files import scan
@@ -55,7 +55,6 @@ POLL_SECONDS = 0.05
 RETRY_SECONDS = 5.0  # after the indexes could not follow
 ORPHAN_DAYS = 14
 OWN_PATTERNS = ("cortex.db*", "lease", "words*", "vectors*")  # of files in a store's folder
-STOPPED = f"stopped at {MAX_HITS:,} matches, there may be more: narrow the search"
 NOT_ALL = "this folder is not fully indexed yet: answered from what is there"
 SMALL_BYTES, LARGE_BYTES = 10_000, 100_000
 
@@ -144,6 +143,7 @@ class Engine:
             if directory.parent == self.root:
                 remember_project(self.settings.home, self.root)
         store = self._open_store(directory, root)
+        store.lookup.redacts(self.settings.security.redact != "off")
         source = self._main_source(store)
         embedding = Embedding(store, self._embedders, lambda: self.settings)
         runs = Runs(store, source, self._pool, self.settings_of, embedding.makings)
@@ -376,10 +376,9 @@ class Engine:
             deadline=deadline,
             max_file_size=self.settings.workspace.max_file_size,
             cancel=cancel,
+            redacted=self.settings.security.redact != "off",
         )
-        notes = (STOPPED,) if found.stopped else ()
-        shown = tuple(found.hits[query.offset : query.offset + query.limit])
-        return Page(shown, len(found.hits), Mode.EXACT, notes, docs=found.searched)
+        return found.page(query)
 
     def _search_full(self, query: Query, cancel: Cancel, deadline: float) -> Page:
         """Read the files as they are, cut and rank every chunk, without the index."""
@@ -506,6 +505,7 @@ class Engine:
         """Work with other settings from now on; recorded in the operations log."""
         before, self.settings = self.settings, settings
         self._cache = _make_cache(settings)
+        self.store.lookup.redacts(settings.security.redact != "off")
         if _who_embeds(before) != _who_embeds(settings):
             old, self._embedders = self._embedders, _open_embedders(settings)
             self.embedding.use(self._embedders)

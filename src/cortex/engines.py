@@ -22,7 +22,7 @@ from cortex.errors import ConfigError, CortexError
 from cortex.keeper import Keeper
 from cortex.process import give_memory_back, memory_bytes
 from cortex.settings import Settings
-from cortex.types import EmbeddingState, Freshness
+from cortex.types import EmbeddingState, Freshness, count_secrets
 
 LOOK_SECONDS = 3.0  # that calls wait, after an engine was opened, for its keeper's first look at what changed
 POLL_SECONDS = 0.02
@@ -56,6 +56,7 @@ class Project:
     windows: int
     freshness: Freshness
     embedding: EmbeddingState | None = None
+    secrets: int = 0  # files that are left out as such
 
 
 class Engines:
@@ -174,7 +175,7 @@ class Engines:
                 one.calls += 1  # so that it stays open while it is asked
         try:
             return [
-                Project(one.root, one.windows, state, one.engine.embedding.status(ask=False) if one.engine else None)
+                Project(one.root, one.windows, state, *_details(one.engine))
                 for one in known
                 if (state := one.engine.freshness() if one.engine else one.last)
             ]
@@ -191,6 +192,12 @@ class Engines:
         for one in lent:
             if one.engine is not None:
                 _close(one.root, one.engine, one.keeper)
+
+
+def _details(engine: Engine | None) -> tuple[EmbeddingState | None, int]:
+    if engine is None:
+        return None, 0
+    return engine.embedding.status(ask=False), count_secrets(engine.store.truth.skipped(engine.source.id))
 
 
 def _make(one: Lent) -> Engine:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cortex import chunkers, readers
+from cortex import chunkers, leaks, readers
 from cortex.errors import Cancelled, FileError, LimitError
 from cortex.filequeue import FileQueue
 from cortex.process import memory_bytes
@@ -231,6 +231,7 @@ class _Run:
             task.settings.indexing.chunk_overlap,
             task.cancel,
             documents=self.documents,
+            redacted=task.settings.security.redact == "index",
         )
         with closing(cutting):  # or the pool would be taken for as long as somebody keeps an exception from here
             for content_hash, outcome in cutting:
@@ -408,13 +409,18 @@ class _Until(Cancel):
 def _chunker_stamp(settings: Settings, documents: bool) -> str:
     """What decides how a file is read and cut: where it is another one, all files are read again."""
     reading = f"{DOCUMENTS}{readers.VERSION}:" if documents else ""
+    if settings.security.redact == "index":
+        reading += f"redacted{leaks.VERSION}:"
     return f"{reading}{chunkers.VERSION}:{settings.indexing.chunk_size}:{settings.indexing.chunk_overlap}"
 
 
 def _changed(file: Found, known: Known | None, skip: tuple[int, int, str] | None, retry: bool) -> bool:
     if skip is not None:
         size, mtime_ns, reason = skip
-        passing = reason == "worker died" or (retry and reason in ("timed out", "memory")) or is_mended(reason)
+        # Files that hold a secret were left out once; now only those that are one.
+        passing = (
+            reason in ("worker died", "secret") or (retry and reason in ("timed out", "memory")) or is_mended(reason)
+        )
         return (file.size, file.mtime_ns) != (size, mtime_ns) or passing
     if known is None or (file.size, file.mtime_ns) != (known.size, known.mtime_ns):
         return True

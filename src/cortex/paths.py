@@ -42,6 +42,7 @@ _OWN_FILES = (
     "/*.log",
 )
 _OWN_NAME = re.compile(r"cortex\.db|words|vectors|lease$|\.gitignore$")
+_KEPT_NAME = re.compile(_OWN_NAME.pattern + r"|projects\.txt$|logs$")  # ours in a project or in the home
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 
 
@@ -120,6 +121,34 @@ def make_private(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
 
 
+def open_private(path: str, flags: int) -> int:
+    """Open a file (as an `opener`) that only its owner reads where it is new."""
+    return os.open(path, flags, 0o600)
+
+
+def keep_private(folder: Path, names: re.Pattern[str] | None = None) -> None:
+    """Close what lies in a folder to others, whatever wrote it; only these names, or else all and the folder itself.
+
+    The library of the word index writes its files as the umask says, and older versions of Cortex did so, too.
+    """
+    if os.name == "nt":
+        return
+    with suppress(OSError):
+        if names is None and os.lstat(folder).st_mode & 0o077:
+            os.chmod(folder, 0o700)
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if (names is None or names.match(entry.name)) and not entry.is_symlink():
+                    _close(entry)
+
+
+def _close(entry: os.DirEntry[str]) -> None:
+    # What vanishes meanwhile, or is another person's, is not ours to close.
+    with suppress(OSError):
+        if entry.stat(follow_symlinks=False).st_mode & 0o077:
+            os.chmod(entry.path, 0o700 if entry.is_dir(follow_symlinks=False) else 0o600)
+
+
 def ensure_store_dir(folder: Path) -> None:
     """Make a store's folder, for its owner only; in a project with a .gitignore of our own files, unless another one is there.
 
@@ -129,6 +158,7 @@ def ensure_store_dir(folder: Path) -> None:
         make_private(folder)
         if folder.name == STORE_FOLDER and is_project(folder.parent):
             _write_ignore_file(folder / ".gitignore")
+        keep_private(folder, _KEPT_NAME)
     except OSError as error:
         full = error.errno in (28, 122)  # ENOSPC, EDQUOT
         code = "DISK_FULL" if full else "PERMISSION_DENIED"
@@ -154,7 +184,7 @@ def remember_project(home: Path, root: Path) -> None:
         if root in known_projects(home):
             return
         make_private(home)
-        with open(home / PROJECTS_NOTE, "a", encoding="utf-8") as file:
+        with open(home / PROJECTS_NOTE, "a", encoding="utf-8", opener=open_private) as file:
             file.write(f"{root}\n")
     except (OSError, FileError, UnicodeError):
         pass  # a home that can't be written, a name that isn't text: nothing else depends on it
@@ -280,4 +310,4 @@ def without_waiting(path: str, flags: int) -> int:
 
 def _open_directly(path: str, flags: int) -> int:
     """Open without following a link or waiting for a pipe's other end."""
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o600)

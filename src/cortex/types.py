@@ -7,7 +7,7 @@ Not here: settings (they know where they came from), errors (they have a tree of
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -83,6 +83,11 @@ class Skipped:
     reason: str
 
 
+def count_secrets(skipped: Iterable[Skipped]) -> int:
+    """The number of files that were left out because they are secrets, by name or by content."""
+    return sum(skip.reason in ("secret", "private key") for skip in skipped)
+
+
 @dataclass(frozen=True, slots=True)
 class Scan:
     """What one look at a source's root found: `files` and `skipped` sorted by path."""
@@ -123,6 +128,15 @@ class Symbol:
 
 
 @dataclass(frozen=True, slots=True)
+class Leak:
+    """A secret at text[start:end]."""
+
+    name: str  # its kind: "GitHub token"
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """What reading and cutting one file gives: its text as stored, and ranges in it."""
 
@@ -130,6 +144,7 @@ class Cut:
     text: str
     chunks: tuple[Chunk, ...]
     symbols: tuple[Symbol, ...]
+    leaks: tuple[Leak, ...] | None = None  # the secrets in the text, by line; None where nobody looked
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +290,7 @@ class Hit:
     evidence: tuple[
         tuple[str, float], ...
     ] = ()  # what each part of the evidence adds to the score, where it was asked for
+    redacted: tuple[tuple[int, str], ...] = ()  # lines whose secrets are left out, and of which kind these are
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,6 +408,7 @@ class FileView:
     text: str
     chunks: tuple[Chunk, ...]
     symbols: tuple[Symbol, ...]
+    redacted: tuple[tuple[int, str], ...] = ()  # as of a Hit
 
 
 class Cancel:

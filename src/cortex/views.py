@@ -13,6 +13,7 @@ from cortex.errors import FileError
 from cortex.indexing import rules_of
 from cortex.paths import relative_of, resolve_inside
 from cortex.readers import read
+from cortex.redaction import CLEAN, redaction_of
 from cortex.settings import Settings
 from cortex.sources.files import explain, read_bytes, scan_paths
 from cortex.store import Store
@@ -52,12 +53,22 @@ class Views:
         if isinstance(text, Refused):
             raise self._missing(relative) if text.reason == "vanished" else _unreadable(relative, text.reason)
         assert isinstance(raw, bytes)
-        cut = self._cut_of(relative, text, raw)
+        redaction = redaction_of(text) if self.settings.security.redact != "off" else CLEAN
+        cut = self._cut_of(relative, redaction.text if redaction else text, raw)
         try:
             seen = inside.stat()
         except OSError as error:
             raise self._missing(relative) from error
-        return FileView(relative, cut.language, seen.st_size, rfc3339(seen.st_mtime), text, cut.chunks, cut.symbols)
+        return FileView(
+            relative,
+            cut.language,
+            seen.st_size,
+            rfc3339(seen.st_mtime),
+            cut.text,
+            cut.chunks,
+            cut.symbols,
+            redaction.lines,
+        )
 
     def explain(self, path: str) -> str:
         """Why a file is or isn't in the index."""
@@ -73,14 +84,18 @@ class Views:
         return verdict
 
     def _cut_of(self, path: str, text: str, raw: bytes) -> Cut:
-        """Chunks and symbols of a text: from the store where it has this very text, else cut now."""
+        """Chunks and symbols of a text, as it is to be shown: from the store where it has this very text, else cut now."""
         lookup = self.store.lookup
         doc = lookup.doc(self.source.id, path)
         if doc is not None and lookup.text(doc.blob) == text:
             chunks = tuple(chunk for _, chunk in lookup.chunks(doc.blob))
             return Cut(doc.language, text, chunks, lookup.symbols(doc.blob))
         sizes = self.settings.indexing
-        for _, outcome in list(self.pool.cut_all([(path, path, raw)], sizes.chunk_size, sizes.chunk_overlap, Cancel())):
+        redacted = self.settings.security.redact != "off"
+        cuts = self.pool.cut_all(
+            [(path, path, raw)], sizes.chunk_size, sizes.chunk_overlap, Cancel(), redacted=redacted
+        )
+        for _, outcome in list(cuts):
             if isinstance(outcome, Cut):
                 return outcome
         return Cut(chunkers.language_of(path, text[: chunkers.HEAD_CHARACTERS]), text, (), ())

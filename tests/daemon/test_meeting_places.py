@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cortex.daemon import rendezvous
 from cortex.daemon.rendezvous import MAX_SOCKET_BYTES, Rendezvous, _make_private
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets")
@@ -59,6 +60,31 @@ def test_a_folder_of_another_owner_is_not_used(tmp_path):
     os.chown(theirs, 65_534, 65_534)
     with pytest.raises(PermissionError):
         _make_private(str(theirs))
+
+
+def test_where_another_took_the_temporary_folder_the_home_has_one(tmp_path, run_folder, monkeypatch):
+    (tmp_path / f"cortex-{os.getuid()}").symlink_to(tmp_path)  # as somebody else could
+    monkeypatch.setattr(rendezvous, "TEMPORARY", str(tmp_path))
+    home = run_folder / "home"
+    folder = folder_of(home, XDG_RUNTIME_DIR="relative")
+    assert folder == home / "run"
+    assert (home.stat().st_mode | folder.stat().st_mode) & 0o777 == 0o700
+
+
+def test_an_own_temporary_folder_that_is_open_to_others_is_told(tmp_path, monkeypatch):
+    (tmp_path / f"cortex-{os.getuid()}").mkdir(mode=0o755)
+    monkeypatch.setattr(rendezvous, "TEMPORARY", str(tmp_path))
+    with pytest.raises(PermissionError, match="only this user can enter"):
+        folder_of(tmp_path / "home", XDG_RUNTIME_DIR="relative")
+
+
+def test_who_is_at_the_other_end_of_a_socket_is_known(monkeypatch):
+    one, other = socket.socketpair(socket.AF_UNIX)
+    with one, other:
+        assert rendezvous.is_own(one)
+        if sys.platform in ("linux", "darwin"):
+            monkeypatch.setattr(os, "getuid", lambda: 12_345)
+            assert not rendezvous.is_own(one)
 
 
 def test_a_home_has_one_meeting_place_by_whatever_name_it_is_reached(tmp_path, run_folder):

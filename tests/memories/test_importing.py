@@ -254,7 +254,7 @@ def test_what_cant_be_taken_is_told_and_what_isnt_meant_is_not(tmp_path):
         "binary.md": "binary",
         "credentials.txt": "secret",
         "empty.md": "empty",
-        "key.md": "secret",
+        "key.md": "private key",
         "large.md": "too large",
     }
 

@@ -115,4 +115,4 @@ def test_without_the_extra_the_reason_names_the_command(make_pdf, monkeypatch):
 
 def test_a_private_key_in_a_document_is_a_secret(make_pdf):
     lines = ["-----BEGIN PRIVATE KEY-----", "A" * 60, "-----END PRIVATE KEY-----"]
-    assert read_document(make_pdf([lines]), "a.pdf") == Refused("secret")
+    assert read_document(make_pdf([lines]), "a.pdf") == Refused("private key")

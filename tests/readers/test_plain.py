@@ -110,9 +110,9 @@ def test_a_program_that_speaks_of_generated_files_is_not_one() -> None:
 def test_a_private_key_in_any_file_is_a_secret(kind: str) -> None:
     body = base64.b64encode(bytes(range(200))).decode()
     block = f"-----BEGIN {kind}-----\n{body[:64]}\n{body[64:128]}\n-----END {kind}-----\n"
-    assert read(f"notes\n{block}".encode(), "notes.md") == Refused("secret")
-    assert read(f"KEY = {block!r}\n".encode(), "settings.py") == Refused("secret")
-    assert read(f"notes\n{block}".encode("utf-16"), "notes.md") == Refused("secret")
+    assert read(f"notes\n{block}".encode(), "notes.md") == Refused("private key")
+    assert read(f"KEY = {block!r}\n".encode(), "settings.py") == Refused("private key")
+    assert read(f"notes\n{block}".encode("utf-16"), "notes.md") == Refused("private key")
 
 
 def test_a_private_key_in_a_narrow_column_or_in_a_kubernetes_configuration_is_a_secret() -> None:
@@ -120,16 +120,16 @@ def test_a_private_key_in_a_narrow_column_or_in_a_kubernetes_configuration_is_a_
     narrow = "\n".join(["-----BEGIN PRIVATE KEY-----", *lines])
     encoded = base64.b64encode(b"-----BEGIN RSA PRIVATE KEY-----\n" + b"x" * 400).decode()
     for text in (narrow, f"users:\n- user:\n    client-key-data: {encoded}\n", f'{{"client-key-data": "{encoded}"}}'):
-        assert read(text.encode(), "config.txt") == Refused("secret")
+        assert read(text.encode(), "config.txt") == Refused("private key")
     assert not isinstance(read(b"client-key-data: a base64 text, LS0tLS1CRUdJTi and so on", "kube.txt"), Refused)
 
 
 def test_keys_of_age_and_putty_in_any_file_are_secrets() -> None:
     age = "AGE-SECRET-KEY-1" + "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"[:29] * 2
-    assert read(f"# created: today\n{age}\n".encode(), "keys.txt") == Refused("secret")
+    assert read(f"# created: today\n{age}\n".encode(), "keys.txt") == Refused("private key")
     putty = f"PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\nPrivate-Lines: 1\n{'AbC1' * 12}\n"
-    assert read(putty.encode(), "notes.txt") == Refused("secret")
-    assert read(f"KEY = {putty!r}\n".encode(), "settings.py") == Refused("secret")
+    assert read(putty.encode(), "notes.txt") == Refused("private key")
+    assert read(f"KEY = {putty!r}\n".encode(), "settings.py") == Refused("private key")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from cortex.errors import Cancelled
 from cortex.sources import git as git_module
 from cortex.sources.files import Rules, explain, read_bytes, scan, scan_paths
+from cortex.sources.secrets import READ, is_secret
 from cortex.types import Cancel, Refused, Scan
 
 
@@ -118,17 +119,30 @@ def test_secrets_are_left_out_by_name(root: Path) -> None:
         ".mysql_history", ".python_history", ".node_repl_history", ".rediscli_history", ".irb-history", "ssh_host_rsa_key",
         "x-firebase-adminsdk-1a2b.json", "auth.json", ".dockerconfigjson", ".docker/config.json", ".config/gh/hosts.yml", ".m2/settings.xml",
         "credentials.tfrc.json", ".terraformrc", "rclone.conf", "wg0.conf", "private.asc", "my-private-key.asc", "secring.kbx", "putty.ppk",
+        "kubeconfig.yaml", "kube-config.yml", "config/kubeconfig-prod", "backup_id_rsa", "deploy_key", "mykey.pem.txt", "environment.prod",
+        "dotenv", "local.settings.json", "wp-config.php.bak", "netrc", "sa-key.json", "firebase-key.json", "aws_credentials.csv",
+        "rootkey.csv", "accessKeys.csv", "bob_accessKeys.csv", "vault.yml", "docker-config.json", "password.txt", "passwords.txt", "token.txt",
+        "keystore.properties", "secrets.enc.yaml", "prod.secrets.enc.json", "x.tfvars.json",
     ]  # fmt: skip
     plain = [
         ".env.example", ".env.sample", ".env.template", ".env-dist", "credentials.py", "environment.py", "id_rsa.py", "keys.py", "secrets.py",
         "tokens.md", "src/secrets/vault.py", "src/secrets/README", "src/secrets/notes.md", "secrets/example.json", "env.py", "env.d.ts",
         "env.yml", "history.md", "history", "auth.ts", "locales/en/auth.json", "config.json", "docker/config.json", "settings.xml",
         "hosts.yml", "key.asc", "wgpu.toml", "secretary.txt", "secrets-store.go",
+        "tokens.py", "password.py", "credentials.go", "kubeconfig.go", "kubeconfig_test.go", "kubeconfig.md", "environment.prod.ts",
+        "wp-config-sample.php", "deploy_key.sh", "token.ts", "vault.go", "lang/en/passwords.php", "env", "tokens.json", "database.yml",
+        "appsettings.Production.json", "application-prod.properties", "google-services.json",
     ]  # fmt: skip
     write(root, *secret, *plain)
     answer = scan(root, Rules())
     assert found(answer) == sorted(plain)
     assert skipped(answer) == dict.fromkeys(secret, "secret")
+
+
+def test_what_only_may_hold_secrets_is_read() -> None:
+    names = [name for _, row in READ for name in row.split()]
+    assert len(names) > 10
+    assert [name for name in names if is_secret(name.replace("*", "production"))] == []
 
 
 def test_binary_lock_and_minified_files_are_known_by_name(root: Path) -> None:

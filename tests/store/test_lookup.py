@@ -135,7 +135,7 @@ def test_a_text_that_we_could_not_have_written_is_refused():
     import pytest
 
     from cortex.errors import StoreError
-    from cortex.store.lookup import MAX_TEXT_BYTES, unpack
+    from cortex.store.blobtext import MAX_TEXT_BYTES, unpack
 
     assert unpack(zlib.compress("größe".encode())) == "größe"
     assert unpack(zlib.compress(b"")) == ""

@@ -8,7 +8,9 @@ from cortex.types import Chunk, Cut, Refused
 from cortex.worker import child
 
 
-def misbehave(path: str, raw: bytes, target_tokens: int, overlap_tokens: int, documents: bool) -> Cut | Refused:
+def misbehave(
+    path: str, raw: bytes, target_tokens: int, overlap_tokens: int, documents: bool, redacted: bool
+) -> Cut | Refused:
     if "dies" in path:
         os._exit(3)
     if "crashes" in path:

@@ -26,6 +26,7 @@ from cortex.settings import Workspace, environment, load
 from cortex.settings.others import variables_of_others
 from cortex.store import STORE_NAME
 from cortex.text import rfc3339
+from cortex.types import count_secrets
 
 LEFT_OUT_SHOWN = 10
 FACTS = ("workspace", "store", "lastIndexed", "files", "chunks", "skipped", "diskBytes", "leaseHolder")
@@ -171,6 +172,10 @@ def _facts(engine: Engine, settled: Sequence[Settled]) -> dict[str, object]:
         "files": vitals.indexed_files,
         "chunks": vitals.chunks,
         "skipped": len(vitals.skipped),
+        "secrets": {
+            "leftOut": count_secrets(vitals.skipped),
+            "redacted": engine.store.lookup.count_redacted(engine.source.id),
+        },
         "leftOut": [{"file": skip.path, "reason": skip.reason} for skip in vitals.skipped],
         "diskBytes": vitals.disk_bytes,
         "leaseHolder": vitals.holder_pid if vitals.holder_pid and not vitals.holder else None,
@@ -202,8 +207,11 @@ def _row(one: Settled) -> dict[str, object]:
 def _print_facts(facts: Mapping[str, object]) -> None:
     for name in FACTS:
         say(f"{name:12} {facts[name]}")
-    left_out = facts["leftOut"]
-    assert isinstance(left_out, list)
+    left_out, secrets = facts["leftOut"], facts["secrets"]
+    assert isinstance(left_out, list) and isinstance(secrets, dict)
+    if any(secrets.values()):
+        counts = f"{secrets['leftOut']} files are left out, {secrets['redacted']} have some that answers redact"
+        say(f"{'secrets':12} {counts}")
     for skip in left_out[:LEFT_OUT_SHOWN]:
         say(f"left out     {skip['file']} ({skip['reason']})")
     if len(left_out) > LEFT_OUT_SHOWN:

@@ -195,6 +195,8 @@ def _print_projects(body: Mapping[str, object]) -> None:
         indexed = f"indexed {one['lastIndexed']}" if one["lastIndexed"] else "not indexed yet"
         state = "closed until its next call" if one["status"] == CLOSED else one["status"]
         say(f"  {one['root']}: {state}, {indexed}, {_embedded(one.get('embedding'))}{one['users']} clients")
+        if one.get("secrets"):
+            say(f"    {one['secrets']} files are left out as secrets: `cortex doctor` names them")
         told = one.get("embedding")
         if isinstance(told, Mapping) and told.get("problem"):
             say(f"    {told['problem']}")

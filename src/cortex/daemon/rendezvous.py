@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PROTOCOL = 1  # of hello and welcome
 MAX_SOCKET_BYTES = 104  # of a socket's path, on macOS
+TEMPORARY = "/tmp"  # not what TMPDIR says, which differs between clients
 START_SECONDS = 15.0  # for cortexd to listen after it was started
 ELECTED = 2  # exit code of a cortexd that found another one
 CONNECT_SECONDS = 5.0
@@ -63,7 +64,7 @@ class Rendezvous:
         self.home = home
         known = os.fsencode(os.path.realpath(home))  # by whatever name it was reached
         name = f"cortexd-{zlib.crc32(known):08x}{zlib.crc32(known[::-1]):08x}"
-        folder = _private_folder(variables, len(name) + 6)
+        folder = _private_folder(variables, home, len(name) + 6)
         self.socket = os.path.join(folder, f"{name}.sock")
         self.lock = os.path.join(folder, f"{name}.lock")
         self.note = os.path.join(folder, f"{name}.json")  # who listens, for people and for Windows
@@ -78,6 +79,8 @@ class Rendezvous:
                     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
                     link.settimeout(CONNECT_SECONDS)
                     link.connect(self.socket)
+                    if not is_own(link):
+                        raise PermissionError(f"{self.socket} is another user's")
                 else:
                     link = socket.create_connection(("127.0.0.1", int(self.read_note()["port"])), CONNECT_SECONDS)
                 link.settimeout(None)
@@ -180,10 +183,27 @@ def _forget(process: Popen[bytes]) -> None:
     threading.Thread(target=process.wait, name="child", daemon=True).start()
 
 
-def _private_folder(variables: Mapping[str, str], name_bytes: int) -> str:
-    """A folder that only this user can enter, with room for a socket's name.
+def is_own(link: socket.socket) -> bool:
+    """Whether the process at the other end of a unix socket is this user's, as far as the system says it."""
+    if sys.platform == "linux":
+        # struct ucred: pid, uid, gid.
+        size, option, level, at = 12, socket.SO_PEERCRED, socket.SOL_SOCKET, 4
+    elif sys.platform == "darwin":
+        # struct xucred: version, uid, groups; LOCAL_PEERCRED at the level SOL_LOCAL.
+        size, option, level, at = 76, 1, 0, 4
+    else:
+        return True
+    try:
+        told = link.getsockopt(level, option, size)
+    except OSError:
+        return False
+    return int.from_bytes(told[at : at + 4], sys.byteorder) == os.getuid()
 
-    Raises: OSError, where somebody else has made a folder of that name.
+
+def _private_folder(variables: Mapping[str, str], home: str, name_bytes: int) -> str:
+    """A folder that only this user can enter, with room for a socket's name: the system's, a temporary one, the home's.
+
+    Raises: OSError, where each of these is another user's or open to others.
     """
     given = variables.get("XDG_RUNTIME_DIR", "")
     if not given and sys.platform == "linux":  # clients hand on few variables: without it the place must be the same
@@ -194,7 +214,21 @@ def _private_folder(variables: Mapping[str, str], name_bytes: int) -> str:
             return _make_private(folder)
     if sys.platform == "win32":
         return _make_private(os.path.join(variables.get("LOCALAPPDATA") or os.path.expanduser("~"), "cortex"))
-    return _make_private(f"/tmp/cortex-{os.getuid()}")
+    temporary = f"{TEMPORARY}/cortex-{os.getuid()}"
+    try:
+        return _make_private(temporary)
+    except PermissionError:
+        # Another user may have made it first. Ours that is open to others is for the person to close.
+        inside = os.path.join(home, "run")
+        if _is_ours(temporary) or len(os.fsencode(inside)) + name_bytes + 1 > MAX_SOCKET_BYTES:
+            raise
+        os.makedirs(home, 0o700, exist_ok=True)
+        return _make_private(inside)
+
+
+def _is_ours(folder: str) -> bool:
+    status = os.lstat(folder)
+    return status.st_uid == os.getuid() and status.st_mode & 0o170000 == 0o040000
 
 
 def _make_private(folder: str) -> str:

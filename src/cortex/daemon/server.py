@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import time
 import traceback
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from cortex.daemon.rendezvous import MAX_HELLO_BYTES, PROTOCOL
+from cortex.daemon.rendezvous import MAX_HELLO_BYTES, PROTOCOL, is_own
 from cortex.daemon.shim import BYE, LEAVING
 from cortex.engines import Engines
 from cortex.errors import CortexError
@@ -181,6 +182,9 @@ class Daemon:
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
+            # The folder keeps others out; where the system says who connects, that is looked at, too.
+            if sys.platform != "win32" and not is_own(writer.get_extra_info("socket")):
+                raise PermissionError("the connection is another user's")
             line = await asyncio.wait_for(reader.readline(), HELLO_SECONDS)
             hello = json.loads(line)
             if not isinstance(hello, dict) or not self._knows(hello):
@@ -254,6 +258,7 @@ class Daemon:
                     "status": one.freshness.state,
                     "lastIndexed": one.freshness.last_indexed,
                     "embedding": one.embedding.as_json() if one.embedding else None,
+                    "secrets": one.secrets,
                 }
                 for one in self._engines.projects()
             ],

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cortex.leaks import holds_key
+from cortex.leaks import is_key
 from cortex.readers.marks import PAGE_END
-from cortex.readers.plain import decoded, read
+from cortex.readers.plain import PRIVATE_KEY, decoded, read
 from cortex.readers.refusal import Unreadable
 from cortex.types import Refused
 
@@ -146,4 +146,4 @@ def _converted(text: str, language: str = "markdown") -> Document | Refused:
     if not text.replace(PAGE_END, "").strip():
         return Refused("no text in it")
     text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
-    return Refused("secret") if holds_key(text) else Document(text, language)
+    return Refused(PRIVATE_KEY) if is_key(text) else Document(text, language)

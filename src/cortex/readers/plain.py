@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 
-from cortex.leaks import holds_key
+from cortex.leaks import is_key
 from cortex.readers.encoding import decode
 from cortex.types import Refused
 
 GENERATED_LINES = 20  # a marker further down is not about the file
 LONG_LINE = 2_000
+PRIVATE_KEY = "private key"  # of a file that is nothing else
 LONG_WEB_LINE = 400  # minifiers of scripts and styles wrap at 500
 MINIFIED_FROM = 3_000  # characters: below that a long line is just a long line
 
@@ -59,7 +60,7 @@ def decoded(raw: bytes) -> str | Refused:
         return Refused("binary")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return Refused("secret") if holds_key(text) else text
+    return Refused(PRIVATE_KEY) if is_key(text) else text
 
 
 def _is_binary(raw: bytes, text: str) -> bool:

@@ -11,11 +11,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from cortex.errors import Cancelled, InputError, LimitError
+from cortex.redaction import Redacted
 from cortex.search import diversity, evidence
 from cortex.search.candidates import Meaning, Near, add_by_meaning, find_by_words, likeness_by_meaning, masses_of
 from cortex.search.classes import Corpus, weights_of
 from cortex.search.evidence import Candidate
-from cortex.search.exact import MAX_HITS, search_exact
+from cortex.search.exact import redaction_note, search_exact
 from cortex.search.fuse import found_by_words, fuse
 from cortex.search.parse import Parsed, parse
 from cortex.search.rank import explain, rank, why
@@ -25,7 +26,15 @@ from cortex.store import Lookup, Narrow, Place, Store, Words, stem_of
 from cortex.text import words_of
 from cortex.types import Cancel, Hit, Mode, Page, Query, Source
 
-__all__ = ["BELOW_THRESHOLD", "MAX_HITS", "NO_EMBEDDER", "Meaning", "check_query", "parse", "search", "search_exact"]
+__all__ = [
+    "BELOW_THRESHOLD",
+    "NO_EMBEDDER",
+    "Meaning",
+    "check_query",
+    "parse",
+    "search",
+    "search_exact",
+]
 
 MAX_QUERY_CHARACTERS = 20_000
 
@@ -89,6 +98,7 @@ def search(
         stems = {stem_of(word): mass for word, mass in masses.items()}
         hits = _show(groups[query.offset :], parsed, query, texts, stems)
         counts = store.counts(*numbers)
+    notes += redaction_note(hits)
     return Page(tuple(hits), total, mode, tuple(notes), docs=counts.docs, chunks=counts.chunks)
 
 
@@ -177,7 +187,8 @@ def _show(
         wanted = {} if parsed.is_name and group.best.named else masses  # a definition is shown from its beginning
         text, lines = _text_of(group, texts, size, wanted) if min(left, size) > 0 else ("", ())
         left -= len(text)
-        hit = _hit(group, text, lines, why(group.best, parsed))
+        redacted = texts.redacted(group, lines) if text else ()
+        hit = replace(_hit(group, text, lines, why(group.best, parsed)), redacted=redacted)
         hits.append(replace(hit, evidence=explain(group.best, parsed)) if query.explain else hit)
     return hits
 
@@ -207,6 +218,12 @@ class _Texts:
         if blob not in self._blobs:
             self._blobs[blob] = self._lookup.text(blob)
         return self._blobs[blob]
+
+    def redacted(self, group: Group, lines: Collection[int]) -> tuple[Redacted, ...]:
+        """What is redacted in the lines of a group that are shown: these, or all."""
+        found = self._lookup.redacted(group.best.place.doc.blob)
+        shown = lines or range(group.start_line, group.end_line + 1)
+        return tuple(one for one in found if one[0] in shown)
 
     def of(self, place: Place) -> str:
         return self.whole(place)[place.chunk.start : place.chunk.end]

@@ -15,13 +15,15 @@ from pathlib import Path
 from cortex.chunkers import HEAD_CHARACTERS, language_of
 from cortex.errors import Cancelled, InputError, LimitError
 from cortex.readers import read
+from cortex.redaction import CLEAN, Redaction, note_of, redaction_of
 from cortex.search.expression import why_not
 from cortex.sources.files import read_bytes
 from cortex.text import role_of
-from cortex.types import Cancel, Found, Hit, Query, Refused, Source
+from cortex.types import Cancel, Found, Hit, Mode, Page, Query, Refused, Source
 
 CONTEXT_LINES = 2
 MAX_HITS = 2_000  # a pattern that matches everything stops here
+STOPPED = f"stopped at {MAX_HITS:,} matches, there may be more: narrow the search"
 FILE_SECONDS = (
     5.0  # for an expression in one file: one that takes longer explodes, and would do so in the next file too
 )
@@ -37,6 +39,17 @@ class Matches:
     searched: int = 0  # files
     stopped: bool = False  # there may be more
 
+    def page(self, query: Query) -> Page:
+        """The hits that the query asks for, and how they came about."""
+        shown = tuple(self.hits[query.offset : query.offset + query.limit])
+        notes = (*((STOPPED,) if self.stopped else ()), *redaction_note(shown))
+        return Page(shown, len(self.hits), Mode.EXACT, notes, docs=self.searched)
+
+
+def redaction_note(hits: Sequence[Hit]) -> tuple[str, ...]:
+    """One note that names the lines of these hits that are redacted, none where there are none."""
+    return note_of((hit.path, redacted) for hit in hits for redacted in hit.redacted)
+
 
 def search_exact(
     query: Query,
@@ -46,6 +59,7 @@ def search_exact(
     deadline: float,
     max_file_size: int,
     cancel: Cancel,
+    redacted: bool = True,
 ) -> Matches:
     """Every place where the pattern stands, ordinary code first, then by the number of matches, path and line.
 
@@ -71,7 +85,8 @@ def search_exact(
         found.searched += 1
         spans = list(islice(find(text), MAX_HITS))
         found.stopped |= len(spans) == MAX_HITS
-        found.hits.extend(_hits_in(file.path, language, text, source.id, spans))
+        redaction = redaction_of(text) if spans and redacted else CLEAN
+        found.hits.extend(_hits_in(file.path, language, text, source.id, spans, redaction))
     found.hits.sort(key=lambda hit: (bool(role_of(hit.path)), -hit.score, hit.path, hit.start_line))
     return found
 
@@ -116,10 +131,12 @@ def _find_literal(text: str, wanted: str) -> Iterator[tuple[int, int]]:
         at = text.find(wanted, at + max(1, len(wanted)))
 
 
-def _hits_in(path: str, language: str, text: str, source: int, spans: Sequence[tuple[int, int]]) -> Iterator[Hit]:
+def _hits_in(
+    path: str, language: str, text: str, source: int, spans: Sequence[tuple[int, int]], redaction: Redaction
+) -> Iterator[Hit]:
     if not spans:
         return
-    lines = text.split("\n")
+    lines = (redaction.text if redaction else text).split("\n")
     total = len(lines) - (not lines[-1])  # what follows the last line end is no line
     for first, last, count in _groups(_lines_of(text, spans)):
         start, end = max(1, first - CONTEXT_LINES), max(last, min(total, last + CONTEXT_LINES))
@@ -135,6 +152,7 @@ def _hits_in(path: str, language: str, text: str, source: int, spans: Sequence[t
             relevance=1.0,
             language=language,
             why=f"exact match in line {first}",
+            redacted=tuple(one for one in redaction.lines if start <= one[0] <= end),
         )
 
 

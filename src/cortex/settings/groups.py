@@ -362,6 +362,18 @@ class Storage(Group):
     )
 
 
+def _redact(value: object) -> object:
+    # YAML reads a bare off as false.
+    return "off" if value is False else value
+
+
+class Security(Group):
+    redact: Annotated[Literal["off", "answers", "index"], BeforeValidator(_redact), Mark(Trust.NEVER)] = Field(
+        "answers",
+        description="Secrets in files: redacted in answers and exports, also kept out of the index, or shown (off).",
+    )
+
+
 class Rag(Group):
     fusion: Annotated[Literal["auto", "rrf"], Mark(Trust.NEVER)] = Field(
         "auto",
@@ -510,6 +522,7 @@ class Groups(Group):
     chunking: Chunking = Chunking.model_construct()
     embedding: Embedding = Embedding.model_construct()
     storage: Storage = Storage.model_construct()
+    security: Security = Security.model_construct()
     kb: Kb = Kb.model_construct()
     mcp: Mcp = Mcp.model_construct()
     memory: Memory = Memory.model_construct()

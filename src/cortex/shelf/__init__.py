@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cortex.errors import Cancelled, ConfigError, CortexError, FileError, LimitError, NetworkError, explained
+from cortex.redaction import Redacted, note_of, redact_entry
 from cortex.search import check_query, search
 from cortex.settings import Settings
 from cortex.shelf.asking import Asker, Choice
@@ -146,14 +147,22 @@ class Shelf:
                     raise
                 page = self._ask(generation, query, Choice(None, error.message), docs, cancel)
             entries = generation.store.entries.read([hit.doc for hit in page.hits])
-        results = tuple((entries[hit.doc], hit.relevance) for hit in page.hits if hit.doc in entries)
-        return Found(results, page.mode, self._notes(page, choice, stamps))
+        found = [(entries[hit.doc], hit.relevance) for hit in page.hits if hit.doc in entries]
+        shown = [(self._shown(entry), relevance) for entry, relevance in found]
+        redacted = note_of((entry.id, line) for (entry, lines), _ in shown for line in lines)
+        results = tuple((entry, relevance) for (entry, _), relevance in shown)
+        return Found(results, page.mode, (*self._notes(page, choice, stamps), *redacted))
+
+    def _shown(self, entry: Entry) -> tuple[Entry, tuple[Redacted, ...]]:
+        """An entry as it is told, and the redacted lines of its text."""
+        return (entry, ()) if self._settings.security.redact == "off" else redact_entry(entry)
 
     def entry(self, name: str) -> Entry | None:
         """The chunk with this id, if there is one. Raises: LimitError INDEX_BUSY."""
         self._await_ready(Cancel())
         with self._loading.using() as generation:
-            return generation.store.entries.called(name)
+            entry = generation.store.entries.called(name)
+        return None if entry is None else self._shown(entry)[0]
 
     def _choose(self, generation: Generation) -> Choice:
         """Whose vectors answer. Raises: NetworkError, where none can and one is required."""

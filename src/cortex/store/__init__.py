@@ -45,6 +45,7 @@ from cortex.store.recordreading import kind_of_id
 from cortex.store.recordrows import Worded, Wording
 from cortex.store.records import Done, Records
 from cortex.store.recordstep import Guard, Sees, Step
+from cortex.store.redactions import Redactions
 from cortex.store.schema import is_current, migrate
 from cortex.store.truth import Change, Known, Truth
 from cortex.store.words import FIELDS, Narrow, Term, Words, extension_of, stem_of
@@ -148,12 +149,13 @@ class Store:
                 with self._connections.write() as connection:
                     _prepare(connection, shelved)
             self.truth = Truth(self._connections)
-            self.paid = Paid(self._connections)
+            redactions = Redactions(self._connections)
+            self.paid = Paid(self._connections, redactions)
             self.indexes = Indexes(directory, self._connections, self.truth, self.paid, qdrant)
         except BaseException:
             self._connections.close()
             raise
-        self.lookup = Lookup(self._connections)
+        self.lookup = Lookup(self._connections, redactions)
         self.entries = Entries(self._connections)
         self.folders = Folders(self._connections)
         self.memories = Memories(self._connections)

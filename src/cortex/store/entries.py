@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from cortex.store.blobtext import unpack
 from cortex.store.connect import Connections
-from cortex.store.lookup import unpack
 from cortex.store.parts import marks, parts
 from cortex.store.truth import next_seq
 from cortex.types import Cut, Entry

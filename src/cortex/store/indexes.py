@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cortex.errors import StoreError
+from cortex.store.blobtext import unpack
 from cortex.store.connect import Connections
-from cortex.store.lookup import CHUNK_COLUMNS, DOC_COLUMNS, unpack
+from cortex.store.lookup import CHUNK_COLUMNS, DOC_COLUMNS
 from cortex.store.paid import Making, Paid
 from cortex.store.qdrant import Qdrant
 from cortex.store.truth import Truth

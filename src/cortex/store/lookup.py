@@ -1,20 +1,22 @@
 """The truth of a store, read for answers: chunks behind hits, definitions by name, text of files, counts.
 
-Only reads. Every function takes ids or names and gives nouns back; ids that SQLite doesn't know are left out.
+Only reads. Every function takes ids or names and gives nouns back; ids that SQLite doesn't know are left out. Texts, and
+what was cut of them, come without secrets: whoever reads here can't show one.
 """
 
 from __future__ import annotations
 
 import sqlite3
-import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from cortex.errors import StoreError
+from cortex.redaction import Redacted
+from cortex.store.blobtext import unpack
 from cortex.store.connect import Connections
 from cortex.store.parts import marks, parts
+from cortex.store.redactions import Redactions
 from cortex.types import Chunk, Doc, Symbol
 
 RECENT_CHARACTERS = 8_000_000  # of texts kept unpacked: unpacking was half of a query
@@ -22,7 +24,6 @@ RECENT_CHUNKS = 10_000
 MAX_CHOICES = 64  # of sources, of which it is remembered whether they are all
 PART = 900  # values in one statement
 FEW_CHUNKS = 32  # of a blob, that are read one after the other
-MAX_TEXT_BYTES = 64 << 20  # no file above limits.processing.max_file_size is read: more is no text of ours
 DOC_COLUMNS = "docs.id, docs.source, docs.path, docs.blob, docs.size, docs.mtime_ns, blobs.language, docs.role"
 CHUNK_COLUMNS = "ordinal, start, end, start_line, end_line, kind, name, qualified, signature, chunks.doc"
 
@@ -60,8 +61,9 @@ class Counts:
 class Lookup:
     """The reading half of a store's SQLite file."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, redactions: Redactions) -> None:
         self._connections = connections
+        self._redactions = redactions
         self._recent_texts: _Recent[str] = _Recent(RECENT_CHARACTERS)
         self._recent_chunks: _Recent[Chunk] = _Recent(RECENT_CHUNKS)
         self._recent_docs: _Recent[Doc] = _Recent(RECENT_CHUNKS)
@@ -85,8 +87,14 @@ class Lookup:
         chunks = {number: chunk for number in ids if (chunk := recent.get(number)) is not None}
         with self._connections.read() as connection:
             for part in parts(sorted(ids - chunks.keys()), PART):
-                rows = connection.execute(f"SELECT id, {CHUNK_COLUMNS} FROM chunks WHERE id IN ({marks(part)})", part)
-                new = {number: Chunk(*rest) for number, *rest in rows}
+                rows = connection.execute(
+                    f"SELECT id, blob, {CHUNK_COLUMNS} FROM chunks WHERE id IN ({marks(part)})", part
+                ).fetchall()
+                redacted = self._redactions.of_all({row[1] for row in rows})
+                new = {number: Chunk(*rest) for number, _, *rest in rows}
+                for number, blob, *_ in rows if redacted else ():
+                    if blob in redacted:
+                        new[number] = redacted[blob].chunk(new[number])
                 recent.keep_all(new)
                 chunks |= new
         return chunks
@@ -236,6 +244,23 @@ class Lookup:
         self._recent_chunks.clear()
         self._recent_docs.clear()
         self._recent_ranges.clear()
+        self._redactions.clear()
+
+    def redacts(self, enabled: bool) -> None:
+        """Take secrets out of what is read from now on, or leave them in."""
+        if self._redactions.enabled != enabled:
+            self._redactions.enabled = enabled
+            self.drop_recent()
+
+    def redacted(self, blob: int) -> tuple[Redacted, ...]:
+        """The lines of a blob's text that are redacted, and what was in them."""
+        return self._redactions.of(blob).lines
+
+    def count_redacted(self, source: int) -> int:
+        """The number of docs of a source in which secrets were found."""
+        with self._connections.read() as connection:
+            ask = "SELECT count(*) FROM leaks JOIN docs ON docs.blob = leaks.blob WHERE found <> '' AND source = ?"
+            return connection.execute(ask, (source,)).fetchone()[0]
 
     def text(self, blob: int) -> str:
         """The whole text of a blob, "" when it is gone."""
@@ -244,6 +269,8 @@ class Lookup:
             with self._connections.read() as connection:
                 row = connection.execute("SELECT text FROM blobs WHERE id = ?", (blob,)).fetchone()
             text = "" if row is None else unpack(row[0])
+            if redaction := self._redactions.of(blob, text):
+                text = redaction.text
             self._recent_texts.keep(blob, text, len(text))
         return text
 
@@ -253,7 +280,9 @@ class Lookup:
             rows = connection.execute(
                 f"SELECT id, {CHUNK_COLUMNS} FROM chunks WHERE blob = ? ORDER BY ordinal", (blob,)
             )
-            return tuple((chunk_id, Chunk(*rest)) for chunk_id, *rest in rows)
+            redaction = self._redactions.of(blob)
+            chunks = ((chunk_id, Chunk(*rest)) for chunk_id, *rest in rows)
+            return tuple((number, redaction.chunk(chunk) if redaction else chunk) for number, chunk in chunks)
 
     def symbols(self, blob: int) -> tuple[Symbol, ...]:
         """The definitions in a blob, by line."""
@@ -263,7 +292,8 @@ class Lookup:
                 "ORDER BY start_line, end_line DESC, qualified",
                 (blob,),
             )
-            return tuple(_symbol(*row) for row in rows)
+            redaction = self._redactions.of(blob)
+            return tuple(redaction.symbol(_symbol(*row)) if redaction else _symbol(*row) for row in rows)
 
     def recency(self, source: int) -> Mapping[str, int]:
         """The files of a source that its history changed lately, by path: 0 is the newest."""
@@ -389,18 +419,6 @@ class _Recent(Generic[Value]):
     def clear(self) -> None:
         self._values.clear()
         self._cost = 0
-
-
-def unpack(packed: bytes) -> str:
-    """The text of a blob. Raises: StoreError STORE_CORRUPT, where it is no text that we could have written."""
-    try:
-        stream = zlib.decompressobj()
-        raw = stream.decompress(packed, MAX_TEXT_BYTES)
-        if stream.eof:
-            return raw.decode("utf-8")
-    except (zlib.error, UnicodeDecodeError) as error:
-        raise StoreError("STORE_CORRUPT", f"a text in the store is damaged: {error}") from error
-    raise StoreError("STORE_CORRUPT", "a text in the store is damaged or larger than any that is indexed")
 
 
 def _symbol(name: str, qualified: str, kind: str, start_line: int, end_line: int) -> Symbol:

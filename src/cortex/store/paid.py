@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
+from cortex.store.blobtext import unpack
 from cortex.store.connect import Connections
-from cortex.store.lookup import unpack
 from cortex.store.parts import marks, parts
+from cortex.store.redactions import Redactions
 from cortex.text import hash_bytes
 from cortex.types import Stamp
 
@@ -52,8 +53,9 @@ class Waiting:
 class Paid:
     """The models of a store that are paid for, and their vectors."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, redactions: Redactions) -> None:
         self._connections = connections
+        self.redactions = redactions  # no embedder gets a secret
 
     def model(self, stamp: Stamp) -> int:
         """The number of a model, made if it is new; it counts as used today."""
@@ -123,7 +125,9 @@ class Paid:
             if row is None or not chunks:  # removed meanwhile, or said by another content, too
                 continue
             text = unpack(row[0])
-            yield from self._hashed(model, [(number, text[start:end], made) for number, start, end, made in chunks])
+            slices = self.redactions.of(blob, text).slices(text, [(start, end) for _, start, end, _ in chunks])
+            texts = [(number, text, made) for (number, _, _, made), text in zip(chunks, slices, strict=True)]
+            yield from self._hashed(model, texts)
 
     def _hashed(self, model: int, chunks: Sequence[tuple[int, str, bytes | None]]) -> list[Waiting]:
         hashes = [made or hash_bytes(text.encode("utf-8")) for _, text, made in chunks]

@@ -231,6 +231,12 @@ DELETE FROM replica WHERE EXISTS (SELECT 1 FROM meta WHERE key = 'left.core' AND
 DELETE FROM meta WHERE key = 'left.core';
 """
 
+# The secrets of a text, as its detector of that version found them: the text in `blobs` has them, no answer does.
+_LEAKS = """
+CREATE TABLE leaks (
+  blob INTEGER PRIMARY KEY REFERENCES blobs ON DELETE CASCADE, version INTEGER NOT NULL, found TEXT NOT NULL);
+"""
+
 
 def _execute(statements: str) -> Callable[[sqlite3.Connection], None]:
     def migrate_one(connection: sqlite3.Connection) -> None:
@@ -244,7 +250,18 @@ def _execute(statements: str) -> Callable[[sqlite3.Connection], None]:
     return migrate_one
 
 
-_STATEMENTS = (_FIRST, _PAID_VECTORS, _FOLDERS, _MEMORIES, _RECORDS, _CHANGES, _PRINCIPALS, _JOURNAL, _ELSEWHERE)
+_STATEMENTS = (
+    _FIRST,
+    _PAID_VECTORS,
+    _FOLDERS,
+    _MEMORIES,
+    _RECORDS,
+    _CHANGES,
+    _PRINCIPALS,
+    _JOURNAL,
+    _ELSEWHERE,
+    _LEAKS,
+)
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = tuple(_execute(statements) for statements in _STATEMENTS)
 
 

@@ -16,6 +16,7 @@ from cortex.errors import Cancelled
 from cortex.store.connect import Connections
 from cortex.store.lookup import rows_below
 from cortex.store.parts import marks, parts
+from cortex.store.redactions import put_leaks
 from cortex.text import role_of
 from cortex.types import Cut, Found, Skipped, Source
 
@@ -313,6 +314,7 @@ def put_blob(connection: sqlite3.Connection, content_hash: bytes, cut: Cut, *, m
     ).lastrowid
     assert blob is not None
     _put_parts(connection, blob, first, cut)
+    put_leaks(connection, blob, cut.leaks)
     return blob
 
 

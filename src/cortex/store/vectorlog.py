@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from cortex.paths import keep_private, open_private
 from cortex.types import Stamp
 
 FORMAT = 1
@@ -127,7 +128,8 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
     """Replace the watermark file, atomically and durably."""
     body = json.dumps(asdict(manifest), sort_keys=True)
     fresh = directory / "watermark.new"
-    with fresh.open("w", encoding="utf-8", newline="\n") as file:
+    keep_private(directory)
+    with open(fresh, "w", encoding="utf-8", newline="\n", opener=open_private) as file:
         file.write(f"{_seal(body)}\n{body}")
         file.flush()
         os.fsync(file.fileno())

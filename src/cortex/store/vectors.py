@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from cortex.paths import make_private
 from cortex.store.vectorlog import (
     Log,
     Manifest,
@@ -306,7 +307,7 @@ class Vectors:
         """A new generation's empty log; nothing reads it before the watermark file names it."""
         path = None
         if self._directory is not None:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._directory)
             self._generation = next_generation(self._directory)
             path = log_path(self._directory, self._generation)
         self._log, self._snapshot, self._snapshot_records = Log(path, self._dtype), "", 0

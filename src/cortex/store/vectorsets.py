@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 
 from cortex.errors import LimitError, NetworkError
+from cortex.store.blobtext import unpack
 from cortex.store.connect import Connections
-from cortex.store.lookup import unpack
 from cortex.store.paid import Embed, Making, Paid
 from cortex.store.parts import marks, parts
 from cortex.store.qdrant import UNAVAILABLE, Qdrant
@@ -444,7 +444,9 @@ class VectorSets:
                 ranges = connection.execute("SELECT id, start, end FROM chunks WHERE blob = ?", (blob,)).fetchall()
             if row is not None:
                 text = unpack(row[0])
-                yield from ((number, text[start:end]) for number, start, end in ranges if number in missing)
+                wanted_ranges = [one for one in ranges if one[0] in missing]
+                slices = self._paid.redactions.of(blob, text).slices(text, [one[1:] for one in wanted_ranges])
+                yield from ((number, text) for (number, *_), text in zip(wanted_ranges, slices, strict=True))
 
 
 def _remove(path: Path) -> None:

@@ -20,6 +20,7 @@ from typing import cast
 import tantivy
 
 from cortex.errors import FileError, StoreError
+from cortex.paths import keep_private
 from cortex.text import identifiers_of, split_identifier
 from cortex.types import Chunk, Doc
 
@@ -84,6 +85,7 @@ class Words:
     """
 
     def __init__(self, directory: Path | None, *, create: bool = False) -> None:
+        self._directory = directory
         with _translated():
             if directory is None:
                 self._index = tantivy.Index(_schema())
@@ -143,6 +145,8 @@ class Words:
         self._writer.delete_documents_by_term("meta", "watermark")
         self._writer.add_document(tantivy.Document(meta="watermark", doc=watermark))
         self._writer.commit()
+        if self._directory is not None:
+            keep_private(self._directory)
         self._index.reload()
         self._counted = {}
         return added

@@ -13,17 +13,21 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import BinaryIO, cast
 
 from cortex.chunkers import HEAD_CHARACTERS, cut, language_of
+from cortex.leaks import find_leaks_by_line
 from cortex.readers import read, read_document, unpacked_name
+from cortex.redaction import redact_cut
 from cortex.types import Cut, Refused
 from cortex.worker.frames import READY, Answer, Request, pack_answer, read_frame, write_frame
 
 NICENESS = 5  # a little behind what the user is doing
 GRACE_SECONDS = 5.0  # the parent kills first
 MAX_REASON_CHARACTERS = 200
-Cutter = Callable[[str, bytes, int, int, bool], Cut | Refused]
+Cutter = Callable[[str, bytes, int, int, bool, bool], Cut | Refused]
 
 
 def main(arguments: list[str]) -> int:
@@ -39,16 +43,27 @@ def serve(requests: BinaryIO, answers: BinaryIO, cutter: Cutter) -> None:
     with open(os.devnull, "wb") as nowhere, contextlib.suppress(BrokenPipeError, EOFError):
         write_frame(answers, READY)
         while (message := read_frame(requests)) is not None:
-            target, overlap, seconds, documents, files = cast(Request, message)
+            target, overlap, seconds, documents, redacted, files = cast(Request, message)
             # A C thread, so it also works when native code hangs while the parent is gone.
             faulthandler.dump_traceback_later(seconds + GRACE_SECONDS, exit=True, file=nowhere)
-            reply = [_answer(path, raw, target, overlap, documents, cutter) for path, raw in files]
+            cuts = [partial(cutter, path, raw, target, overlap, documents, redacted) for path, raw in files]
+            reply = [_answer(cut, raw) for cut, (_, raw) in zip(cuts, files, strict=True)]
             faulthandler.cancel_dump_traceback_later()
             write_frame(answers, reply)
 
 
-def cut_file(path: str, raw: bytes, target_tokens: int, overlap_tokens: int, documents: bool = False) -> Cut | Refused:
-    """Read and cut one file, as a document or as it is."""
+def cut_file(
+    path: str, raw: bytes, target_tokens: int, overlap_tokens: int, documents: bool = False, redacted: bool = False
+) -> Cut | Refused:
+    """Read and cut one file, as a document or as it is, and find the secrets in it; `redacted`, also take them out."""
+    found = _cut(path, raw, target_tokens, overlap_tokens, documents)
+    if isinstance(found, Refused):
+        return found
+    found = replace(found, leaks=find_leaks_by_line(found.text))
+    return redact_cut(found) if redacted else found
+
+
+def _cut(path: str, raw: bytes, target_tokens: int, overlap_tokens: int, documents: bool) -> Cut | Refused:
     if documents:
         document = read_document(raw, path)
         if isinstance(document, Refused):
@@ -62,9 +77,9 @@ def cut_file(path: str, raw: bytes, target_tokens: int, overlap_tokens: int, doc
     return cut(text, path, language_of(path, text[:HEAD_CHARACTERS]), target_tokens, overlap_tokens)
 
 
-def _answer(path: str, raw: bytes, target: int, overlap: int, documents: bool, cutter: Cutter) -> Answer:
+def _answer(cut: Callable[[], Cut | Refused], raw: bytes) -> Answer:
     try:
-        return pack_answer(cutter(path, raw, target, overlap, documents), raw)
+        return pack_answer(cut(), raw)
     except MemoryError:
         gc.collect()
         return "memory"

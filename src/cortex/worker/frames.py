@@ -8,14 +8,16 @@ from __future__ import annotations
 import marshal
 from typing import BinaryIO
 
-from cortex.types import Chunk, Cut, Refused, Symbol
+from cortex.types import Chunk, Cut, Leak, Refused, Symbol
 
 _LENGTH_BYTES = 8
 MAX_FRAME_BYTES = 1 << 30  # far above any batch; a length beyond it is no length
 READY = "ready"  # what a child says first
 Work = tuple[str, bytes]  # path, content
-Request = tuple[int, int, float, bool, list[Work]]  # target tokens, overlap tokens, seconds, whether documents, files
-Answer = tuple[str, str | None, list[tuple[object, ...]], list[tuple[object, ...]]] | str  # a refusal is its reason
+# target tokens, overlap tokens, seconds, whether documents, whether redacted, files
+Request = tuple[int, int, float, bool, bool, list[Work]]
+Rows = list[tuple[object, ...]]
+Answer = tuple[str, str | None, Rows, Rows, Rows] | str  # a refusal is its reason
 
 
 def write_frame(stream: BinaryIO, message: Request | list[Answer] | str) -> None:
@@ -49,14 +51,13 @@ def pack_answer(answer: Cut | Refused, raw: bytes) -> Answer:
     if isinstance(answer, Refused):
         return answer.reason
     same = len(answer.text) <= len(raw) and answer.text.encode("utf-8", "surrogatepass") == raw
-    chunks: list[tuple[object, ...]] = [
+    chunks: Rows = [
         (c.ordinal, c.start, c.end, c.start_line, c.end_line, c.kind, c.name, c.qualified, c.signature, c.doc)
         for c in answer.chunks
     ]
-    symbols: list[tuple[object, ...]] = [
-        (s.name, s.qualified, s.kind, s.start_line, s.end_line, s.parent) for s in answer.symbols
-    ]
-    return answer.language, None if same else answer.text, chunks, symbols
+    symbols: Rows = [(s.name, s.qualified, s.kind, s.start_line, s.end_line, s.parent) for s in answer.symbols]
+    leaks: Rows = [(leak.name, leak.start, leak.end) for leak in answer.leaks or ()]
+    return answer.language, None if same else answer.text, chunks, symbols, leaks
 
 
 def unpack_reply(reply: object, files: list[Work]) -> list[Cut | Refused]:
@@ -73,8 +74,10 @@ def unpack_reply(reply: object, files: list[Work]) -> list[Cut | Refused]:
 def _unpack(answer: Answer, raw: bytes) -> Cut | Refused:
     if isinstance(answer, str):
         return Refused(answer)
-    language, text, chunks, symbols = answer
+    language, text, chunks, symbols, leaks = answer
     if text is None:
         text = raw.decode("utf-8")
     made = tuple(Chunk(*chunk) for chunk in chunks)  # pyright: ignore[reportArgumentType]
-    return Cut(language, text, made, tuple(Symbol(*symbol) for symbol in symbols))  # pyright: ignore[reportArgumentType]
+    defined = tuple(Symbol(*symbol) for symbol in symbols)  # pyright: ignore[reportArgumentType]
+    found = tuple(Leak(*leak) for leak in leaks)  # pyright: ignore[reportArgumentType]
+    return Cut(language, text, made, defined, found)

@@ -146,10 +146,11 @@ class _Worker:
 class _Run(Generic[Key]):
     """One call of `cut_all`: what waits for a worker, and what came back."""
 
-    def __init__(self, target_tokens: int, overlap_tokens: int, documents: bool) -> None:
+    def __init__(self, target_tokens: int, overlap_tokens: int, documents: bool, redacted: bool) -> None:
         self.target_tokens = target_tokens
         self.overlap_tokens = overlap_tokens
         self.documents = documents
+        self.redacted = redacted
         self.waiting: queue.SimpleQueue[Batch[Key] | None] = queue.SimpleQueue()
         self.done: queue.SimpleQueue[tuple[Batch[Key], Sequence[Cut | Refused]]] = queue.SimpleQueue()
         self.stopped = threading.Event()
@@ -176,14 +177,16 @@ class Pool:
         overlap_tokens: int = 0,
         cancel: Cancel | None = None,
         documents: bool = False,
+        redacted: bool = False,
     ) -> Generator[tuple[Key, Cut | Refused], None, None]:
         """Exactly one answer for each (key, path, content), in any order; fewer only after `cancel` or `close`.
 
         `documents` reads PDF, office files and the like, and makes text of HTML and notebooks; else a file's text is its own.
+        `redacted` takes secrets out; else they are only found.
         The next call waits until this one is exhausted or closed: who may stop in the middle closes it.
         """
         with self._lock:
-            run: _Run[Key] = _Run(target_tokens, overlap_tokens, documents)
+            run: _Run[Key] = _Run(target_tokens, overlap_tokens, documents, redacted)
             self._stopped = run.stopped
             threads = [threading.Thread(target=self._work, args=(worker, run), daemon=True) for worker in self._workers]
             for thread in threads:
@@ -290,7 +293,7 @@ class Pool:
         # A batch is small files: it gets half the time, so that one that hangs costs 1.5 times the timeout, not twice.
         seconds = self._timeout_seconds if len(batch) == 1 else self._timeout_seconds / 2
         files = [(path, raw) for _, path, raw in batch]
-        request: Request = (run.target_tokens, run.overlap_tokens, seconds, run.documents, files)
+        request: Request = (run.target_tokens, run.overlap_tokens, seconds, run.documents, run.redacted, files)
         if run.stopped.is_set():
             return [Refused("cancelled") for _ in batch]  # nobody takes it
         try:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from cortex.everywhere import Located
 from cortex.paging import make_cursor, too_small
+from cortex.redaction import note_of
 from cortex.text import TOKEN_CHARACTERS, cut_to_tokens, estimate_tokens
 from cortex.types import Chunk, FileView, Freshness, Hit, Mode, Page, Skipped, Symbol, Vitals
 
@@ -216,10 +217,13 @@ def file_answer(view: FileView, start: int, end: int, budget: int, workspace: st
     if workspace:
         body["workspace"] = workspace
     room = characters - len(dump(body)) - len(',"truncated":true,"nextLine":') - 10
+    room -= len(dump(note_of((view.path, one) for one in view.redacted if start <= one[0] <= end)))
     if room < 0:
         raise too_small(characters - room)
     text, last, cut = _lines_within(lines, start, end, room)
     body["text"], body["endLine"] = text, last
+    if notes := note_of((view.path, one) for one in view.redacted if start <= one[0] <= last):
+        body["notes"] = list(notes)
     if cut or last < end:
         body["truncated"] = True
     if last < end:
@@ -227,9 +231,17 @@ def file_answer(view: FileView, start: int, end: int, budget: int, workspace: st
     return body
 
 
-def chunks_answer(view: FileView, embedding: Mapping[str, str] | None, start: int, budget: int) -> Json:
+def chunks_answer(
+    view: FileView,
+    embedding: Mapping[str, str] | None,
+    start: int,
+    budget: int,
+    notes: Sequence[str] = (),
+) -> Json:
     """A file's chunks from the number `start` on, within the budget; `cursor` is the number of the next."""
     out: Json = {"file": view.path, "language": view.language, "size": view.size, "lastModified": view.modified}
+    if notes:
+        out["notes"] = list(notes)
     room = budget * TOKEN_CHARACTERS - len(dump(out))
     chunks: list[Json] = []
     for chunk in view.chunks[start:]:

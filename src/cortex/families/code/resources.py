@@ -13,6 +13,7 @@ from cortex.families.code import answers
 from cortex.families.code.answers import dump
 from cortex.families.code.tools import MODES, make_query, stats, status, view_file
 from cortex.families.code.workspaces import Workspaces, places_of
+from cortex.redaction import note_of
 from cortex.text import TOKEN_CHARACTERS
 from cortex.tools import Call, Prompt, PromptArgument, Resource
 
@@ -79,7 +80,8 @@ def read_chunks(context: Workspaces, variables: Mapping[str, str], call: Call) -
     start = _cursor(variables, "file's chunks") or 0
     seen = view_file(context, variables.get("workspace"), variables["path"])
     budget = context.settings.search.budget
-    return dump(answers.chunks_answer(seen.view, seen.embedding, start, budget))
+    notes = note_of((seen.view.path, leak) for leak in seen.view.redacted)
+    return dump(answers.chunks_answer(seen.view, seen.embedding, start, budget, notes))
 
 
 RESOURCES = (

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cortex.families.kb.asking import Result, page_of
+from cortex.redaction import Redacted
 from cortex.store import Lookup
 from cortex.types import Chunk, Hit
 
@@ -22,6 +23,7 @@ class Passage:
     section: str
     page: int
     text: str
+    redacted: tuple[Redacted, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ def _passages(lookup: Lookup, hits: Sequence[Hit]) -> tuple[Passage, ...]:
         ]
         if inside:
             spans = _join(spans, _widen(text, chunks, inside[0], inside[-1]))
-    return tuple(_passage(text, chunks, *span) for span in spans)
+    redacted = lookup.redacted(place.doc.blob)
+    return tuple(_passage(text, chunks, redacted, *span) for span in spans)
 
 
 def _widen(text: str, chunks: Sequence[Chunk], first: int, last: int) -> tuple[int, int]:
@@ -82,6 +85,13 @@ def _join(spans: Sequence[tuple[int, int]], new: tuple[int, int]) -> list[tuple[
     return [whole if span == touching[0] else span for span in spans if span == touching[0] or span not in touching]
 
 
-def _passage(text: str, chunks: Sequence[Chunk], first: int, last: int) -> Passage:
+def _passage(text: str, chunks: Sequence[Chunk], redacted: Sequence[Redacted], first: int, last: int) -> Passage:
     start, end = chunks[first], chunks[last]
-    return Passage(start.start_line, end.end_line, start.qualified, page_of(text, start), text[start.start : end.end])
+    return Passage(
+        start.start_line,
+        end.end_line,
+        start.qualified,
+        page_of(text, start),
+        text[start.start : end.end],
+        tuple(one for one in redacted if start.start_line <= one[0] <= end.end_line),
+    )

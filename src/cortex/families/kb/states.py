@@ -10,7 +10,9 @@ from cortex.store import Folder
 from cortex.types import EmbeddingState, Skipped
 
 # Left out because nobody would look for them among documents; every other reason is one to tell.
-NO_DOCUMENTS = frozenset({"binary", "secret", "minified", "generated", "lock file", "symlink", "not a regular file"})
+NO_DOCUMENTS = frozenset(
+    {"binary", "secret", "private key", "minified", "generated", "lock file", "symlink", "not a regular file"}
+)
 # Documents by their name, though nothing reads them.
 WITHOUT_READER = frozenset("doc xls ppt odt ods odp mobi pages numbers key rtf".split())
 

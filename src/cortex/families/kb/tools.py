@@ -15,6 +15,7 @@ from cortex.families.kb.passages import excerpts_of
 from cortex.families.kb.states import overview_of, states_of
 from cortex.library import id_of
 from cortex.paging import check_budget, read_cursor
+from cortex.redaction import note_of
 from cortex.settings import Settings
 from cortex.tools import Answer, Call, Fault, Tool, unforeseen
 
@@ -75,6 +76,10 @@ def kb_search_with_context(context: Borrowed, arguments: SearchWithContext, call
     with context.open() as library:
         found = find(library, replace(query, snippets=(0,)), arguments.source_id, call.cancel)
         excerpts = excerpts_of(library.store.lookup, found.results, arguments.limit)
+    redacted = [
+        (excerpt.result.path, one) for excerpt in excerpts for passage in excerpt.passages for one in passage.redacted
+    ]
+    found = replace(found, notes=(*found.notes, *note_of(redacted)))
     return Answer(answers.context_text(arguments.query, found, excerpts, budget), meta=_meta(found))
 
 
@@ -95,7 +100,9 @@ def kb_get_document(context: Borrowed, arguments: GetDocument, call: Call) -> An
     budget = check_budget(arguments.budget, max(DOCUMENT_BUDGET, context.settings.search.budget))
     with context.open() as library:
         folder, doc = library.document(arguments.document_id)
-        text, title = library.store.lookup.text(doc.blob), title_of(library.store.lookup, doc)
+        lookup = library.store.lookup
+        text, title = lookup.text(doc.blob), title_of(lookup, doc)
+        notes = note_of((doc.path, one) for one in lookup.redacted(doc.blob))
     key = f"{arguments.document_id}:{doc.blob}"  # the place in another version of it would be another
     try:
         start = read_cursor(key, arguments.cursor)
@@ -111,6 +118,7 @@ def kb_get_document(context: Borrowed, arguments: GetDocument, call: Call) -> An
         ("Size", f"{doc.size:,} bytes"),
         ("MIME type", mime_type(doc.path)),
         ("document_id", id_of(folder, doc.path)),
+        *(("Note", note) for note in notes),
     ]
     return Answer(answers.document_text(facts, title, text, start, budget, key))
 

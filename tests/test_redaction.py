@@ -1,0 +1,220 @@
+"""Secrets of files stay out of every answer and export, and lines keep their numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.test_leaks import KEYS, LETTERS, made
+
+from cortex.engine import Engine
+from cortex.exporting import Exporter
+from cortex.redaction import redaction_of
+from cortex.settings import Settings, load
+from cortex.types import Mode, Query
+
+AWS, GITHUB = KEYS["AWS key"][0], KEYS["GitHub token"][0]
+PEM = [
+    "-----BEGIN RSA PRIVATE KEY-----",
+    *(made(64, LETTERS + "+/", seed) for seed in range(8)),
+    "-----END RSA PRIVATE KEY-----",
+]
+CODE = f'''"""Connects to the lighthouse."""
+
+LAMP_KEY = "{AWS}"
+
+
+def lighthouse(lamp, token="{GITHUB}"):
+    """Turns the lamp on, with {GITHUB}."""
+    return lamp.connect(LAMP_KEY, token)
+
+
+KEEPER = """
+{chr(10).join(PEM)}
+"""
+
+
+def after(beacon):
+    return beacon.signal()
+'''
+SECRETS = (AWS, GITHUB, *PEM[1:-1])
+
+
+def opened(root: Path, home: Path, redact: str) -> Engine:
+    return Engine(root, settings_of(home, redact))
+
+
+def settings_of(home: Path, redact: str) -> Settings:
+    return load(None, environment={"CORTEX_HOME": str(home), "CORTEX_SECURITY_REDACT": redact})
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "lamp.py").write_text(CODE, encoding="utf-8")
+    (folder / "plain.py").write_text("def plain(lamp):\n    return lamp\n", encoding="utf-8")
+    return folder
+
+
+def leaked(answer: object) -> list[str]:
+    told = repr(answer)
+    return [secret for secret in SECRETS if secret in told]
+
+
+QUERIES = [
+    Query("lighthouse lamp token", snippets=(2000,)),
+    Query("lighthouse", mode=Mode.WORDS),
+    Query("lamp", mode=Mode.EXACT),
+    Query(r"\w{16,}", mode=Mode.EXACT, regex=True),
+    Query(AWS, mode=Mode.EXACT),
+    Query("keeper key lamp", mode=Mode.FULL),
+]
+
+
+@pytest.mark.parametrize("redact", ["answers", "index"])
+def test_no_search_or_view_or_export_shows_a_secret(root: Path, tmp_path: Path, redact: str) -> None:
+    with opened(root, tmp_path / "home", redact) as engine:
+        engine.index()
+        for query in QUERIES:
+            page = engine.search(query)
+            assert any(hit.path == "lamp.py" for hit in page.hits), query
+            assert leaked(page) == [], query
+        view = engine.view("lamp.py")
+        assert leaked(view) == []
+        Exporter(engine, tmp_path / "chunks").export()
+    exported = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "chunks").rglob("*.json"))
+    assert "lighthouse" in exported
+    assert leaked(exported) == []
+
+
+def test_an_answer_names_the_redacted_lines_and_says_not_to_copy_them(root: Path, tmp_path: Path) -> None:
+    with opened(root, tmp_path / "home", "answers") as engine:
+        engine.index()
+        page = engine.search(Query("LAMP_KEY", mode=Mode.EXACT))
+        (note,) = page.notes
+        assert note == (
+            "secrets are redacted, don't copy these lines into a file: "
+            "lamp.py:3 (AWS key), lamp.py:6 (GitHub token), lamp.py:7 (GitHub token)"
+        )
+        page = engine.search(Query("lighthouse"))
+        assert any("lamp.py:6 (GitHub token)" in note for note in page.notes)
+        assert '"[redacted: GitHub token]"' in page.hits[0].text
+        assert "[redacted: GitHub token]" in page.hits[0].signature
+        assert not any("redacted" in note for note in engine.search(Query("plain")).notes)
+
+
+def test_lines_and_chunks_keep_their_places_behind_a_redacted_key(root: Path, tmp_path: Path) -> None:
+    with opened(root, tmp_path / "home", "answers") as engine:
+        for _ in range(2):  # cut for the view, then from the store
+            view = engine.view("lamp.py")
+            lines, original = view.text.split("\n"), CODE.split("\n")
+            assert len(lines) == len(original)
+            assert [line for line in lines if line == "[redacted: private key]"] == ["[redacted: private key]"] * len(
+                PEM
+            )
+            for chunk in view.chunks:
+                assert view.text[: chunk.start].count("\n") == chunk.start_line - 1
+                assert view.text[chunk.start : chunk.end].startswith(lines[chunk.start_line - 1])
+            assert view.text[view.chunks[-1].start : view.chunks[-1].end].strip().endswith("return beacon.signal()")
+            engine.index()
+
+
+def test_without_redaction_a_file_is_shown_as_it_is_and_the_setting_counts_at_once(root: Path, tmp_path: Path) -> None:
+    with opened(root, tmp_path / "home", "off") as engine:
+        engine.index()
+        query = Query("lighthouse lamp token")
+        assert GITHUB in engine.search(query).hits[0].text
+        assert engine.view("lamp.py").text == CODE
+        engine.reconfigure(settings_of(tmp_path / "home", "answers"), {})
+        assert leaked(engine.search(query)) == []
+        engine.reconfigure(settings_of(tmp_path / "home", "off"), {})
+        assert GITHUB in engine.search(query).hits[0].text
+
+
+def test_an_index_without_secrets_holds_none_on_disk(root: Path, tmp_path: Path) -> None:
+    with opened(root, tmp_path / "home", "answers") as engine:
+        engine.index()
+        assert _stored(engine) == CODE
+        engine.reconfigure(settings_of(tmp_path / "home", "index"), {})
+        engine.index()
+        assert leaked(_stored(engine)) == []
+        assert any("lamp.py:3 (AWS key)" in note for note in engine.search(Query("LAMP_KEY lighthouse")).notes)
+
+
+def _stored(engine: Engine) -> str:
+    engine.store.lookup.redacts(False)
+    doc = engine.store.lookup.doc(engine.source.id, "lamp.py")
+    assert doc is not None
+    text = engine.store.lookup.text(doc.blob)
+    engine.store.lookup.redacts(True)
+    return text
+
+
+def test_a_text_that_an_older_version_stored_is_looked_at_when_it_is_read(root: Path, tmp_path: Path) -> None:
+    with opened(root, tmp_path / "home", "answers") as engine:
+        engine.index()
+        with engine.store._connections.write() as connection:
+            connection.execute("DELETE FROM leaks")
+        engine.store.lookup.drop_recent()
+        assert leaked(engine.search(Query("lighthouse lamp token"))) == []
+
+
+def test_what_was_put_is_redacted_too(tmp_path: Path) -> None:
+    from cortex.types import Note
+
+    (tmp_path / "empty").mkdir()
+    with opened(tmp_path / "empty", tmp_path / "home", "answers") as engine:
+        engine.put([Note("notes", "a", f"# The lamp\n\nconnects with {GITHUB}\n")])
+        source = engine.store.truth.source("records", "notes", "")
+        assert leaked(engine.search(Query("lamp connects"), sources=[source])) == []
+
+
+def test_a_project_can_not_turn_redaction_off(tmp_path: Path) -> None:
+    (tmp_path / ".cortex").mkdir()
+    (tmp_path / ".cortex" / "config.yml").write_text("security:\n  redact: off\n", encoding="utf-8")
+    settings = load(tmp_path, environment={"CORTEX_HOME": str(tmp_path / "home")})
+    assert settings.security.redact == "answers"
+    assert any("security.redact" in warning for warning in settings.warnings)
+
+
+def test_a_person_turns_it_off_in_their_own_file(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "config.yml").write_text("security:\n  redact: off\n", encoding="utf-8")
+    assert load(None, environment={"CORTEX_HOME": str(tmp_path / "home")}).security.redact == "off"
+
+
+def test_an_offset_inside_a_secret_is_where_its_placeholder_ends() -> None:
+    text = f"a {AWS} b {GITHUB} c"
+    redaction = redaction_of(text)
+    assert redaction.text == "a [redacted: AWS key] b [redacted: GitHub token] c"
+    for word in ("a", "b", "c"):
+        at = text.index(f" {word}" if word != "a" else "a")
+        assert redaction.text[redaction.offset(at) :].lstrip().startswith(word)
+    assert redaction.text[: redaction.offset(5)] == "a [redacted: AWS key]"
+    assert redaction.text[redaction.offset(5) :].startswith(" b ")
+
+
+def test_a_cut_signature_gives_nothing_of_a_secret_away() -> None:
+    redaction = redaction_of(f'def f(token="{GITHUB}"):\n')
+    assert redaction.field(f'def f(token="{GITHUB[:14]}') == 'def f(token="[redacted: GitHub token]'
+
+
+def test_a_chunk_of_a_chunk_file_is_redacted_in_all_that_it_says() -> None:
+    from cortex.redaction import redact_entry
+    from cortex.types import Entry
+
+    metadata = {"file": "a.py", "auth": {"password": "Xk9$" + "mQ2vL8!t"}, "lines": [1, 2], "see": f"with {AWS}"}
+    entry = Entry("one", "data", f"key {AWS}", f"first\nuses {GITHUB}", ("lamp",), metadata, None, None)
+    shown, lines = redact_entry(entry)
+    assert lines == ((2, "GitHub token"),)
+    assert shown.text == "first\nuses [redacted: GitHub token]"
+    assert shown.title == "key [redacted: AWS key]"
+    assert shown.tags == ("lamp",)
+    assert shown.metadata == {
+        "file": "a.py",
+        "auth": {"password": "[redacted: password]"},
+        "lines": [1, 2],
+        "see": "with [redacted: AWS key]",
+    }
+    assert redact_entry(Entry("two", None, None, "plain", None, None, None, None))[0].text == "plain"
