@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -265,3 +266,41 @@ def test_a_forced_run_that_joined_one_that_came_to_nothing_does_its_own(open_eng
     first.join(DEADLINE)
     second.join(DEADLINE)
     assert [(report.status, report.changed) for report in reports] == [("completed", 31)]
+
+
+def test_a_holder_that_stands_still_is_waited_for_only_seconds_and_that_is_said(open_engine, monkeypatch, caplog):
+    monkeypatch.setattr(runs, "NOTICE_SECONDS", 0.05)
+    monkeypatch.setattr(runs, "SILENCE_SECONDS", 0.4)
+    holder, other = open_engine(), open_engine()
+    holder.index()
+    with pytest.raises(StoreError) as caught:
+        other.index()
+    assert caught.value.code == "STORE_LOCKED" and "has not answered" in caught.value.message
+    assert "cortex restart" in caught.value.suggestions[0]
+    assert [record.message for record in caplog.records if "waiting for process" in record.message]
+    assert not holder.store.log.asked(0)
+
+
+def test_a_holder_that_works_for_long_is_waited_for(open_engine, monkeypatch, until):
+    monkeypatch.setattr(runs, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(runs, "SILENCE_SECONDS", 1.0)
+    holder, other = open_engine(), open_engine()
+    holder.index()
+    looks, scan, waited = threading.Event(), indexing.scan, threading.Event()
+
+    def look_slowly(*given: object, **more: object) -> object:
+        looks.set()
+        assert waited.wait(DEADLINE)
+        return scan(*given, **more)
+
+    monkeypatch.setattr(indexing, "scan", look_slowly)
+    with serving(holder):
+        asking = threading.Thread(target=lambda: reports.append(other.index()))
+        reports: list[object] = []
+        asking.start()
+        assert looks.wait(DEADLINE)
+        began = time.monotonic()
+        until(lambda: time.monotonic() - began > 2 * runs.SILENCE_SECONDS)
+        waited.set()
+        asking.join(DEADLINE)
+    assert len(reports) == 1

@@ -517,6 +517,10 @@ class Engine:
 
     def clean_up(self) -> None:
         """Drop what is older than it is to be kept: orphaned blobs, log lines; cached answers end by themselves."""
+        with self._runs.alive():
+            self._drop_old()
+
+    def _drop_old(self) -> None:
         now = int(time.time())
         # A run may be about to use a blob that nothing else does.
         self._runs.between(lambda: self.store.truth.sweep(now - ORPHAN_DAYS * 86_400))

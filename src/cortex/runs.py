@@ -11,8 +11,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 
 from cortex import indexing
@@ -30,6 +30,9 @@ TELL_SECONDS = 0.25  # between two words to another process on how far its reque
 WAITING_RUNS = 4  # each takes a thread that a question could need
 REQUEST_SECONDS = 600  # who asked longer ago has most likely gone
 CLOSE_SECONDS = 2.0  # what a run under way gets to end
+BEAT_SECONDS = 2.0  # between two signs of life to those who wait
+NOTICE_SECONDS = 2.0  # of silence, after which it is said what is waited for
+SILENCE_SECONDS = 15.0  # after which a holder that gave no sign of life is taken for stopped
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +86,7 @@ class Runs:
         self.queue: FileQueue | None = None  # of the run under way, once it knows its files
         self.error = ""
         self.running = threading.Event()
+        self._beating, self._busy, self._idle = threading.Lock(), 0, threading.Event()
 
     def index(self, wish: Wish) -> IndexReport:
         """Do it, or have it done.
@@ -144,6 +148,29 @@ class Runs:
         with self._turn:
             work()
 
+    @contextmanager
+    def alive(self) -> Iterator[None]:
+        """Give signs of life to processes that wait, for as long as the block takes; blocks may overlap."""
+        with self._beating:
+            self._busy += 1
+            if self._busy == 1:
+                self._idle = threading.Event()
+                beat = threading.Thread(target=self._beat, args=(self._idle,), name="signs of life", daemon=True)
+                beat.start()
+        try:
+            yield
+        finally:
+            with self._beating:
+                self._busy -= 1
+                if not self._busy:
+                    self._idle.set()
+
+    def _beat(self, ended: threading.Event) -> None:
+        while not ended.wait(BEAT_SECONDS):
+            # Too many of them are better than an error: the next one may succeed.
+            with suppress(CortexError):
+                self._store.log.beat(self.step)
+
     def close(self) -> None:
         """Cancel the run under way and wait for it, briefly."""
         self._cancel.cancel()
@@ -152,6 +179,10 @@ class Runs:
             self._turn.release()
 
     def _here(self, wish: Wish) -> IndexReport:
+        with self.alive():
+            return self._run(wish)
+
+    def _run(self, wish: Wish) -> IndexReport:
         same = self._forced
         if same is not None and not (wish.force and wish.paths is None and wish.source == same.source):
             same = None
@@ -273,23 +304,29 @@ class Runs:
         journal, lease = self._store.log, self._store.lease
         request = journal.ask(wish.source.id, wish.force, wish.limited, wish.paths)
         deadline = time.monotonic() + self._settings(wish.source).limits.processing.index_timeout
-        last: Progress | None = None
+        last, sign, heard, noticed = None, "", time.monotonic(), False
         try:
             while (answer := journal.answered(request)) is None:
                 if wish.cancel:
                     raise Cancelled()
-                step = journal.told(request)
-                if step is not None and step != last:
-                    last = step
-                    wish.progress(step)
-                if time.monotonic() > deadline:
-                    message = f"process {lease.holder()} holds the store of {wish.source.root} and did not answer"
-                    raise StoreError("STORE_LOCKED", message)
+                now, before = time.monotonic(), sign
+                if (sign := journal.sign(request)) != before:
+                    heard = now
+                    if (step := journal.told(request)) is not None and step != last:
+                        last = step
+                        wish.progress(step)
+                if now > deadline or now - heard > SILENCE_SECONDS:
+                    raise _silent(lease.holder(), wish.source.root, now - heard)
+                if now - heard > NOTICE_SECONDS and not noticed:
+                    noticed = True
+                    log.warning("waiting for process %d, which holds the store of %s", lease.holder(), wish.source.root)
                 if lease.take():
                     return None
                 time.sleep(POLL_SECONDS)
         finally:
-            journal.withdraw(request)
+            # A holder that stands still in a transaction must not hide what was found out.
+            with suppress(CortexError):
+                journal.withdraw(request)
         body = json.loads(answer)
         if "error" in body:
             raise error_of(body["error"], body["message"], body["context"])
@@ -326,3 +363,12 @@ class Runs:
 def _announcement(source: Source) -> str:
     """The key of the fact that a run over this source is under way."""
     return f"running:{source.id}"
+
+
+def _silent(holder: int, root: str, seconds: float) -> StoreError:
+    return StoreError(
+        "STORE_LOCKED",
+        f"process {holder} holds the store of {root} and has not answered for {seconds:.0f} seconds",
+        context={"pid": holder},
+        suggestions=("Run `cortex restart` if it is cortexd, else end that process; then try again.",),
+    )

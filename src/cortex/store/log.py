@@ -110,11 +110,24 @@ class Log:
             progress = json.dumps([step.stage, step.done, step.total])
             connection.execute("UPDATE requests SET progress = ? WHERE id = ?", (progress, request))
 
-    def told(self, request: int) -> Progress | None:
-        """How far the work on a request is, None while nothing was said."""
+    def beat(self, step: Progress) -> None:
+        """Tell all who wait for an answer that this process is alive, and how far its run is."""
+        with self._connections.read() as connection:
+            if connection.execute("SELECT 1 FROM requests WHERE answer IS NULL LIMIT 1").fetchone() is None:
+                return
+        sign = json.dumps([step.stage, step.done, step.total, time.time_ns()])
+        self._connections.jot("UPDATE requests SET progress = ? WHERE answer IS NULL", (sign,))
+
+    def sign(self, request: int) -> str:
+        """The last sign of life that a request got: another text each time, "" before the first."""
         with self._connections.read() as connection:
             row = connection.execute("SELECT progress FROM requests WHERE id = ?", (request,)).fetchone()
-            return None if row is None or row[0] is None else Progress(*json.loads(row[0]))
+            return "" if row is None or row[0] is None else row[0]
+
+    def told(self, request: int) -> Progress | None:
+        """How far the work on a request is, None while nothing was said."""
+        sign = self.sign(request)
+        return Progress(*json.loads(sign)[:3]) if sign else None
 
     def withdraw(self, request: int) -> None:
         """Take a request back."""
