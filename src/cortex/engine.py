@@ -8,6 +8,7 @@ run goes is `indexing.py`'s, how an answer is found is `search/`'s. It knows no 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -517,20 +518,17 @@ class Engine:
 
     def clean_up(self) -> None:
         """Drop what is older than it is to be kept: orphaned blobs, log lines; cached answers end by themselves."""
-        with self._runs.alive():
-            self._drop_old()
-
-    def _drop_old(self) -> None:
         now = int(time.time())
-        # A run may be about to use a blob that nothing else does.
-        self._runs.between(lambda: self.store.truth.sweep(now - ORPHAN_DAYS * 86_400))
-        self.embedding.sweep(now - ORPHAN_DAYS * 86_400)
-        self.store.lookup.drop_recent()
-        if not self.store.indexes.verify():
-            self.store.indexes.tidy()
-        self.store.log.purge(now - self.settings.retention.days * 86_400, self.settings.limits.disk.logs)
-        self.store.truth.set({"cleanup": str(now)})
-        self.store.checkpoint()
+        with self._runs.alive():
+            # A run may be about to use a blob that nothing else does.
+            self._runs.between(lambda: self.store.truth.sweep(now - ORPHAN_DAYS * 86_400))
+            self.embedding.sweep(now - ORPHAN_DAYS * 86_400)
+            self.store.lookup.drop_recent()
+            if not self.store.indexes.verify():
+                self.store.indexes.tidy()
+            self.store.log.purge(now - self.settings.retention.days * 86_400, self.settings.limits.disk.logs)
+            self.store.truth.set({"cleanup": str(now)})
+            self.store.checkpoint()
 
     def rest(self, idle_seconds: float) -> None:
         """Let go of worker processes, and of what was read for searches without the index, when unused for that long."""
@@ -590,8 +588,6 @@ def _who_embeds(settings: Settings) -> tuple[object, ...]:
 
 def default_workers() -> int:
     """Half of the cores, at most four: the process that remembers needs one too."""
-    import os
-
     return max(1, min(4, (os.cpu_count() or 2) // 2))
 
 

@@ -19,13 +19,14 @@ from pathlib import Path
 
 from cortex.embedders import Embedder
 from cortex.engine import Engine, Followed
-from cortex.errors import ConfigError, CortexError, InputError
+from cortex.errors import ConfigError, CortexError, InputError, explained
 from cortex.guarded import Embedders
 from cortex.paths import root_text
 from cortex.settings import Settings, stays_here
 from cortex.settings.groups import DEFAULT_EXCLUDES
 from cortex.sources.places import reason_against
-from cortex.store import OWN, STORE_NAME, Counts, Folder, Qdrant, Store
+from cortex.store import OWN, STORE_NAME, Counts, Folder, Qdrant, Store, check_present
+from cortex.store.snapshots import DAILY, is_due, make_snapshot
 from cortex.text import rfc3339
 from cortex.types import Doc, FileView, Freshness, Skipped, Source
 from cortex.views import Views
@@ -36,6 +37,7 @@ KEY = re.compile(r"[\w.-]{1,64}")  # what others know a folder by stands in answ
 MAX_NAME = 200
 FOLLOW_SECONDS = 10.0  # that somebody who wrote waits for whoever holds the lease
 POLL_SECONDS = 0.02
+BACK_UP_SECONDS = 10.0  # that closing waits for a snapshot under way; the next one begins anew
 _OUTSTANDING = {False: ("written", "found"), True: ("deleted", "gone from the indexes")}
 
 log = logging.getLogger(__name__)
@@ -74,6 +76,7 @@ class Library(Engine):
         self._reader_turn = threading.Lock()
         self.chores: tuple[Callable[[Library], None], ...] = ()  # what else its keeper sees to
         self._ids: tuple[int, dict[str, tuple[Folder, str]]] = (-1, {})
+        self._backing_up: threading.Thread | None = None
         self._idle = (0, -1)  # a holder who was waited for in vain, and how far the words were then
         super().__init__(settings.home, settings, embedder=embedder, embedders=embedders, read_only=read_only)
 
@@ -83,6 +86,8 @@ class Library(Engine):
         return self.settings.home
 
     def _open_store(self, directory: Path | None, root: str) -> Store:
+        if directory is not None:
+            check_present(directory)
         return Store(directory, root, read_only=self.read_only, qdrant=self._qdrant)
 
     def _main_source(self, store: Store) -> Source:
@@ -115,6 +120,24 @@ class Library(Engine):
         super().serve_requests()
         for chore in self.chores:
             chore(self)
+
+    def clean_up(self) -> None:
+        """Drop what is older than it is to be kept, and make the day's snapshot."""
+        super().clean_up()
+        self.back_up()
+
+    def back_up(self) -> None:
+        """Begin the day's snapshot in the background, where it is due and this process is the writer.
+
+        Nothing waits for it but `close`, and what goes wrong is logged: `cortex doctor` shows that there is none.
+        """
+        directory, thread = self.store.directory, self._backing_up
+        if directory is None or not self.store.lease.held or (thread is not None and thread.is_alive()):
+            return
+        database = directory / STORE_NAME
+        if is_due(database):
+            self._backing_up = threading.Thread(target=_back_up, args=(database,), name="snapshot", daemon=True)
+            self._backing_up.start()
 
     def follow(self, *, forget: bool = False) -> bool:
         """Have what was written found, and what was deleted gone, here or by whoever holds the lease; true where that is so now.
@@ -293,9 +316,19 @@ class Library(Engine):
             reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
+        if self._backing_up is not None:
+            self._backing_up.join(BACK_UP_SECONDS)
         super().close()
         if self._qdrant is not None and not self._lent_qdrant:
             self._qdrant.close()
+
+
+def _back_up(database: Path) -> None:
+    try:
+        make_snapshot(database, DAILY)
+    except Exception as error:
+        # A thread's last line of defence: what a person does goes on without a snapshot.
+        log.warning("no snapshot of %s could be made: %s", database, explained(error, "a snapshot").message)
 
 
 def _wait(deadline: float) -> bool:

@@ -51,7 +51,7 @@ COMMANDS = {
     "uninstall": "install.uninstall_clients",
 }
 GROUPS = (
-    *("artifact", "chunks", "config", "context", "core", "drafts", "embed", "kb", "link", "memory", "models"),
+    *("artifact", "backup", "chunks", "config", "context", "core", "drafts", "embed", "kb", "link", "memory", "models"),
     *("observation", "pack", "profile", "qdrant", "subcortex", "task", "thread"),
 )
 

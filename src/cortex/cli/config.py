@@ -16,7 +16,7 @@ import typer
 
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, printable, say
-from cortex.errors import ConfigError
+from cortex.errors import ConfigError, StoreError
 from cortex.settings import (
     FAMILY_KEYS,
     KEYS,
@@ -158,9 +158,15 @@ def _record(done: Change, home: Path, root: Path | None) -> None:
     """A line in the operations log: the project's, or the person's own."""
     from cortex.engine import find_store
     from cortex.paths import ensure_store_dir
-    from cortex.store import Store
+    from cortex.store import Store, check_present
 
     folder = find_store(root, home) if root else home
+    if root is None:
+        try:
+            check_present(folder)
+        except StoreError:
+            # The setting counts; every command that needs the database says that it is lost.
+            return
     ensure_store_dir(folder)
     store = Store(folder)
     try:

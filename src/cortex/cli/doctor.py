@@ -2,7 +2,7 @@
 
 What is looked at is in `checks/`; this is the command and what it prints. `--fix` does only what can't lose anything: files that a
 killed process left, an outdated cortexd, permissions that are too wide, an index that can be built anew, a client's entry that leads
-nowhere.
+nowhere. `--salvage` alone replaces a damaged home database, and keeps it.
 """
 
 from __future__ import annotations
@@ -51,9 +51,15 @@ def doctor(
         Path | None, typer.Argument(metavar="PATH", help="A file or folder; default: the project around here.")
     ] = None,
     fix: Annotated[bool, typer.Option("--fix", help="Do what can be done safely, and say what was done.")] = False,
+    salvage: Annotated[
+        bool,
+        typer.Option("--salvage", help="Make a new home database of what can be read of a damaged one, which is kept."),
+    ] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Check the machine and an index, or say why a file is or isn't in it."""
+    """Check the machine, your home and an index, or say why a file is or isn't in it."""
+    if salvage:
+        return _salvage(as_json)
     if path is not None and not path.is_dir():
         return _explain(path, as_json)
     found = _workspaces(path)
@@ -86,16 +92,19 @@ def _workspaces(path: Path | None) -> tuple[Workspace, ...]:
 def _check_machine(found: Sequence[Workspace]) -> Iterable[Finding]:
     from cortex.cli.checks.clients import check_clients  # here, as 30 ms that no other command needs
     from cortex.cli.checks.cortexd import check_cortexd
+    from cortex.cli.checks.home import check_home
     from cortex.cli.checks.machine import check_disk, check_folder, check_git
     from cortex.cli.checks.sync import check_sync
     from cortex.cli.install import person_home
     from cortex.install.clients import VARIABLES, Machine, this_system
 
-    home = load(None, environment=environment()).home
+    settings = load(None, environment=environment())
+    home = settings.home
     yield from check_cortexd()
     yield check_git()
     yield check_disk(home)
     yield from check_folder(home, Path.home())
+    yield from check_home(settings)
     yield from check_sync()
     machine = Machine(Path.home(), this_system(), variables_of_others(VARIABLES))
     yield from check_clients(machine, [one.root for one in found], person_home())
@@ -120,6 +129,38 @@ def _examine(found: Workspace, fix: bool) -> tuple[dict[str, object], list[Settl
         facts: dict[str, object] = {**dict.fromkeys(FACTS)}
         facts |= {"workspace": str(found.root), "store": str(store), "leftOut": [], "operations": []}
         return {**facts, "warnings": list(found.settings.warnings), "problems": _problems(settled)}, settled
+
+
+def _salvage(as_json: bool) -> int:
+    """Make a new database of a damaged one, and say what was saved."""
+    from cortex.cli.checks.home import is_damaged
+    from cortex.recovery import salvage_home
+
+    settings = load(None, environment=environment())
+    if not is_damaged(settings.home):
+        if as_json:
+            print_json({"salvaged": None})
+        else:
+            say(f"{settings.home / STORE_NAME} is sound: there is nothing to salvage")
+        return 0
+    done = salvage_home(settings)
+    read, filled = (
+        {name: count for name, count in rows.items() if count} for rows in (done.rows.read, done.rows.filled)
+    )
+    snapshot = done.snapshot.name if done.snapshot else None
+    if as_json:
+        print_json({"salvaged": read, "fromSnapshot": filled, "snapshot": snapshot, "kept": str(done.kept)})
+        return 0
+    say(f"✓ Saved {_counted(read)} from the damaged database, which is kept as {done.kept}")
+    if snapshot:
+        say(f"  {_counted(filled)} more came from the snapshot {snapshot}; what you deleted since may be back")
+    say("  Documents are read again in the background, or now with `cortex kb sync`.")
+    return 0
+
+
+def _counted(rows: Mapping[str, int]) -> str:
+    shown = [f"{rows[name]:,} {name}" for name in ("memories", "records", "folders") if rows.get(name)]
+    return ", ".join(shown) or "nothing that you wrote"
 
 
 def _settle(findings: Iterable[Finding], fix: bool) -> list[Settled]:

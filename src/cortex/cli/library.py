@@ -42,6 +42,7 @@ def open_library(profile: str | None = None) -> Iterator[Library]:
     finally:
         ended.set()
         following.join(END_SECONDS)
+        library.back_up()
         library.close()
 
 

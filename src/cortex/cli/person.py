@@ -11,6 +11,7 @@ from cortex.cli.memory_show import counted
 from cortex.cli.show import many, say
 from cortex.errors import CortexError
 from cortex.settings import Settings, environment, load
+from cortex.text import rfc3339
 
 MAX_DRAFTS = 1_000  # that are counted
 
@@ -81,6 +82,21 @@ def records(profile: str | None) -> dict[str, object]:
     return {"records": counts, "drafts": waiting}
 
 
+def backups(profile: str | None) -> dict[str, object]:
+    """The snapshots of the home, and what is wrong where a database was lost."""
+    from cortex.store import check_present
+    from cortex.store.snapshots import list_snapshots
+
+    home = settings_of(profile).home
+    found = list_snapshots(home)
+    body: dict[str, object] = {"count": len(found), "last": rfc3339(found[0].at) if found else None}
+    try:
+        check_present(home)
+    except CortexError as error:
+        body["problem"] = error.message
+    return body
+
+
 def print_documents(body: Mapping[str, object]) -> None:
     """For people."""
     can, sources = body["capabilities"], rows(body["sources"])
@@ -146,3 +162,10 @@ def rows(value: object) -> list[Mapping[str, object]]:
 def settings_of(profile: str | None) -> Settings:
     """The person's settings, or those of a profile."""
     return load(None, environment=environment() | ({"CORTEX_PROFILE": profile} if profile else {}))
+
+
+def print_backups(body: object) -> None:
+    """For people."""
+    assert isinstance(body, Mapping)
+    kept = f"{many(body['count'], 'snapshot')}, the last of {body['last']}" if body["count"] else "none yet"
+    say(f"backups      {body.get('problem') or kept}")

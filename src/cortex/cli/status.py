@@ -35,6 +35,7 @@ def status(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
     state = control.look(meeting)
     body = {**describe(meeting, state), **_kept(meeting, state), **syncing.described(profile)}
     body["team"] = person.records(profile)
+    body["backups"] = person.backups(profile)
     if as_json:
         print_json(body)
     else:
@@ -42,6 +43,7 @@ def status(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
         syncing.print_state(body)
         say(f"plugins      {', '.join(map(str, _list(body['plugins']))) or 'none'}")
         person.print_records(body["team"])
+        person.print_backups(body["backups"])
         say(f"cache        {_megabytes(body['cacheBytes'])} on disk")
         _print_projects(body)
     return 1 if state.running and not state.answers else 0

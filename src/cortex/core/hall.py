@@ -58,6 +58,9 @@ class Back(Library):
     def _open_store(self, directory: Path | None, root: str) -> Store:
         return Store(directory, root, qdrant=self._qdrant, shelved=True)
 
+    def back_up(self) -> None:
+        """Make no snapshot: who runs a Core backs it up with `cortex core backup`."""
+
     @property
     def embedders(self) -> Embedders:
         return self._embedders

@@ -5,13 +5,15 @@ This folder alone has SQL over our own tables, imports tantivy, turbovec and the
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-from cortex.errors import StoreError
+from cortex.errors import CortexError, StoreError
 from cortex.paths import bytes_on_disk
 from cortex.seeing import Viewer
 from cortex.store.confined import is_wide, widen
@@ -46,7 +48,8 @@ from cortex.store.recordrows import Worded, Wording
 from cortex.store.records import Done, Records
 from cortex.store.recordstep import Guard, Sees, Step
 from cortex.store.redactions import Redactions
-from cortex.store.schema import is_current, migrate
+from cortex.store.schema import is_current, is_outdated, migrate
+from cortex.store.snapshots import MIGRATION, list_snapshots, make_snapshot
 from cortex.store.truth import Change, Known, Truth
 from cortex.store.words import FIELDS, Narrow, Term, Words, extension_of, stem_of
 
@@ -106,8 +109,11 @@ __all__ = [
     "Worded",
     "Wording",
     "Words",
+    "check_present",
     "extension_of",
     "kind_of_id",
+    "leased",
+    "move_aside",
     "set_aside",
     "stem_of",
 ]
@@ -116,6 +122,8 @@ STORE_NAME = "cortex.db"
 LARGE = 4_000  # docs of a source: while it changes it isn't counted for each answer
 COUNT_TIMES = 100  # as long as counting takes, a count holds
 MAX_TOTALS = 64  # choices of sources that are added up once
+
+log = logging.getLogger(__name__)
 
 
 class Store:
@@ -139,6 +147,8 @@ class Store:
     ) -> None:
         self.directory = directory
         path = None if directory is None else directory / STORE_NAME
+        if directory is not None and read_only:
+            check_present(directory)
         self._connections = Connections(path, read_only=read_only, confined=confined)
         try:
             with self._connections.read() as connection:
@@ -147,7 +157,7 @@ class Store:
                 _bring_up_to_date(path, confined)
             elif not current:  # seldom: opening a store need not wait for its writer
                 with self._connections.write() as connection:
-                    _prepare(connection, shelved)
+                    _prepare(connection, path, shelved)
             self.truth = Truth(self._connections)
             redactions = Redactions(self._connections)
             self.paid = Paid(self._connections, redactions)
@@ -234,7 +244,7 @@ class Store:
         Indexes that are behind the truth are not compared: they are complete when they have caught up.
         """
         problems: list[str] = []
-        for part in (self._check_database, self.indexes.check_words, self.indexes.check_vectors):
+        for part in (self.check_database, self.indexes.check_words, self.indexes.check_vectors):
             try:
                 problems += part()
             except StoreError as error:
@@ -243,10 +253,26 @@ class Store:
                 problems.append(error.message)
         return problems
 
-    def _check_database(self) -> list[str]:
+    def check_database(self) -> list[str]:
+        """What is wrong with the SQLite file itself: pages, indexes, rows that point to nothing, texts that aren't searched."""
         with self._connections.read() as connection:
             verdict = [row[0] for row in connection.execute("PRAGMA integrity_check")]
-        return [] if verdict == ["ok"] else [f"SQLite: {'; '.join(verdict[:3])}"]
+            if verdict != ["ok"]:
+                return [f"SQLite: {'; '.join(verdict[:3])}"]
+            loose = Counter(row[0] for row in connection.execute("PRAGMA foreign_key_check"))
+            problems = [f"{count} rows of {table} point to nothing" for table, count in sorted(loose.items())]
+            for table, key in (("memories", "key"), ("records", "id")):
+                count = connection.execute(
+                    f"SELECT count(*) FROM {table} WHERE source IS NOT NULL AND NOT EXISTS "
+                    f"(SELECT 1 FROM docs WHERE docs.source = {table}.source AND docs.path = {table}.{key})"
+                ).fetchone()[0]
+                problems += [f"{count} {table} are not found by search"] if count else []
+        return problems
+
+    def reindex(self) -> None:
+        """Build SQLite's own indexes anew from its tables."""
+        with self._connections.write(durable=True) as connection:
+            connection.execute("REINDEX")
 
     def checkpoint(self) -> bool:
         """Move the write-ahead log into the file; false where a reader is in the way of that."""
@@ -259,37 +285,82 @@ class Store:
         self.lease.release()
 
 
+def check_present(directory: Path) -> None:
+    """Refuse to begin anew where a database was: its indexes are there, and it is gone or empty.
+
+    Raises: StoreError STORE_LOST.
+    """
+    path = directory / STORE_NAME
+    try:
+        if path.stat().st_size:
+            return
+        state = "is empty"
+    except FileNotFoundError:
+        state = "is missing"
+    except OSError:
+        # Opening it says better what is wrong.
+        return
+    left = sorted(entry.name for pattern in ("words-*", "vectors-*") for entry in directory.glob(pattern))
+    snapshots = len(list_snapshots(directory))
+    if not left and not snapshots:
+        return
+    why = f"{left[0]} beside it belongs" if left else "its snapshots belong"
+    raise StoreError(
+        "STORE_LOST",
+        f"{path} {state}, and {why} to one that was in use (snapshots: {snapshots}); nothing was written",
+        context={"path": str(path), "indexes": left, "snapshots": snapshots},
+    )
+
+
+@contextmanager
+def leased(directory: Path) -> Iterator[None]:
+    """Hold a store's lease for the block. Raises: StoreError STORE_LOCKED, where another process has it."""
+    lease = Lease(directory)
+    if not lease.take():
+        raise StoreError("STORE_LOCKED", f"process {lease.holder()} uses the store in {directory}; stop it first")
+    try:
+        yield
+    finally:
+        lease.release()
+
+
 def set_aside(directory: Path) -> Path:
     """Move a damaged store's database, with what its log holds, out of the way and return where it went.
 
     Raises: StoreError STORE_LOCKED when another process holds the lease.
     """
-    lease = Lease(directory)
-    if not lease.take():
-        raise StoreError("STORE_LOCKED", f"process {lease.holder()} uses the store in {directory}; stop it first")
-    try:
-        target = directory / f"{STORE_NAME}.damaged-{time.time_ns()}"
-        with translated(directory):
-            for suffix in ("-wal", "-shm"):  # before the database: a new one must not find an old one's log
-                with suppress(FileNotFoundError):
-                    (directory / (STORE_NAME + suffix)).replace(directory / (target.name + suffix))
-            (directory / STORE_NAME).replace(target)
-        return target
-    finally:
-        lease.release()
+    with leased(directory):
+        return move_aside(directory)
+
+
+def move_aside(directory: Path) -> Path:
+    """Do that where the lease is held already."""
+    target = directory / f"{STORE_NAME}.damaged-{time.time_ns()}"
+    with translated(directory):
+        for suffix in ("-wal", "-shm"):  # before the database: a new one must not find an old one's log
+            with suppress(FileNotFoundError):
+                (directory / (STORE_NAME + suffix)).replace(directory / (target.name + suffix))
+        (directory / STORE_NAME).replace(target)
+    return target
 
 
 def _bring_up_to_date(path: Path, confined: bool) -> None:
     connections = Connections(path)
     try:
         with connections.write() as connection:
-            _prepare(connection, confined)
+            _prepare(connection, path, confined)
     finally:
         connections.close()
 
 
-def _prepare(connection: sqlite3.Connection, shelved: bool) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path | None, shelved: bool) -> None:
     """Make the tables what this Cortex expects; where those who read are confined, with indexes that say who sees what."""
+    if path is not None and is_outdated(connection):
+        try:
+            make_snapshot(path, MIGRATION)
+        except CortexError as error:
+            # A migration is one transaction: it changes all or nothing, with or without a snapshot.
+            log.warning("no snapshot was made before %s was brought up to date: %s", path, error.message)
     migrate(connection)
     if shelved:
         widen(connection)

@@ -322,6 +322,10 @@ def translated(path: Path | None) -> Iterator[None]:
         raise
     except sqlite3.DatabaseError as error:
         raise _from_text(str(error), where, error) from error
+    except UnicodeDecodeError as error:
+        # SQLite quotes what it can't read, and Python can't decode that.
+        context = {"path": where, "cause": str(error)}
+        raise StoreError("STORE_CORRUPT", f"{where} is damaged: a text in it isn't UTF-8", context=context) from error
     except OSError as error:
         if error.errno in FULL_ERRORS:
             raise FileError("DISK_FULL", f"the disk is full: {where} can't grow", context={"path": where}) from error

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from cortex.store.memorylookup import MEMORIES, Ref
-from cortex.store.truth import forget_blob, put_blob, put_doc, remove_doc
+from cortex.store.truth import forget_blob, next_seq, put_blob, put_doc, remove_doc
 from cortex.types import Citation, Cut, Found, Memory, MemoryState
 
 SHOWN, STAGED = "shown", "staging"  # the names of an origin's two
@@ -131,6 +131,17 @@ def _source(connection: sqlite3.Connection, origin: str, name: str) -> int:
     number = connection.execute(put, (MEMORIES, name, origin)).lastrowid
     assert number is not None
     return number
+
+
+def reword_memory(
+    connection: sqlite3.Connection, number: int, memory: Memory, name: str | None, wording: Wording
+) -> None:
+    """Have a memory of our own found by what it says, where nothing of it is indexed; `name` as in NewMemory."""
+    source = _put_doc(connection, OWN, memory, name, None, wording, next_seq(connection))
+    connection.execute("UPDATE memories SET source = ? WHERE id = ?", (source, number))
+    connection.executemany(
+        "INSERT OR IGNORE INTO concepts VALUES (?, ?)", [(concept.strip(), number) for concept in memory.concepts]
+    )
 
 
 def erase_memory(connection: sqlite3.Connection, ref: Ref, seq: int) -> int:

@@ -265,9 +265,9 @@ _STATEMENTS = (
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = tuple(_execute(statements) for statements in _STATEMENTS)
 
 
-def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the schema up to date inside the caller's transaction."""
-    for number in range(version_of(connection), len(MIGRATIONS)):
+def migrate(connection: sqlite3.Connection, version: int | None = None) -> None:
+    """Bring the schema up to date, or to an earlier version, inside the caller's transaction."""
+    for number in range(version_of(connection), len(MIGRATIONS) if version is None else version):
         MIGRATIONS[number](connection)
         connection.execute(f"PRAGMA user_version = {number + 1}")
 
@@ -285,6 +285,11 @@ def is_current(connection: sqlite3.Connection) -> bool:
             context={"schema": version, "known": len(MIGRATIONS)},
         )
     return version == len(MIGRATIONS)
+
+
+def is_outdated(connection: sqlite3.Connection) -> bool:
+    """Whether an earlier version of Cortex made these tables; false where there are none yet."""
+    return 0 < version_of(connection) < len(MIGRATIONS)
 
 
 def version_of(connection: sqlite3.Connection) -> int:
