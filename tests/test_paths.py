@@ -67,6 +67,20 @@ def test_a_project_has_its_store_within_and_any_other_folder_at_home(tmp_path: P
     assert paths.store_dir(plain, home) == paths.store_dir(plain / ".." / "plain", home)
 
 
+def test_a_store_that_can_only_be_read_is_used_where_no_other_could_be_made(tmp_path, monkeypatch) -> None:
+    project, home = tmp_path / "project", tmp_path / "home"
+    (project / ".cortex").mkdir(parents=True)
+    (project / "go.mod").touch()
+    (project / ".cortex" / "cortex.db").write_bytes(b"something")
+    frozen = {project / ".cortex"}
+    monkeypatch.setattr(paths.os, "access", lambda path, mode: Path(path) not in frozen)
+    assert home in paths.store_dir(project, home).parents
+    frozen.add(tmp_path)
+    assert paths.store_dir(project, home) == project.resolve() / ".cortex"
+    (project / ".cortex" / "cortex.db").write_bytes(b"")
+    assert home in paths.store_dir(project, home).parents
+
+
 def test_a_store_folder_that_is_a_link_or_a_file_is_not_used(tmp_path: Path) -> None:
     home = tmp_path / "home"
     for name in ("linked", "filed"):

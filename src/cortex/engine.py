@@ -23,7 +23,7 @@ from cortex.embedding import Embedding
 from cortex.errors import CortexError, StoreError
 from cortex.filequeue import Preference
 from cortex.guarded import Embedders
-from cortex.paths import STORE_FOLDER, ensure_store_dir, remember_project, root_text, store_dir
+from cortex.paths import STORE_FOLDER, ensure_store_dir, is_frozen, remember_project, root_text, store_dir
 from cortex.runs import Runs, Wish
 from cortex.scratch import Scratch
 from cortex.search import BELOW_THRESHOLD, NO_EMBEDDER, check_query, parse, search, search_exact
@@ -100,7 +100,6 @@ class Engine:
         read_only: bool = False,
     ) -> None:
         """`embedder`, or `embedders`, take the place of those that the settings choose."""
-        self.read_only = read_only
         self.root = root.resolve()
         self.settings = settings
         self._lent_embedders = embedders is not None  # whoever lends them closes them
@@ -108,7 +107,9 @@ class Engine:
         self._pool = self._make_pool(settings.indexing.workers or default_workers())
         self._single = self._make_pool(1)  # for one file between the runs; a process only when it is used
         self._cache = _make_cache(settings)
-        self._opened = self._open(None if in_memory else self._find_directory())
+        directory = None if in_memory else self._find_directory()
+        self.read_only = read_only or (directory is not None and is_frozen(directory))
+        self._opened = self._open(directory)
         self._reopening = threading.Lock()
         self._closed = False
         self._searches = (0, 0.0)  # count, seconds
@@ -161,8 +162,7 @@ class Engine:
         return store.truth.source("files", self.root.name or root, root)
 
     def _make_pool(self, size: int) -> Pool:
-        limits = self.settings.limits
-        return Pool(size, timeout_seconds=self._file_seconds(), memory_bytes=limits.memory.heap)
+        return Pool(size, timeout_seconds=self._file_seconds(), memory_bytes=self.settings.limits.memory.heap)
 
     def _file_seconds(self) -> float:
         """The time for one file."""

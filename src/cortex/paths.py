@@ -77,9 +77,26 @@ def store_dir(root: Path, cortex_home: Path, *, in_project: bool = True) -> Path
     """
     root = root.resolve()
     root = main_worktree(root) or root
-    if in_project and is_project(root) and _is_writable(root) and not _is_occupied(root / STORE_FOLDER):
-        return root / STORE_FOLDER
-    return cortex_home / "projects" / hash_bytes(os.fsencode(root)).hex()
+    own, other = root / STORE_FOLDER, cortex_home / "projects" / hash_bytes(os.fsencode(root)).hex()
+    if not in_project or not is_project(root) or _is_occupied(own):
+        return other
+    # Where neither can be written, the one that is there is read.
+    readable = is_frozen(own) and not own.is_symlink() and not _can_be_made(other)
+    return own if _is_writable(root) or readable else other
+
+
+def is_frozen(folder: Path) -> bool:
+    """Whether a store's folder is there with a database, and can be read but not written."""
+    try:
+        there = os.stat(folder / "cortex.db").st_size > 0
+    except OSError:
+        return False
+    return there and not os.access(folder, os.W_OK | os.X_OK)
+
+
+def _can_be_made(folder: Path) -> bool:
+    there = next((parent for parent in (folder, *folder.parents) if parent.exists()), folder)
+    return os.access(there, os.W_OK | os.X_OK)
 
 
 def _is_occupied(folder: Path) -> bool:

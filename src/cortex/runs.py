@@ -370,5 +370,5 @@ def _silent(holder: int, root: str, seconds: float) -> StoreError:
         "STORE_LOCKED",
         f"process {holder} holds the store of {root} and has not answered for {seconds:.0f} seconds",
         context={"pid": holder},
-        suggestions=("Run `cortex restart` if it is cortexd, else end that process; then try again.",),
+        instead=("Run `cortex restart` if it is cortexd, else end that process; then try again.",),
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cortex.cli import run as run_command
 from daemon.place import CALL, CORTEX
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts in a namespace of their own")
@@ -149,3 +150,91 @@ def test_where_nothing_can_be_written_at_all_a_call_says_so(cortex, place, more)
         doctor = cortex("doctor", "--fix", frozen=(place.root,))
         assert doctor.returncode == 1 and "mounted read-only" in doctor.stdout
     assert not os.path.exists(place.root / ".cortex")
+
+
+ASKED = b"".join(
+    json.dumps(
+        {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": name, "arguments": given}}
+    ).encode()
+    + b"\n"
+    for number, (name, given) in enumerate(
+        [
+            ("search_code", {"query": "switch_lamp"}),
+            ("query_memories", {"query": "apples"}),
+            ("kb_search", {"query": "walrus"}),
+            ("cortex_search", {"query": "operations"}),
+        ],
+        1,
+    )
+)
+
+
+@pytest.fixture
+def filled(place, namespace, tmp_path, monkeypatch) -> Run:
+    """The same for a home and a project that are full: everything was written and indexed while that was possible."""
+    place.home = tmp_path / "home"
+    papers = tmp_path / "papers"
+    papers.mkdir()
+    (papers / "walrus.md").write_text("# The walrus and the carpenter\n", encoding="utf-8")
+    commands = [
+        ["index", "--json"],
+        ["memory", "add", "Apples grow on trees"],
+        ["kb", "add", str(papers)],
+        ["subcortex", "create", "ops", "--name", "Operations"],
+    ]
+    with monkeypatch.context() as patch:
+        patch.setenv("CORTEX_HOME", str(place.home))
+        patch.chdir(place.root)
+        assert [run_command(words) for words in commands] == [0, 0, 0, 0]
+
+    def run(*arguments: str, start: tuple[str, ...] = CORTEX, **_: object) -> subprocess.CompletedProcess[str]:
+        frozen = (str(place.home), str(place.root))
+        command = [*namespace, "sh", "-c", MOUNT, "sh", *frozen, "--", *start, *arguments]
+        done = subprocess.run(
+            command, input=ASKED, capture_output=True, env=place.environment(), cwd=place.root, timeout=60
+        )
+        assert done.returncode != 99 and b"Traceback" not in done.stderr, done.stderr
+        return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return run
+
+
+LEFT = """\
+import os
+from cortex.library import Library
+from cortex.memories.writing import add
+from cortex.settings import environment, load
+from cortex.types import Memory
+add(Library(load(None, environment=environment())), Memory('', 'Pears are green'))
+os._exit(0)
+"""
+
+
+def test_what_was_written_can_be_read_and_searched_by_commands(filled, place):
+    commands = {
+        "Apples": ["memory", "list"],
+        "Apples grow": ["memory", "search", "apples"],
+        "papers": ["kb", "list"],
+        "walrus.md": ["kb", "search", "walrus"],
+        "Operations": ["subcortex", "list"],
+        "lamp.py:1": ["search", "switch_lamp"],
+    }
+    *read, written, indexed = several(filled, *commands.values(), ["memory", "add", "More"], ["index"])
+    for wanted, (code, out, err) in zip(commands, read, strict=True):
+        assert code == 0 and wanted in out, (wanted, out, err)
+    for code, _, err in (written, indexed):
+        assert code == 1 and "STORE_UNWRITABLE" in err and "can be read only" in err
+    # What a killed process left in the log is read, too, though SQLite's own index of the log is gone.
+    subprocess.run([sys.executable, "-c", LEFT], env=place.environment(), check=True, timeout=60)
+    (place.home / "cortex.db-shm").unlink()
+    assert (place.home / "cortex.db-wal").stat().st_size
+    ((code, out, _),) = several(filled, ["memory", "list"])
+    assert code == 0 and "Pears are green" in out and "Apples" in out
+
+
+def test_what_was_written_can_be_read_and_searched_by_agents(filled, place):
+    for more in ([], ["--no-sidecar"]):
+        done = filled("mcp", "code", "memory", "kb", "team", "--workspace", str(place.root), *more)
+        told = answers(done)
+        for number, wanted in enumerate(("switch_lamp", "Apples grow on trees", "walrus", "Operations"), 1):
+            assert wanted in json.dumps(told[number]) and not told[number].get("isError"), told[number]

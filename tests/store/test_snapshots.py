@@ -46,6 +46,12 @@ def test_a_snapshot_has_what_a_person_wrote_and_no_text_of_documents(home, tmp_p
     assert TEXT.encode() not in gzip.decompress(made.file.read_bytes())
 
 
+def test_every_table_is_either_kept_or_made_again(home):
+    with closing(sqlite3.connect(home / STORE_NAME)) as connection:
+        tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+        assert sorted(name for (name,) in tables) == sorted([*snapshots.KEPT, *snapshots.LEFT_OUT])
+
+
 @pytest.mark.skipif(os.name == "nt", reason="modes of POSIX")
 def test_nobody_else_can_read_a_snapshot_whatever_the_umask(home):
     before = os.umask(0)

@@ -9,7 +9,9 @@ leave here as the tree of errors.py.
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cortex.errors import CortexError, FileError, StoreError
+from cortex.paths import is_frozen
 from cortex.seeing import Viewer
 from cortex.store.confined import Confined, confine, show
 
@@ -58,6 +61,10 @@ class Connections:
             raise ValueError("only what is on a disk, and open for reading, can be confined")
         self.path = path
         self._read_only = read_only
+        self._frozen = read_only and path is not None and is_frozen(path.parent)
+        self._copy = _copy_logged(path) if self._frozen and path is not None else None
+        if self._copy is not None and path is not None:
+            self.path = path = Path(self._copy.name) / path.name
         self._confined = confined
         self._process = os.getpid()
         self._lock = threading.RLock()
@@ -90,6 +97,8 @@ class Connections:
             return
         with self._lock, translated(self.path):
             self._check_open()
+            if self._frozen:
+                raise StoreError("STORE_UNWRITABLE", f"{self.path} can be read only: its folder can't be written")
             if self._read_only:
                 raise StoreError("STORE_READ_ONLY", f"{self.path} is open for reading only")
             self._writer.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
@@ -229,6 +238,8 @@ class Connections:
                 self._writer.close()
             finally:
                 self._lock.release()
+        if self._copy is not None:
+            self._copy.cleanup()
 
 
 @contextmanager
@@ -272,7 +283,7 @@ def _make_private(path: Path) -> None:
 
 def _connect(path: Path | None, read_only: bool, confined: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        ":memory:" if path is None else f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}",
+        ":memory:" if path is None else f"{path.absolute().as_uri()}?{_mode(path, read_only)}",
         uri=path is not None,
         timeout=BUSY_TIMEOUT_MS / 1000,
         isolation_level=None,
@@ -297,6 +308,26 @@ def _connect(path: Path | None, read_only: bool, confined: bool) -> sqlite3.Conn
         connection.close()
         raise
     return connection
+
+
+def _copy_logged(path: Path) -> tempfile.TemporaryDirectory[str] | None:
+    """A copy of a database with a log that SQLite can't read where it lies; None where it can, or there is no log."""
+    log, index = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
+    if not log.exists() or not log.stat().st_size or index.exists():
+        return None
+    folder = tempfile.TemporaryDirectory(prefix="cortex-store-", ignore_cleanup_errors=True)
+    for file in (path, log):
+        shutil.copyfile(file, Path(folder.name) / file.name)
+    return folder
+
+
+def _mode(path: Path, read_only: bool) -> str:
+    """How SQLite opens the file. Where it can't put its own files beside it, nobody else can write either."""
+    if not read_only:
+        return "mode=rwc"
+    log = path.with_name(f"{path.name}-wal")
+    unlogged = not log.exists() or not log.stat().st_size
+    return "mode=ro&immutable=1" if unlogged and is_frozen(path.parent) else "mode=ro"
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:

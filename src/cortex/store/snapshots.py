@@ -40,7 +40,7 @@ _TIME = "%Y%m%dT%H%M%S"
 _FILES = "snapshot_files"
 _OWN = "IN (SELECT id FROM home.memories WHERE origin = '')"
 
-# What a snapshot has of each table; a table that isn't named here is there and empty.
+# What a snapshot has of each table; those of LEFT_OUT are there and empty.
 KEPT = {
     "meta": "key NOT LIKE '%:%' AND key NOT IN ('words', 'dead', 'forgotten', 'cleanup')",
     "memories": "origin = ''",
@@ -50,11 +50,16 @@ KEPT = {
         (
             *("sources", "folders", "judgements", "forgotten", "decisions", "records", "refs", "versions", "keys"),
             *("audit", "counters", "principals", "grants", "tokens", "facts"),
-            *("outbox", "outbox_records", "replica", "local_only"),
+            *("outbox", "outbox_records", "replica", "local_only", "elsewhere"),
         ),
         "1",
     ),
 }
+# What is made again: text that is read again, and all that search needs.
+LEFT_OUT = (
+    *("blobs", "chunks", "symbols", "docs", "gone", "skips", "left_out", "entries", "tags", "leaks", "mirrors"),
+    *("operations", "requests", "models", "vectors"),
+)
 # A row in one of these is worth a snapshot.
 _WORTH = {"memories": "origin = ''", "judgements": "1", "records": "1", "folders": "1", "principals": "1"}
 
