@@ -38,7 +38,7 @@ HOME_FILES = (
     "core-token*",
     "sync.lock",
 )
-HOME_FOLDERS = (*STORE_FOLDERS, records.FOLDER, INBOX, "refused", "replaced")
+HOME_FOLDERS = (*STORE_FOLDERS, records.FOLDER, INBOX, "refused", "replaced", "backups")
 STORES_OF_FOLDERS = ("projects", "chunks")  # each named by a hash
 OF_A_CORE = ("core", "core-replica")
 _HASHED = re.compile(r"[0-9a-f]{32}")
