@@ -22,9 +22,7 @@ REPLACED = "It reads here as at the Core now"
 CREATES = "create_"  # how the names of actions begin that make something
 CONFLICT = "RECORD_CHANGED"  # sent again, it would be refused again
 DECIDES = frozenset(("approve_draft", "reject_draft"))  # which is done once
-TOGETHER = frozenset(
-    ("state", "resolution", "blocked_reason", "supersedes", "superseded_by")
-)  # what a change of state says
+TOGETHER = frozenset(("state", "blocked_reason"))  # of a task: one says why the other is so
 MACHINE_MADE = frozenset(("reviewed_at", "reviewed_by", "last_reviewed", "expires", "file_hash", "body_hash", "size"))
 
 
@@ -68,6 +66,8 @@ def clashing_fields(entry: Entry, clashes: Sequence[tuple[str, str]]) -> frozens
         return frozenset()
     changed = frozenset(typed(edits[0]))
     clash = changed.intersection(field for number, field in clashes if number == edits[0].id)
+    if "state" in clash and edits[0].kind != "task":  # accepted, resolved: what comes with it is the reason for that
+        return frozenset()
     if clash & TOGETHER:
         clash |= changed & TOGETHER
     return clash if clash and clash != changed else frozenset()
