@@ -125,7 +125,7 @@ def test_all_that_was_typed_is_kept_until_it_is_given_up_and_then_in_a_file(memb
     ada.sync()
     (why,) = alerts(ada.library)
     assert "reads here as at the Core" in why and "--refused" in why
-    assert "--give-up" in why and "--retry" not in why and "body says something else" in why
+    assert "--keep mine" in why and "--retry" not in why and "body says something else" in why
     (entry,) = ada.library.store.outbox.refused()
     told = refusals.told(ada.library, entry)
     assert told["typed"] == [{"record": thread, "kind": "thread", "new": False, "fields": {"body": LONG}}]

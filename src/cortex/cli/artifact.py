@@ -20,6 +20,7 @@ from cortex.cli.team_look import (
     say_around,
     say_cautions,
     say_same_title,
+    say_strangers,
     tell_list,
     whole_json,
 )
@@ -239,6 +240,7 @@ def create_one(
         again = f"cortex artifact create {shlex.quote(title)} --body-file"
         record = written(body, body_file, keep, edit=edit, name=KIND, again=again, instead=INSTEAD)
         say_cautions(library, record)
+        say_strangers(library, record)
         say_same_title(library, record)
     return tell_record(record, f"✓ Made {record.id}: {record.body.title} ({record.body.state})", as_json=as_json)
 

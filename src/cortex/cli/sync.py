@@ -130,11 +130,11 @@ def _again(entry: Entry) -> str:
     """What comes of trying it again."""
     if refusals.is_outdone(entry, entry.code, entry.reason):
         return "somebody else decided first, and that stands"
-    return (
-        "--keep mine puts it on top of that, --keep theirs gives it up"
-        if entry.code == refusals.CONFLICT
-        else "--retry sends it again"
-    )
+    if entry.code != refusals.CONFLICT:
+        return "--retry sends it again"
+    if refusals.is_edit(entry):
+        return "--keep mine puts it on top of that, --keep theirs gives it up"
+    return "do it once more as it reads now"
 
 
 def tell_given_up(count: int, file: Path | None) -> None:
@@ -235,8 +235,7 @@ def tell(done: Done) -> None:
         outdone = [refusals.is_outdone(entry, entry.code, entry.reason) for entry in done.refused]
         again = "somebody else decided first: --give-up" if all(outdone) else "send it again with --retry, or --give-up"
         say(f"  {rest}`cortex sync --refused` shows all you wrote; {again}", error=True)
-        met = [entry.code == refusals.CONFLICT for entry in done.refused]
-        if sum(met) > sum(outdone):  # sent again, it would be refused again
+        if any(entry.code == refusals.CONFLICT and refusals.is_edit(entry) for entry in done.refused):
             say(
                 "  what somebody else changed first: --keep mine puts yours on top, --keep theirs gives it up",
                 error=True,

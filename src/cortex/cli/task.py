@@ -10,7 +10,7 @@ import typer
 
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json
-from cortex.cli.team_look import labels_of, list_records, look_around, say_around, tell_list, whole_json
+from cortex.cli.team_look import labels_of, list_records, look_around, say_around, say_strangers, tell_list, whole_json
 from cortex.cli.team_options import (
     AllFlag,
     BodyFileOption,
@@ -164,6 +164,7 @@ def create_one(
         again = f"cortex task create {shlex.quote(title)} --body-file"
         instead = "give the text with --body"
         record = written(body, body_file, keep, edit=edit, name=KIND, again=again, instead=instead)
+        say_strangers(library, record)
     return tell_record(record, f"✓ Made {record.id}: {record.body.title}", as_json=as_json)
 
 
@@ -205,6 +206,8 @@ def update(
 
         payload = repr((before.id, told_patch))
         record = changing.update_task(library, before.id, patch, actor=person(), key=key, payload=payload)
+        if assign:
+            say_strangers(library, record)
     same = record.version == before.version
     text = "Nothing was changed." if same else f"✓ Changed {record.id}: {record.body.state}, {record.body.priority}"
     return tell_record(record, text, as_json=as_json)

@@ -24,6 +24,7 @@ from cortex.cli.team_show import (
 from cortex.kinds import KINDS, Record, Wanted, refs_of
 from cortex.library import Library
 from cortex.records.checks import STATES
+from cortex.records.strangers import strangers_in
 from cortex.records.warnings import refusal_of, warnings_of
 from cortex.types import Mode, Query
 
@@ -66,6 +67,12 @@ def say_cautions(library: Library, record: Record[Any]) -> None:
     """On stderr, what speaks against a record that was just written."""
     for warning in warnings_of(library, record, int(time.time() * 1000)):
         say(f"note: {warning}", error=True)
+
+
+def say_strangers(library: Library, record: Record[Any]) -> None:
+    """On stderr, whom a record that was just written names and nobody here knows."""
+    for sentence in strangers_in(library, record.body):
+        say(f"note: {sentence}", error=True)
 
 
 def say_same_title(library: Library, record: Record[Any]) -> None:

@@ -20,6 +20,7 @@ from cortex.cli.team_look import (
     say_around,
     say_cautions,
     say_same_title,
+    say_strangers,
     tell_list,
     whole_json,
 )
@@ -192,6 +193,7 @@ def create_one(
         record = written(
             body, body_file, keep, edit=edit, name="thread", again=again, instead="give the text with --body"
         )
+        say_strangers(library, record)
         say_same_title(library, record)
     return tell_record(record, f"✓ Opened {record.id}: {record.body.title}", as_json=as_json)
 
@@ -237,6 +239,7 @@ def comment(
             again=f"cortex thread comment {thread} --body-file",
             instead="give the text, or - to take it from stdin",
         )
+        say_strangers(library, record)
         if about.body.state == "resolved":
             say(f"note: the thread is resolved; `cortex thread reopen {thread}` opens it again", error=True)
     return tell_record(record, f"✓ Commented {record.id}", as_json=as_json)

@@ -239,10 +239,11 @@ class Outbox:
                 "SELECT changes FROM outbox WHERE id = ? AND state = ?", (number, REFUSED)
             ).fetchone()
             changes = json.loads(row[0]) if row else []
-            here = get_records(connection, [one["id"] for one in changes])
-            if not changes or any(one["before"] is None or one["id"] not in here for one in changes):
+            edits = [one for one in changes if one["kind"] != "notification"]
+            here = get_records(connection, [one["id"] for one in edits])
+            if not edits or any(one["before"] is None or one["id"] not in here for one in edits):
                 return False
-            for one in changes:
+            for one in edits:
                 before, after = one["before"], one["after"]
                 fields = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
                 one["before"] = told_of(here[one["id"]].body)

@@ -186,6 +186,11 @@ class RecordLookup:
         with self._connections.read() as connection:
             return frozenset(row[0] for row in connection.execute("SELECT target FROM refs WHERE role = ?", (role,)))
 
+    def authors(self) -> frozenset[str]:
+        """Whoever wrote some record."""
+        with self._connections.read() as connection:
+            return frozenset(row[0] for row in connection.execute("SELECT DISTINCT author FROM records"))
+
     def links(self, ids: Sequence[str], limit: int = 500) -> list[Record[Any]]:
         """The links from or to any of these records, the last made first."""
         found: set[str] = set()

@@ -32,7 +32,8 @@ AUTHOR = Actor("cortex", 4)
 TYPED_CHARACTERS = 60  # of each field that is told
 WROTE_CHARACTERS, WHY_CHARACTERS = 180, 160  # of all fields, and of why it was refused
 WHOLE = "`cortex sync --refused` shows all you wrote, `cortex sync --retry` sends it again"
-AGAIN = "`cortex sync --refused` shows all you wrote; `cortex sync --keep mine` puts it on top of what is here, `--keep theirs` gives it up"
+AGAIN = "`cortex sync --refused` shows all you wrote: write it again on top of what is here, then run `cortex sync --give-up`"
+CHOOSE = "`cortex sync --refused` shows all you wrote; `cortex sync --keep mine` puts it on top of what is here, `--keep theirs` gives it up"
 OUTDONE = "somebody else decided first, and that stands: `cortex sync --give-up` ends this"
 BEFORE = "from before it was joined or put back"  # in the alert about all of it
 
@@ -166,7 +167,9 @@ def _way_out(entry: Entry, code: str, reason: str) -> str:
     """What can be done about a refusal."""
     if refusals.is_outdone(entry, code, reason):
         return OUTDONE
-    return AGAIN if code == refusals.CONFLICT else WHOLE
+    if code != refusals.CONFLICT:
+        return WHOLE
+    return CHOOSE if refusals.is_edit(entry) else AGAIN
 
 
 def _wrote(one: Changed) -> str:

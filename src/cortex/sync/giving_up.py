@@ -52,7 +52,7 @@ def conflicts(library: Library, records: Sequence[str] = ()) -> list[Entry]:
         entry
         for entry in library.store.outbox.refused()
         if entry.code == refusals.CONFLICT
-        and not refusals.is_outdone(entry, entry.code, entry.reason)
+        and refusals.is_edit(entry)
         and (not records or refusals.main_of(entry).id in records)
     ]
 

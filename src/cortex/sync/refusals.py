@@ -22,9 +22,7 @@ REPLACED = "It reads here as at the Core now"
 CREATES = "create_"  # how the names of actions begin that make something
 CONFLICT = "RECORD_CHANGED"  # sent again, it would be refused again
 DECIDES = frozenset(("approve_draft", "reject_draft"))  # which is done once
-TOGETHER = frozenset(
-    ("state", "resolution", "blocked_reason", "supersedes", "superseded_by")
-)  # what a change of state says
+TOGETHER = frozenset(("state", "blocked_reason"))  # of a task: one says why the other is so
 MACHINE_MADE = frozenset(("reviewed_at", "reviewed_by", "last_reviewed", "expires", "file_hash", "body_hash", "size"))
 
 
@@ -52,16 +50,24 @@ def main_of(entry: Entry) -> Changed:
     return next((one for one in about if typed(one)), about[0])
 
 
+def is_edit(entry: Entry) -> bool:
+    """Whether a write only changes what was there, and can be put on top of what that says now; a decision is made anew."""
+    edits = [change for change in entry.changes if change.kind != "notification"]
+    return bool(edits) and entry.action not in DECIDES and all(change.before is not None for change in edits)
+
+
 def clashing_fields(entry: Entry, clashes: Sequence[tuple[str, str]]) -> frozenset[str]:
     """The fields of an edit that wait for the person where the rest can be sent by itself; none where that can't be.
 
     Fields that only mean something together are not parted.
     """
     edits = [change for change in entry.changes if change.kind != "notification"]
-    if entry.action in DECIDES or len(edits) != 1 or edits[0].before is None:
+    if len(edits) != 1 or not is_edit(entry):
         return frozenset()
     changed = frozenset(typed(edits[0]))
     clash = changed.intersection(field for number, field in clashes if number == edits[0].id)
+    if "state" in clash and edits[0].kind != "task":  # accepted, resolved: what comes with it is the reason for that
+        return frozenset()
     if clash & TOGETHER:
         clash |= changed & TOGETHER
     return clash if clash and clash != changed else frozenset()

@@ -25,6 +25,7 @@ from cortex.records.drafts import create_draft, destination
 from cortex.records.rights import may
 from cortex.records.routing import route
 from cortex.records.steps import acting, check_key
+from cortex.records.strangers import strangers_in
 from cortex.records.targets import resolve_ref
 from cortex.records.writing import create_once
 from cortex.store import kind_of_id
@@ -129,6 +130,7 @@ def _drafted(context: Team, library: Library, draft: Draft, key: str, payload: s
         fields, said = screened(context, dict(draft.patch))
         draft, warnings = replace(draft, patch=tuple(fields.items())), warnings + said
     draft = replace(draft, code_links=cited(library, context.root, draft.code_links), **texts)
+    warnings += strangers_in(library, draft)
     warnings += [lost] if (lost := absent(context.root, draft.code_links)) else []
     way = route(library.reader.store.recorded, context.routes)
     record, replayed, following = create_draft(library, draft, actor=context.actor, key=key, payload=payload, where=way)
@@ -170,6 +172,7 @@ def publish_comment_tool(context: Team, arguments: PublishComment, call: Call) -
         if direct:
             texts, warnings = screened(context, {"body": arguments.body_md})
             done = create_once(library, Comment(thread, texts["body"]), actor=context.actor, key=key, payload=payload)
+            warnings += strangers_in(library, done.record.body)
             row: Row = {
                 "published": True,
                 "comment_id": done.record.id,
