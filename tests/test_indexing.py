@@ -206,6 +206,7 @@ def test_a_run_over_a_limit_stops_and_keeps_what_is_there(work, flag, code):
     with pytest.raises(LimitError) as caught:
         work.run(**{flag: 1000})
     assert caught.value.code == code
+    assert caught.value.message.endswith(" than 1KB")
     assert work.texts() == {"a.py": "lamp = 1\n"}
     work.run()
     assert set(work.texts()) == {"a.py", "b.py"}

@@ -32,7 +32,9 @@ class Code:
 
 CODES: Mapping[str, Code] = {
     "CONFIG_INVALID": Code(
-        "configuration", False, "Run `cortex config show` to see every value and where it came from."
+        "configuration",
+        False,
+        "Correct the value that the message names; `cortex config show` lists every setting with its value and origin.",
     ),
     "WORKSPACE_UNKNOWN": Code(
         "configuration", False, "Name a folder that is there or a workspace that is known, or leave it out."

@@ -22,6 +22,7 @@ from cortex.filequeue import FileQueue
 from cortex.process import memory_bytes
 from cortex.readers import is_mended
 from cortex.settings import Settings
+from cortex.settings.values import format_size
 from cortex.sources import git
 from cortex.sources.files import Rules, read_bytes, scan, scan_paths
 from cortex.store import DOCUMENTS, Change, Known, Making, Store
@@ -369,10 +370,12 @@ class _Run:
         if number % CHECK_FILES == 0:
             if memory_bytes() > limits.memory.heap:
                 self._stop(
-                    "MEMORY_LIMIT", f"indexing stopped: the process uses more than {limits.memory.heap >> 20} MB"
+                    "MEMORY_LIMIT", f"indexing stopped: the process uses more than {format_size(limits.memory.heap)}"
                 )
             if self.task.store.disk_bytes() > limits.disk.database:
-                self._stop("DISK_LIMIT", f"indexing stopped: the store is larger than {limits.disk.database >> 20} MB")
+                self._stop(
+                    "DISK_LIMIT", f"indexing stopped: the store is larger than {format_size(limits.disk.database)}"
+                )
 
     def _check_time(self) -> None:
         if time.monotonic() > self.deadline:

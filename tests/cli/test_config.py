@@ -184,8 +184,9 @@ def test_a_projects_limit_can_be_set_again_below_the_persons(here: Path) -> None
 def test_set_does_not_overwrite_a_file_it_cannot_understand(here: Path, text: str) -> None:
     home_file().parent.mkdir()
     home_file().write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError, match="correct it first"):
+    with pytest.raises(ConfigError) as caught:
         run("set", "workspace.maxFiles", "3")
+    assert caught.value.suggestions == ("Correct that file first.",)
     assert home_file().read_text(encoding="utf-8") == text
 
 

@@ -68,20 +68,51 @@ def test_nothing_is_changed_where_nobody_can_be_asked(cortex, person):
     assert (person.user / ".cursor" / "mcp.json").exists()
 
 
-def test_an_answer_on_a_terminal_counts(cortex, person, monkeypatch):
-    import typer
+class Terminal(io.StringIO):
+    """A stdin on which a person types these lines."""
 
-    class Terminal:
-        def isatty(self):
-            return True
+    def __init__(self, *lines, before=lambda: None):
+        super().__init__("".join(f"{line}\n" for line in lines))
+        self.before = before
 
+    def isatty(self):
+        return True
+
+    def readline(self, *arguments):
+        self.before()
+        return super().readline(*arguments)
+
+
+def test_each_client_is_shown_as_a_diff_and_chosen_by_itself(cortex, person, monkeypatch):
+    cursor, gemini = person.user / ".cursor" / "mcp.json", person.user / ".gemini" / "settings.json"
+    monkeypatch.setattr(sys, "stdin", Terminal("n", "n"))
+    assert cortex("install")[0] == 130
+    assert not cursor.exists() and not gemini.exists()
+    monkeypatch.setattr(sys, "stdin", Terminal("n", "y"))
+    code, out, err = cortex("install")
+    assert code == 0
+    for client, file in (("Cursor", cursor), ("Gemini CLI", gemini)):
+        assert f"+++ {file}" in err and f"Change {file} for {client}?" in err
+    assert '"mcpServers"' in err
+    assert [file.exists() for file in (cursor, gemini)] == [False, True]
+    assert "Gemini CLI: " in out and "Cursor" not in out
     monkeypatch.setattr(sys, "stdin", Terminal())
-    monkeypatch.setattr(typer, "confirm", lambda *_, **__: (_ for _ in ()).throw(typer.Abort()))
-    assert cortex("install", "cursor")[0] == 130
-    assert not (person.user / ".cursor" / "mcp.json").exists()
-    monkeypatch.setattr(typer, "confirm", lambda *_, **__: True)
-    assert cortex("install", "cursor")[0] == 0
-    assert (person.user / ".cursor" / "mcp.json").exists()
+    assert cortex("install", "gemini")[0] == 0  # as it is already: there is nothing to ask
+
+
+def test_a_client_that_would_have_nothing_to_serve_is_skipped_and_told(cortex, person, tmp_path):
+    (person.user / ".codeium" / "windsurf").mkdir(parents=True)
+    before = files_in(person.user)
+    code, out, err = cortex("install", "windsurf", "cursor", "--yes")
+    assert code == 0 and "Cursor: " in out and "Windsurf" not in out
+    assert "cortex install windsurf --workspace FOLDER" in err
+    cortex("uninstall", "--yes")
+    code, out, err = cortex("install", "windsurf", "cline", "claude-desktop", "--yes")
+    assert code == 1 and "WORKSPACE_MISSING" in err
+    assert "cortex install windsurf cline claude-desktop --workspace FOLDER" in err
+    assert files_in(person.user) == before
+    # What is the person's own is served without a project.
+    assert cortex("install", "windsurf", "--families", "kb,memory", "--yes")[0] == 0
 
 
 def test_a_dry_run_shows_a_diff_and_changes_nothing(cortex, person):
@@ -127,8 +158,6 @@ def test_a_projects_file_has_no_path_of_a_person(cortex, person, tmp_path):
 
 
 def test_folders_to_serve_can_be_named_for_a_client_without_projects(cortex, person, tmp_path):
-    _, _, err = cortex("install", "claude-desktop", "--yes")
-    assert "cortex install claude-desktop --workspace FOLDER" in err
     code, _, err = cortex("install", "claude-desktop", "--workspace", tmp_path / "shop", "--yes")
     assert code == 0 and "--workspace" not in err
     written = b"".join(
@@ -236,21 +265,13 @@ def test_stores_of_projects_that_only_a_profile_knows_go_too(cortex, person, tmp
 
 
 def test_what_is_written_while_the_person_is_asked_stays(cortex, person, monkeypatch):
-    import typer
-
     file = person.user / ".cursor" / "mcp.json"
 
-    class Terminal:
-        def isatty(self):
-            return True
-
-    def agree(*_, **__):
+    def write() -> None:
         theirs = json.loads(file.read_text("utf-8")) if file.exists() else {}
         file.write_text(json.dumps({**theirs, "theirs": theirs.get("theirs", 0) + 1}), encoding="utf-8")
-        return True
 
-    monkeypatch.setattr(sys, "stdin", Terminal())
-    monkeypatch.setattr(typer, "confirm", agree)
+    monkeypatch.setattr(sys, "stdin", Terminal("y", "y", before=write))
     code, out, _ = cortex("install", "cursor")
     assert code == 0 and ": changed" in out  # it was planned as a new file
     written = json.loads(file.read_text("utf-8"))

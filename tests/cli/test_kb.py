@@ -246,7 +246,7 @@ def test_a_search_for_people_says_where_and_shows_it(cortex, notes):
     cortex("kb", "add", notes)
     code, out, _ = cortex("kb", "search", "three drawers")
     assert code == 0
-    assert out.startswith("Found 1 results for: three drawers\n\n1. desk (score: ")
+    assert out.startswith("Found 1 result for: three drawers\n\n1. desk (score: ")
     assert "   Path: notes/sub/desk.txt:1\n" in out
     assert "   | The desk has three drawers.\n" in out
     assert cortex("kb", "search", "zyxwv")[1] == "Found 0 results for: zyxwv\n"

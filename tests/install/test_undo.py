@@ -131,6 +131,52 @@ def test_after_somebody_else_changed_the_file_only_ours_goes(client: Client, cho
         assert tree(place.home) == {}
 
 
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda one: one.name)
+@FEWER
+@given(choice=st.data())
+def test_after_edits_elsewhere_every_foreign_byte_stays(client: Client, choice: st.DataObject):
+    """The same edits, made to the file with our entry and hooks and to one that never had them, end alike."""
+    with machine() as place:
+        entries, hooks = entry_file(client, place.machine, None), hooks_file(client, place.machine, None)
+        originals: dict[Path, str] = {}
+        for file in sorted({entries, hooks or entries}):
+            toml = file.suffix == ".toml"
+            events = client.hooks.events if client.hooks and not toml else ()
+            originals[file] = choice.draw(toml_documents() if toml else jsonc_documents(client.key, events))
+            if file == hooks and client.hooks and client.hooks.version:
+                # A file of hooks needs one: what was added is left to the hooks that others put there since.
+                originals[file], _ = jsonc.put(originals[file], ("version",), 1)
+            write(file, originals[file])
+        connect(place, client, None, hooks=True)
+        edits = choice.draw(st.lists(st.sampled_from(["head", "tail", "inside", "member"]), min_size=1, unique=True))
+        for file in originals:
+            write(file, edited(file.read_bytes().decode(), edits, file.suffix))
+        uninstall(plan_uninstall([client], place.machine, None, place.home, []), place.home)
+        for file, text in originals.items():
+            assert squeezed(file.read_bytes().decode()) == squeezed(edited(text, edits, file.suffix))
+        assert tree(place.home) == {}
+
+
+def edited(text: str, edits: list[str], suffix: str) -> str:
+    """A file as a person or a client leaves it: a comment above and below, another value, one more member."""
+    mark, text = ("\ufeff", text[1:]) if text.startswith("\ufeff") else ("", text)
+    note = "# mine" if suffix == ".toml" else "// mine"
+    if "inside" in edits:
+        text = text.replace("theirs", "changed").replace('"x"', '"y"').replace("a note", "another remark")
+    if "member" in edits:
+        text = f"{text}\n[added]\nlater = 1\n" if suffix == ".toml" else jsonc.put(text, ("added",), {"later": 1})[0]
+    if "head" in edits:
+        text = f"{note} above\n{text}"
+    if "tail" in edits:
+        text = f"{text}\n{note} below\n"
+    return mark + text
+
+
+def squeezed(text: str) -> str:
+    """A text without blank space, which an entry that goes may leave behind."""
+    return "".join(text.split())
+
+
 def comments_of(text: str) -> int:
     return text.count("a note") + text.count("empty */") + text.count("// empty")
 

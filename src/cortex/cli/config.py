@@ -150,7 +150,9 @@ def _settable(name: str, home: Path) -> Key:
     key = known_key(name)
     if not isinstance(key, Key):
         file = home / "config.yml"
-        raise ConfigError("CONFIG_INVALID", f"{key.name} can't be set by this command; write it into {file}")
+        raise ConfigError(
+            "CONFIG_INVALID", f"{key.name} can't be set by this command", instead=(f"Write it into {file}.",)
+        )
     return key
 
 

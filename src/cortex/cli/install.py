@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cortex.cli.families import check_families
+from cortex.cli.families import OF_PROJECTS, check_families
 from cortex.cli.options import JsonFlag, check_profile
-from cortex.cli.show import print_json, say
+from cortex.cli.show import ask, print_json, say
 from cortex.errors import ConfigError, InputError, NetworkError
 from cortex.home import PROFILES
 from cortex.paths import ensure_store_dir, find_project_root, known_projects
@@ -84,6 +84,8 @@ def install_clients(
     machine, home = _machine(), person_home()
     root = _root(scope)
     chosen = [find_client(name) for name in clients or ()] or _found(machine, root)
+    if scope is Scope.USER and not workspaces and _serve_projects(families or ""):
+        chosen = _without_homeless(chosen)
     command = own_program() if scope is Scope.USER else "cortex"
     name = _profile(profile)
     arguments = ("mcp", *_families(families or ""), *_workspaces(workspaces or [], scope))
@@ -103,8 +105,7 @@ def install_clients(
     if dry_run:
         _print_plan(edits, scope, as_json)
         return
-    _ask(edits, "change", yes, as_json)
-    edits = [renew(edit) for edit in edits]  # all before the first is written: all are changed or none
+    edits = [renew(edit) for edit in _choose(edits, yes)]  # all before the first is written: all are changed or none
     backups = [install(edit, home) for edit in edits]
     if name:  # so that it is there before the client is
         ensure_store_dir(home / PROFILES / name)
@@ -115,17 +116,51 @@ def install_clients(
     without = ", ".join(client.title for client in chosen if client.hooks is None)
     if hooks and without:
         say(f"note: no hooks for {without}", error=True)
-    if scope is Scope.USER and not workspaces:
-        _tell_homeless([client for client in chosen if client.homeless])
     say("Restart the clients that are open. `cortex uninstall` undoes this.", error=True)
 
 
-def _tell_homeless(clients: Sequence[Client]) -> None:
-    """How to name folders for clients that start their servers in none of a person's projects."""
-    if clients:
-        titles, names = ", ".join(one.title for one in clients), " ".join(one.name for one in clients)
-        say(f"note: for {titles} name the folders to serve: servers are started outside of your projects", error=True)
-        say(f"      cortex install {names} --workspace FOLDER [--workspace FOLDER ...]", error=True)
+def _serve_projects(families: str) -> bool:
+    """Whether an entry for these families needs a project to serve."""
+    names = _families(families)
+    return not names or not OF_PROJECTS.isdisjoint(names)
+
+
+def _without_homeless(clients: Sequence[Client]) -> list[Client]:
+    """The clients without those that start servers outside of every project: their entry would have nothing to serve.
+
+    Raises: ConfigError WORKSPACE_MISSING, where no other is left.
+    """
+    skipped = [client for client in clients if client.homeless]
+    if not skipped:
+        return list(clients)
+    titles, names = ", ".join(one.title for one in skipped), " ".join(one.name for one in skipped)
+    command = f"cortex install {names} --workspace FOLDER [--workspace FOLDER ...]"
+    why = f"{titles} {'start' if len(skipped) > 1 else 'starts'} servers outside of your projects"
+    left = [client for client in clients if not client.homeless]
+    if not left:
+        raise ConfigError("WORKSPACE_MISSING", f"{why}: name the folders to serve", instead=(f"Run: {command}",))
+    say(f"note: {titles} skipped: {why}. Name the folders to serve:", error=True)
+    say(f"      {command}", error=True)
+    return left
+
+
+def _choose(edits: Sequence[Edit], yes: bool) -> list[Edit]:
+    """The edits that a person wants, each shown as a diff; all with `yes`.
+
+    Raises: InputError, where there is no terminal; typer.Abort, where none is wanted.
+    """
+    changing = [edit for edit in edits if edit.action != "unchanged"]
+    if yes or not changing:
+        return list(edits)
+    _need_terminal(changing)
+    wanted: list[Edit] = []
+    for edit in changing:
+        say(edit.diff().rstrip("\n"), error=True, lines=True)
+        if ask(f"Change {edit.file} for {_titles(edit)}?"):
+            wanted.append(edit)
+    if not wanted:
+        raise typer.Abort
+    return [edit for edit in edits if edit in wanted or edit.action == "unchanged"]
 
 
 def uninstall_clients(
@@ -158,7 +193,7 @@ def uninstall_clients(
     if root is not None and not clients:
         edits += plan_ignore_removals(home, failed, root)
     if not dry_run:
-        _ask(edits, "change", yes, as_json)
+        _ask(edits, yes, as_json)
         edits = [renew(edit) for edit in edits]
         uninstall(edits, home)
     if as_json:
@@ -309,40 +344,50 @@ def own_program() -> str:
     beside = Path(sysconfig.get_path("scripts"), name)
     found = str(beside) if beside.is_file() else shutil.which("cortex")
     if found is None:
-        raise ConfigError("CONFIG_INVALID", "the command cortex was not found; is the package installed?")
+        raise ConfigError(
+            "CONFIG_INVALID",
+            "the command cortex was not found",
+            instead=("Install the package for good: uv tool install cortex-context. Then run cortex install.",),
+        )
     if any(part in TEMPORARY for part in Path(found).parts):
         raise ConfigError(
             "CONFIG_INVALID",
             f"{found} is in a cache and will be gone",
-            suggestions=("Install it for good: uv tool install cortex-context. Then run cortex install.",),
+            instead=("Install it for good: uv tool install cortex-context. Then run cortex install.",),
         )
     return os.path.abspath(found)
 
 
-def _ask(edits: Sequence[Edit], verb: str, yes: bool, as_json: bool) -> None:
+def _ask(edits: Sequence[Edit], yes: bool, as_json: bool) -> None:
     changing = [edit for edit in edits if edit.action != "unchanged"]
     if not changing:
         return
     if not yes and not as_json:
         for edit in changing:
-            say(f"{verb}: {_titles(edit)}: {edit.file}", error=True)
+            say(f"change: {_titles(edit)}: {edit.file}", error=True)
     _confirm("Go on?", yes)
 
 
 def _confirm(question: str, yes: bool) -> None:
     """Ask on a terminal.
 
-    Raises: InputError, where nobody can be asked; typer.Abort for a no.
+    Raises: InputError, where there is none; typer.Abort for a no.
     """
     if yes:
         return
+    _need_terminal()
+    if not ask(question):
+        raise typer.Abort
+
+
+def _need_terminal(edits: Sequence[Edit] = ()) -> None:
     if not sys.stdin.isatty():
+        files = "".join(f"; {_titles(edit)}: {edit.file}" for edit in edits)
         raise InputError(
             "ARGUMENT_INVALID",
-            "this changes files, and there is no terminal to ask on; nothing was changed",
-            suggestions=("Repeat it with --yes, or look at it first with --dry-run.",),
+            f"this changes files, and there is no terminal to ask on; nothing was changed{files}",
+            instead=("Repeat it with --yes, or look at it first with --dry-run.",),
         )
-    typer.confirm(question, abort=True, err=True)
 
 
 def _titles(edit: Edit) -> str:

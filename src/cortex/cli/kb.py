@@ -20,7 +20,7 @@ import typer
 from cortex.cli import kb_import
 from cortex.cli.library import open_library
 from cortex.cli.options import JsonFlag
-from cortex.cli.show import print_json, printable, progress_bar, say
+from cortex.cli.show import many, print_json, printable, progress_bar, say
 from cortex.errors import CODES, Cancelled, ConfigError, CortexError, InputError
 from cortex.families.kb.answers import ago, size_text, source_text, unread_lines
 from cortex.families.kb.asking import Findings, Result, find, query_of
@@ -346,7 +346,7 @@ def _result_json(result: Result) -> dict[str, object]:
 def _print_found(query: str, found: Findings) -> None:
     if found.degraded:
         say(f"note: degraded, answered by {found.mode} only", error=True)
-    say(f"Found {len(found.results)} results for: {query}")
+    say(f"Found {many(len(found.results), 'result')} for: {query}")
     for number, result in enumerate(found.results, 1):
         say("")
         say(f"{number}. {result.title} (score: {result.score:.2f})")

@@ -83,7 +83,11 @@ def purge(
     settings = _settings(url)
     qdrant, library = open_qdrant(settings), _library(settings)
     if qdrant is None:
-        raise ConfigError("CONFIG_INVALID", "no Qdrant is configured: set kb.qdrant.url or give --url")
+        raise ConfigError(
+            "CONFIG_INVALID",
+            "no Qdrant is configured",
+            instead=("Give its address with --url, or for good: cortex config set kb.qdrant.url URL.",),
+        )
     with closing(qdrant):
         found = [one for one in qdrant.collections() if everything or library.owns(one, qdrant)]
         if found and not yes:

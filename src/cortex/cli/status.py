@@ -87,7 +87,8 @@ def meet(profile: str | None) -> Rendezvous:
     try:
         return find(profile or "")[0]
     except ValueError as error:
-        raise ConfigError("CONFIG_INVALID", str(error.args[0])) from None
+        message, variable = str(error.args[0]), str(error.args[-1])
+        raise ConfigError("CONFIG_INVALID", message, instead=(f"Correct {variable}.",)) from None
     except OSError as error:
         raise FileError("PERMISSION_DENIED", str(error), suggestions=("Run `cortex doctor --fix`.",)) from None
 

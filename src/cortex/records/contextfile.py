@@ -139,7 +139,9 @@ def _no_number(text: str) -> NoReturn:
 
 
 def _refuse(file: Path, reason: str) -> NoReturn:
-    raise ConfigError("CONFIG_INVALID", f"{file}: {reason}; correct it first", context={"file": str(file)})
+    raise ConfigError(
+        "CONFIG_INVALID", f"{file}: {reason}", context={"file": str(file)}, instead=("Correct that file first.",)
+    )
 
 
 def _context_of(content: Mapping[str, object]) -> Context:

@@ -114,13 +114,21 @@ def write_setting(path: Path, key: Key, value: object, *, private: bool, within:
     """
     target = Path(os.path.realpath(path))
     if within and not target.is_relative_to(within.resolve()):
-        raise ConfigError("CONFIG_INVALID", f"{path}: is a link that leaves the project", context={"file": str(path)})
+        raise ConfigError(
+            "CONFIG_INVALID",
+            f"{path}: is a link that leaves the project",
+            context={"file": str(path)},
+            instead=("Put a file in its place, or set the value for yourself, without --project.",),
+        )
     try:
         old = _read_text(target) if target.exists() else ""
         new = _change_yaml(old, key, value)
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(
-            "CONFIG_INVALID", f"{path}: {_reason(error)}; correct it first", context={"file": str(path)}
+            "CONFIG_INVALID",
+            f"{path}: {_reason(error)}",
+            context={"file": str(path)},
+            instead=("Correct that file first.",),
         ) from error
     try:
         _replace(target, new, private=private)

@@ -63,5 +63,5 @@ def _check_dimensions(file: ChunkFile, reading: Reading, settings: Settings) -> 
             f"embedding.dimensions is {wanted} ({settings.origin('embedding.dimensions')}), "
             f"but the vectors in {shown(file.name)} have {reading.dimensions}",
             context={"key": "embedding.dimensions", "file": file.name},
-            suggestions=("Let the files say it: `cortex config set embedding.dimensions 0 --project`; or correct it.",),
+            instead=("Let the files say it: `cortex config set embedding.dimensions 0 --project`; or correct it.",),
         )

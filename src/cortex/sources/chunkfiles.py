@@ -416,4 +416,9 @@ def _unreadable(path: Path, error: OSError) -> FileError:
     code = {FileNotFoundError: "FILE_NOT_FOUND", PermissionError: "PERMISSION_DENIED"}.get(
         type(error), "FILE_UNREADABLE"
     )
-    return FileError(code, f"{shown(str(path))} can't be read: {error.strerror}", context={"path": str(path)})
+    return FileError(
+        code,
+        f"{shown(str(path))} can't be read: {error.strerror}",
+        context={"path": str(path)},
+        instead=("Check that the chunk files are there and may be read.",),
+    )

@@ -479,5 +479,5 @@ def _no_room(vectors: VectorSet, room: int) -> LimitError:
     stamp = vectors.stamp
     return LimitError(
         "EMBEDDINGS_LIMIT",
-        f"embedding by {stamp.provider} {stamp.model} stopped: the vectors would take more than {room >> 20} MB of memory",
+        f"embedding by {stamp.provider} {stamp.model} stopped: the vectors would take more than {room / 1e6:,.1f} MB of memory",
     )

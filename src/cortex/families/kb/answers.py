@@ -48,7 +48,7 @@ def search_text(query: str, found: Findings, budget: int, offset: int, key: str)
 
 
 def _found_line(count: int, query: str) -> str:
-    return f"Found {count} results for: {one_line(query)}"
+    return f"Found {count} {'result' if count == 1 else 'results'} for: {one_line(query)}"
 
 
 def _notes(found: Findings) -> str:
@@ -74,7 +74,8 @@ def _result_text(result: Result, *, with_text: bool) -> str:
 
 def context_text(query: str, found: Findings, excerpts: Sequence[Excerpt], budget: int) -> str:
     """Documents with their passages and where these are from; the better a document, the larger its share of the budget."""
-    lead = f'## Relevant Context\n\n*Found {len(excerpts)} documents for: "{one_line(query)}"*{_notes(found)}'
+    counted = "1 document" if len(excerpts) == 1 else f"{len(excerpts)} documents"
+    lead = f'## Relevant Context\n\n*Found {counted} for: "{one_line(query)}"*{_notes(found)}'
     room = budget * TOKEN_CHARACTERS - len(lead)
     parts: list[str] = []
     for number, excerpt in enumerate(excerpts):
