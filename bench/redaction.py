@@ -46,7 +46,7 @@ def measure(setup: Setup) -> Section:
     section.text = (
         f"{files:,} different text files of this machine ({megabytes:.0f} MB: what Python, its packages and the system "
         "installed), of which none is known to hold a live secret: each file with a finding counts as a false alarm, though "
-        "most are examples in documentation that have the form of a real key. Indexing is as installed, with vectors."
+        "most have keys that programs ship, or examples in the form of a real key. Indexing is as installed, with vectors."
     )
     section.add("files with a finding, in 1,000", "", 1_000 * alarms / max(1, files), ALARMS_IN_THOUSAND)
     section.add("finding, text in a second of CPU", "MB", megabytes / seconds)

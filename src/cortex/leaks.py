@@ -468,7 +468,8 @@ _KNOWN_UUIDS = frozenset(
 _UUID = re.compile(r"(?i)[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _NOT_RANDOM = re.compile(
     r"\d{4}-\d\d-\d\d|v?\d{1,5}+(?:\.\d{1,5}+){1,3}+|[./~\\]|\w{1,20}+://|(?i:sha\d{1,3}+|md5)[-:]"  # a date, version, path, address, hash
-    r"|[A-Za-z_]\w{0,60}+(?:(?:\.|::|->)[A-Za-z_]\w{0,60}+){1,8}+$",  # or an attribute
+    r"|[A-Za-z_]\w{0,60}+(?:(?:\.|::|->)[A-Za-z_]\w{0,60}+){1,8}+$"  # or an attribute
+    r"|[a-z]{2,20}+\d{0,2}+(?:_[a-z]{2,20}+\d{0,2}+){1,6}+$",  # or a name of words: utf8_to_utf16
     re.ASCII,
 )
 _VARIABLE = re.compile(
@@ -477,10 +478,11 @@ _VARIABLE = re.compile(
 _MADE_UP_WORDS = (
     "example", "xxxx", "your", "changeme", "change-me", "change_me", "placeholder", "redacted", "dummy", "fake", "sample", "password",
     "passwd", "secret", "token", "apikey", "api_key", "api-key", "insert", "hunter2", "foobar", "123456", "abcdef", "qwerty", "0000000",
-    "1111111", "aaaaaa", "s3cr3t", "pass", "user", "admin", "test",
+    "1111111", "aaaaaa", "s3cr3t", "pass", "user", "admin", "test", "gx1fbat3bv",
 )  # fmt: skip
 _SURELY_MADE_UP = re.compile(
     r"(?i)example|xxxx|your[_-]|changeme|placeholder|redacted|dummy|1234567890|0123456789|abcdefgh|(.)\1{7}"
+    r"|h480djs93hd8|2YotnFZFEjr1zCsicMWpAA|tGzv3JOkF0XG5Qx2TlKWIA|mF_9\.B5f-4\.1JqM"  # of the standards of OAuth
 )
 
 
