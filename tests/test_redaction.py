@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -133,8 +134,10 @@ def test_without_redaction_a_file_is_shown_as_it_is_and_the_setting_counts_at_on
         query = Query("lighthouse lamp token")
         assert GITHUB in engine.search(query).hits[0].text
         assert engine.view("lamp.py").text == CODE
+        everything = replace(query, mode=Mode.FULL)
+        assert leaked(engine.search(everything)) != []
         engine.reconfigure(settings_of(tmp_path / "home", "answers"), {})
-        assert leaked(engine.search(query)) == []
+        assert leaked(engine.search(query)) == leaked(engine.search(everything)) == []
         engine.reconfigure(settings_of(tmp_path / "home", "off"), {})
         assert GITHUB in engine.search(query).hits[0].text
 
