@@ -37,6 +37,7 @@ import queries
 import rankcost
 import ranking
 import recall
+import redaction
 import relevance
 import retrieval
 import scale
@@ -76,6 +77,7 @@ MEASURES: dict[str, Callable[[Setup], Section]] = {
     "core": core.measure,
     "foreign": foreign.measure,
     "hooks": hooks.measure,
+    "redaction": redaction.measure,
 }
 NEEDS_MORE = ("peers", "retrieval", "ranking", "meaning", "relevance", "tokens", "several", "recall")
 

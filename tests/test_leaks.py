@@ -79,6 +79,7 @@ KEYS = {
     "Fly token": ["fo1_" + made(43, SAFE), "FlyV1 fm2_" + made(300, LETTERS + "+/")],
     "Cloudflare token": ["cfut_" + made(48)],
     "Cloudflare key": ["v1.0-" + made(24, HEX) + "-" + made(146, HEX)],
+    "Cortex token": ["ctx_" + made(12, HEX) + "_" + made(43, SAFE)],
     "JSON web token": [token({"alg": "HS256", "typ": "JWT"}, {"sub": "42", "exp": 1767225600})],
     "private key": ["AGE-SECRET-KEY-1" + made(58, "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L")],
 }  # fmt: skip
@@ -178,6 +179,70 @@ def test_other_secrets_beside_their_names_are_found(text: str) -> None:
     assert redact(text)[1] == ("secret",)
 
 
+UUID = "-".join([made(8, HEX), made(4, HEX), "4" + made(3, HEX), "a" + made(3, HEX), made(12, HEX)])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"client_secret: {UUID}",
+        f"HEROKU_API_KEY={UUID}",
+        f'"clientSecret": "{UUID}"',
+        f"app_secret = '{UUID}'",
+        "api-key: " + UUID.upper(),
+    ],
+)
+def test_a_uuid_is_a_secret_where_its_name_can_mean_nothing_else(text: str) -> None:
+    assert redact(text)[1] == ("secret",)
+    assert find_leaks(f"tenant_id: {UUID}, token: {UUID}, secret: {UUID}") == []
+
+
+def test_the_id_of_a_private_key_is_found() -> None:
+    number = made(40, HEX)
+    for text in (f'"private_key_id": "{number}"', f"private_key_id = {number}"):
+        assert redact(text) == (text.replace(number, "[redacted: private key id]"), ("private key id",))
+    assert find_leaks(f"key_id: {number}, public_key_id: {number}") == []
+
+
+@pytest.mark.parametrize("width", [0, 64, 76])
+def test_a_private_key_in_base64_is_taken_out_and_a_certificate_stays(width: int) -> None:
+    def encoded(kind: str) -> str:
+        lines = [made(64, LETTERS + "+/", seed) for seed in range(12)]
+        pem = "\n".join([f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----", ""])
+        flat = base64.b64encode(pem.encode()).decode()
+        return "\n".join(flat[at : at + width] for at in range(0, len(flat), width)) if width else flat
+
+    assert redact(f"key: {encoded('RSA PRIVATE KEY')}\nnext: 1") == (
+        "key: [redacted: private key]\nnext: 1",
+        ("private key",),
+    )
+    assert find_leaks(encoded("CERTIFICATE")) == []
+
+
+BLOCK = "\n".join(["-----BEGIN PRIVATE KEY-----", *[made(64)] * 8, "-----END PRIVATE KEY-----"])
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        (BLOCK, True),
+        (f"# of the test server\n{BLOCK[:-26]}", True),
+        ("def lamp():\n    return 1\n" * 20 + BLOCK, False),
+        ("no key at all", False),
+    ],
+)
+def test_a_text_is_a_key_where_it_is_hardly_anything_else(text: str, is_one: bool) -> None:
+    certificate = "\n".join(["-----BEGIN CERTIFICATE-----", *[made(64)] * 20, "-----END CERTIFICATE-----"])
+    assert leaks.is_key(text) is leaks.is_key(f"{certificate}\n{text}") is is_one
+
+
+def test_each_line_of_a_key_is_redacted_by_itself() -> None:
+    lines = ["before", "-----BEGIN PRIVATE KEY-----", *[made(64)] * 3, "", "-----END PRIVATE KEY-----", "after"]
+    found = leaks.find_leaks_by_line("\n".join(lines))
+    clean = leaks.blot("\n".join(lines), found).split("\n")
+    assert clean == ["before", *["[redacted: private key]"] * 4, "", "[redacted: private key]", "after"]
+
+
 def test_secrets_in_headers_connections_and_aws_files_are_found() -> None:
     assert redact(f"curl -H 'Authorization: Bearer {made(40)}'")[1] == ("bearer token",)
     basic = base64.b64encode(b"deploy:" + made(14).encode()).decode()
@@ -268,6 +333,10 @@ def test_placeholders_and_vendors_examples_are_no_secrets(text: str) -> None:
         "task-" + made(40) + " is no key, nor is risk-" + made(40),
         "-----BEGIN PRIVATE KEY----- is how it begins",
         "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9 alone is a header",
+        f'"AWS::IAM::AccessKey": "{made(16, HEX)}", "NextToken": "{made(40)}", change-token: {made(30)}',
+        "arn:aws:secretsmanager:us-west-2:123456789012:secret:MyTestSecret-a1b2c3",
+        "badge.svg?token=RXP95LE2XL; password = utf8_to_utf16_dup",
+        token({"alg": "HS256"}, {"some": "payload"}),
     ],
 )
 def test_prose_hashes_and_names_are_no_secrets(text: str) -> None:
@@ -327,7 +396,7 @@ def test_no_pattern_can_come_back_to_what_it_has_read(name: str) -> None:
     [
         "eyJhbGciOiJ", "eyJhbGciOiJIUzI1NiJ9.", "password", "password=", "secret_key_secret_key_", "://a:", "://aaaa:bbbb", "A" * 50,
         "sk-", "ghp_aaaa", "xoxb-1-", "-----BEGIN PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----\nabcdefghijklmnop", "AB" * 8 + "\n",
-        "Bearer ", "--token=", "MTIz.", "1234567890:AA", "client-key-data: LS0tLS1", "-eyJ", "_ghs_a", "PuTTY-User-Key-File-Private-Lines: 8 ", "glpat-.a",
+        "Bearer ", "--token=", "LS0tLS1CRUdJTi", "api_key=", "client_secret: ", "private_key_id=", "::accesskey", "MTIz.", "1234567890:AA", "client-key-data: LS0tLS1", "-eyJ", "_ghs_a", "PuTTY-User-Key-File-Private-Lines: 8 ", "glpat-.a",
     ],
 )  # fmt: skip
 def test_a_million_characters_made_to_slow_it_down_are_read_to_the_end(unit: str) -> None:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.test_leaks import KEYS, LETTERS, made
 
 from cortex.engine import Engine
+from cortex.engines import Engines
 from cortex.exporting import Exporter
-from cortex.redaction import redaction_of
-from cortex.settings import Settings, load
-from cortex.types import Mode, Query
+from cortex.families.code import open_family as open_code
+from cortex.families.kb import open_family as open_kb
+from cortex.library import Library
+from cortex.redaction import WARNING, redact_entry, redaction_of
+from cortex.settings import Settings, Workspace, load
+from cortex.tools import Call, Family, bind, find_tool, perform
+from cortex.types import Entry, Mode, Note, Query
+from test_leaks import KEYS, LETTERS, made
 
 AWS, GITHUB = KEYS["AWS key"][0], KEYS["GitHub token"][0]
 PEM = [
@@ -126,8 +134,10 @@ def test_without_redaction_a_file_is_shown_as_it_is_and_the_setting_counts_at_on
         query = Query("lighthouse lamp token")
         assert GITHUB in engine.search(query).hits[0].text
         assert engine.view("lamp.py").text == CODE
+        everything = replace(query, mode=Mode.FULL)
+        assert leaked(engine.search(everything)) != []
         engine.reconfigure(settings_of(tmp_path / "home", "answers"), {})
-        assert leaked(engine.search(query)) == []
+        assert leaked(engine.search(query)) == leaked(engine.search(everything)) == []
         engine.reconfigure(settings_of(tmp_path / "home", "off"), {})
         assert GITHUB in engine.search(query).hits[0].text
 
@@ -161,8 +171,6 @@ def test_a_text_that_an_older_version_stored_is_looked_at_when_it_is_read(root: 
 
 
 def test_what_was_put_is_redacted_too(tmp_path: Path) -> None:
-    from cortex.types import Note
-
     (tmp_path / "empty").mkdir()
     with opened(tmp_path / "empty", tmp_path / "home", "answers") as engine:
         engine.put([Note("notes", "a", f"# The lamp\n\nconnects with {GITHUB}\n")])
@@ -201,9 +209,6 @@ def test_a_cut_signature_gives_nothing_of_a_secret_away() -> None:
 
 
 def test_a_chunk_of_a_chunk_file_is_redacted_in_all_that_it_says() -> None:
-    from cortex.redaction import redact_entry
-    from cortex.types import Entry
-
     metadata = {"file": "a.py", "auth": {"password": "Xk9$" + "mQ2vL8!t"}, "lines": [1, 2], "see": f"with {AWS}"}
     entry = Entry("one", "data", f"key {AWS}", f"first\nuses {GITHUB}", ("lamp",), metadata, None, None)
     shown, lines = redact_entry(entry)
@@ -218,3 +223,63 @@ def test_a_chunk_of_a_chunk_file_is_redacted_in_all_that_it_says() -> None:
         "see": "with [redacted: AWS key]",
     }
     assert redact_entry(Entry("two", None, None, "plain", None, None, None, None))[0].text == "plain"
+
+
+def asked(family: Family, name: str, **arguments: object) -> str:
+    _, tool = find_tool([family], name)
+    answer = perform(family, tool, bind(tool, arguments), Call())
+    assert not answer.failed, answer.text
+    assert leaked((answer.text, answer.structured)) == []
+    return answer.text
+
+
+def test_the_code_tools_and_resources_show_no_secret_and_say_where_one_was(root: Path, tmp_path: Path) -> None:
+    settings = settings_of(tmp_path / "home", "answers")
+    with Engine(root, settings) as engine:
+        engine.index()
+    family = open_code([Workspace(root, settings)], Engines(keep=False))
+    try:
+        for query in ("lighthouse token", '"LAMP_KEY"', r"/ghp_\w+|AKIA\w+|MII\w+|\w{60}/"):
+            body = json.loads(asked(family, "search_code", query=query))
+            assert any(WARNING in note for note in body["metadata"]["notes"]), query
+        body = json.loads(
+            asked(family, "get_file_context", path="lamp.py", lineRange={"start": 1, "end": 4}, contextLines=0)
+        )
+        assert body["notes"] == [f"{WARNING}: lamp.py:3 (AWS key)"]
+        assert body["text"].split("\n")[2] == 'LAMP_KEY = "[redacted: AWS key]"'
+        assert "notes" not in json.loads(asked(family, "get_file_context", path="plain.py"))
+        resources = {one.name: one.read for one in family.resources}
+        for name, variables in (
+            ("file-chunks", {"path": "lamp.py"}),
+            ("search", {"query": "lighthouse"}),
+            ("search", {"query": "lighthouse", "strategy": "fullworkspace"}),
+        ):
+            text = resources[name](family.context, variables, Call())
+            assert leaked(text) == []
+            assert WARNING in text
+    finally:
+        family.close()
+
+
+def test_the_document_tools_show_no_secret_and_say_where_one_was(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "lamp.md").write_text(f"# The lamp\n\nIt is switched on with\n{GITHUB} every night.\n", encoding="utf-8")
+    settings = settings_of(tmp_path / "home", "answers")
+    with Library(settings) as library:
+        library.index(source=library.add_folder(notes).source)
+    family = open_kb(settings, Engines(keep=False))
+    try:
+        found = asked(family, "kb_search", query="lamp switched on")
+        number = re.search(r"document_id: (\S+)", found)
+        assert number
+        answers = [
+            found,
+            asked(family, "kb_search_with_context", query="lamp switched on"),
+            asked(family, "kb_get_document", document_id=number[1]),
+        ]
+        for answer in answers:
+            assert "[redacted: GitHub token] every night" in answer
+            assert f"{WARNING}: lamp.md:4 (GitHub token)" in answer
+    finally:
+        family.close()

@@ -31,10 +31,14 @@ KEY_BLOCK_HEAD = 400  # characters of headers before the base64 of a private key
 VERSION = 1  # grows whenever the same text has other secrets
 
 
+_DIGIT = literals.compile("[0-9]").search
+
+
 def find_leaks(text: str) -> list[Leak]:
     """The secrets in a text, in order, none over another."""
     # Most texts have nothing that could be one: a look at their longest words, and for the names of secrets, is a tenth of all these.
-    long = " ".join({word for word in text.split() if len(word) >= MIN_KEY})
+    # A key of small letters alone is none: names in programs are.
+    long = " ".join({word for word in text.split() if len(word) >= MIN_KEY and (not word.islower() or _DIGIT(word))})
     by_shape = (*_of_known_shape(text, long), *_tokens(text, long)) if long else ()
     found = (*_private_keys(text), *by_shape, *_in_addresses(text), *_named(text))
     merged: list[Leak] = []
@@ -282,6 +286,8 @@ _JWT = re.compile(  # with one word before it at most: its parts are long, and e
     rf"{_WORDS['key-']}(?:[A-Za-z]{{0,16}}+[_-]{{1,2}}+)?(?P<token>(eyJ[\w-]{{10,2000}}+)\.(eyJ[\w-]{{8,8000}}+)\.([\w-]{{16,2000}}+))",
     re.ASCII,
 )
+_CLAIM = re.compile(r"\"(?:iss|sub|aud|exp|nbf|iat|jti)\"")  # one of which a token has that is used
+MIN_CLAIMS = 60  # characters of claims that are none of these: less is an example
 _DISCORD_TAIL = re.compile(r"\.[\w-]{6}\.[\w-]{27}", re.ASCII)  # ten times as fast to look for as the whole
 _DISCORD = re.compile(rf"{_EDGE}([MNO][\w-]{{22,27}}+)\.[\w-]{{6}}\.[\w-]{{27,40}}+{_END}", re.ASCII)
 
@@ -291,7 +297,9 @@ def _tokens(text: str, long: str) -> Iterator[Leak]:
         for match in _JWT.finditer(text):
             head, body = _json_of(match[2]), _json_of(match[3])
             # The example of every tutorial is of John Doe, 1234567890.
-            if head is not None and "alg" in head and body is not None and "1234567890" not in body:
+            if head is None or "alg" not in head or body is None or "1234567890" in body:
+                continue
+            if len(body) >= MIN_CLAIMS or _CLAIM.search(body):
                 yield Leak("JSON web token", *match.span("token"))
     for match in _DISCORD.finditer(text) if _DISCORD_TAIL.search(long) else ():
         if _decoded(match[1]).isdigit():  # a Discord token begins with its user's number
@@ -330,11 +338,7 @@ def _in_addresses(text: str) -> Iterator[Leak]:
         plain = told.isalpha() and (near or told in _MADE_UP_WORDS)
         nowhere = _is_nowhere(host.lower()) and not (host.lower() in _NO_HOSTS and _is_random(password))
         if not (
-            plain
-            or told in (user.lower(), "x-oauth-basic", "anoncvs")
-            or nowhere
-            or _is_variable(told)
-            or _is_made_up(told, 1.5)
+            plain or told in (user.lower(), "x-oauth-basic") or nowhere or _is_variable(told) or _is_made_up(told, 1.5)
         ):
             yield Leak("password in an address", *match.span(2))
 
@@ -464,7 +468,8 @@ _KNOWN_UUIDS = frozenset(
 _UUID = re.compile(r"(?i)[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _NOT_RANDOM = re.compile(
     r"\d{4}-\d\d-\d\d|v?\d{1,5}+(?:\.\d{1,5}+){1,3}+|[./~\\]|\w{1,20}+://|(?i:sha\d{1,3}+|md5)[-:]"  # a date, version, path, address, hash
-    r"|[A-Za-z_]\w{0,60}+(?:(?:\.|::|->)[A-Za-z_]\w{0,60}+){1,8}+$",  # or an attribute
+    r"|[A-Za-z_]\w{0,60}+(?:(?:\.|::|->)[A-Za-z_]\w{0,60}+){1,8}+$"  # or an attribute
+    r"|[a-z]{2,20}+\d{0,2}+(?:_[a-z]{2,20}+\d{0,2}+){1,6}+$",  # or a name of words: utf8_to_utf16
     re.ASCII,
 )
 _VARIABLE = re.compile(
@@ -473,10 +478,11 @@ _VARIABLE = re.compile(
 _MADE_UP_WORDS = (
     "example", "xxxx", "your", "changeme", "change-me", "change_me", "placeholder", "redacted", "dummy", "fake", "sample", "password",
     "passwd", "secret", "token", "apikey", "api_key", "api-key", "insert", "hunter2", "foobar", "123456", "abcdef", "qwerty", "0000000",
-    "1111111", "aaaaaa", "s3cr3t", "pass", "user", "admin", "test",
+    "1111111", "aaaaaa", "s3cr3t", "pass", "user", "admin", "test", "gx1fbat3bv",
 )  # fmt: skip
 _SURELY_MADE_UP = re.compile(
     r"(?i)example|xxxx|your[_-]|changeme|placeholder|redacted|dummy|1234567890|0123456789|abcdefgh|(.)\1{7}"
+    r"|h480djs93hd8|2YotnFZFEjr1zCsicMWpAA|tGzv3JOkF0XG5Qx2TlKWIA|mF_9\.B5f-4\.1JqM"  # of the standards of OAuth
 )
 
 
@@ -486,6 +492,8 @@ def _is_random(value: str) -> bool:
     A turn is from a letter to a digit or back, or from a small letter to a capital: names in programs have few of them.
     """
     if _NOT_RANDOM.match(value) or _UUID.fullmatch(value) or _is_variable(value) or _is_made_up(value):
+        return False
+    if "password" in value.lower():
         return False
     letters = [character for character in value if character.isalnum()]
     if not any(map(str.isdigit, letters)) or not any(map(str.isalpha, letters)):

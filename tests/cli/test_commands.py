@@ -472,6 +472,18 @@ def test_the_doctor_lists_every_file_that_is_left_out_for_programs(cortex, tmp_p
     assert "and 5 more" in cortex("doctor", root)[1]
 
 
+def test_the_doctor_counts_what_is_left_out_as_a_secret_and_what_is_redacted(cortex, tmp_path):
+    key = "AKIA" + "QWERTYUIOP234567"
+    root = make_repository(tmp_path / "keys", {".env": "A=1\n", "deploy_key": "x\n", "a.py": f"KEY = '{key}'\n"})
+    cortex("index", root)
+    assert json.loads(cortex("doctor", root, "--json")[1])["secrets"] == {"leftOut": 2, "redacted": 1}
+    assert "2 files are left out, 1 have some that answers redact" in cortex("doctor", root)[1]
+    _, out, error = cortex("search", "KEY", "--path", root)
+    assert "KEY = '[redacted: AWS key]'" in out
+    assert "note: secrets are redacted, don't copy these lines into a file: a.py:1 (AWS key)" in error
+    assert key not in out + cortex("search", "KEY", "--path", root, "--json")[1]
+
+
 def test_the_doctor_examines_a_folder(cortex, indexed, tmp_path):
     code, out, _ = cortex("doctor", indexed, "--json")
     body = json.loads(out)

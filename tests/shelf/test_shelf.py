@@ -33,6 +33,19 @@ def test_an_entry_comes_back_as_it_was_written(folder, opened):
     assert 0 < score <= 1
 
 
+def test_a_secret_in_a_chunk_file_is_redacted_and_told(folder, opened):
+    key = "AKIA" + "QWERTYUIOP234567"
+    write_chunks(folder / "doc-chunks.json", make_chunk("one", f"the basket\nopens with {key}", metadata={"by": key}))
+    shelf = opened()
+    found = ask(shelf, "basket")
+    ((entry, _),) = found.results
+    assert entry.text == "the basket\nopens with [redacted: AWS key]"
+    assert entry.metadata == {"by": "[redacted: AWS key]"}
+    assert any(note.endswith("don't copy these lines into a file: one:2 (AWS key)") for note in found.notes)
+    alone = shelf.entry("one")
+    assert alone is not None and key not in repr(alone)
+
+
 def test_scores_descend_and_the_limit_holds(folder, opened):
     write_chunks(folder / "a.json", *[make_chunk(f"n{n}", "basket " * n + "words " * 9) for n in range(1, 30)])
     found = ask(opened(), "basket", limit=7)
