@@ -58,7 +58,7 @@ class Borrowed:
             with self.open():
                 pass
         except CortexError as error:  # each question is told
-            log.warning("%s", error.message)
+            log.debug("%s", error.message)
 
     def close(self) -> None:
         """Give the library back."""

@@ -142,7 +142,7 @@ def test_the_doctor_names_the_cause_and_does_not_pretend_to_fix_it(cortex, place
 def test_where_nothing_can_be_written_at_all_a_call_says_so(cortex, place, more):
     done = cortex("mcp", "--workspace", str(place.root), *more, frozen=(place.root,))
     assert done.returncode == 0
-    assert len(answers(done)[1]["tools"]) == 5
+    assert len(answers(done)[1]["tools"]) == 19
     error = json.loads(answers(done)[2]["content"][0]["text"])["error"]
     assert error["code"] == "PERMISSION_DENIED" and "Read-only file system" in error["message"]
     assert any("CORTEX_HOME" in one for one in error["suggestions"])

@@ -138,7 +138,8 @@ def test_read_only_leaves_out_the_tools_that_write(repository):
     argv = [*CORTEX, "mcp", "--workspace", str(repository), "--http", "127.0.0.1:0", "--read-only"]
     with serving(argv) as server:
         names = [tool["name"] for tool in json.loads(server.send("GET", path="/api")[1])["tools"]]
-        assert names == ["search_code", "get_file_context", "find_similar_code"]
+        assert names[:3] == ["search_code", "get_file_context", "find_similar_code"]
+        assert not {"reindex_workspace", "update_config", "cortex_create_draft", "cortex_update_task"} & set(names)
         assert server.api("reindex_workspace", {})[0] == 404
         assert "/api/update_config" not in json.loads(server.send("GET", path="/api/openapi.json")[1])["paths"]
 
