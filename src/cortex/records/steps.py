@@ -54,7 +54,10 @@ def perform(
 
 
 def _check_accepted(step: Step) -> None:
-    """Raises: InputError TARGET_NOT_FOUND, where something new names what the team's Core didn't take: it would be refused, too."""
+    """Refuse what is new and names a record that the Core refused: it would be refused, too.
+
+    Raises: InputError TARGET_NOT_FOUND.
+    """
     refused = step.unaccepted()
     made = [after for before, after in step.written.values() if before is None and after.kind != "notification"]
     for target in (target for record in made if refused for _, target in refs_of(record.body)):
@@ -68,7 +71,7 @@ def _check_accepted(step: Step) -> None:
 
 
 def acting(library: Library, actor: Actor) -> Actor:
-    """The actor with at most the tier that the team's Core gives this home: what it would refuse isn't begun."""
+    """The actor with at most the tier that the team's Core gives this home."""
     told = library.store.truth.get(TIER)
     return replace(actor, tier=min(actor.tier, int(told))) if told else actor
 

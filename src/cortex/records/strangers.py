@@ -1,7 +1,7 @@
-"""People whom a record names and nobody here knows: a typo in an assignee or a mention is a person who never hears of it.
+"""Names in a record that nobody here has: a typo is a person who never hears of it.
 
-Known are the person and their agents, whoever wrote something that is here, and stewards. A name that somebody else was only assigned by
-is not known for that: it may be the same typo. Only reads.
+Known are the person and their agents, the authors of all records that are here, and stewards. An
+assignee is not known by being one: it may be the same typo. Only reads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_TOLD = 5
 
 
 def strangers_in(library: Library, body: Body) -> list[str]:
-    """What to say of each name in a body that nobody here has, with the nearest that somebody has."""
+    """A sentence for each name in a body that nobody here has, with the nearest known one."""
     told: Any = body
     names = [getattr(told, "owner", ""), *getattr(told, "assignees", ()), *getattr(told, "watchers", ())]
     names += mentioned(getattr(told, "body", ""), library.settings)

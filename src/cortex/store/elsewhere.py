@@ -1,7 +1,8 @@
 """Records that a Core doesn't have yet, and those that Cores have which this home left.
 
-What was at a Core is kept by the Core's epoch, with the version that it had there: a home that joins it again goes on from that, and
-one that joins another Core knows what belongs to somebody else. Which of them are sent isn't decided here.
+What was at a Core is kept by the Core's epoch, with the version that it had there: a home that
+joins it again goes on from that, and one that joins another Core knows what belongs to somebody
+else. Which of them are sent isn't decided here.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from cortex.store.recordreading import get_records, read_records
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A record that a Core doesn't have; `origin` is the address of a Core that had it, "" for none."""
+    """A record that a Core doesn't have; `origin` is a Core that had it, "" for none."""
 
     record: Record[Any]
     origin: str
 
 
 def candidates(connection: sqlite3.Connection, epoch: str) -> list[Candidate]:
-    """All that the Core of this epoch doesn't have and that doesn't wait, in the order of making; not what a step kept to itself."""
+    """All records that the Core of this epoch doesn't have and that don't wait, the oldest first."""
     # A system alert is the only record that stays here by its nature.
     ask = (
         "SELECT id FROM records WHERE id NOT IN (SELECT record FROM replica) AND id NOT IN (SELECT record FROM outbox_records) "
@@ -38,7 +39,7 @@ def candidates(connection: sqlite3.Connection, epoch: str) -> list[Candidate]:
 
 
 def leave(connection: sqlite3.Connection, epoch: str, url: str) -> None:
-    """Remember which records the Core that is left has, instead of knowing them as those of the Core."""
+    """Remember which records the Core has that is left."""
     put = "INSERT OR REPLACE INTO elsewhere SELECT record, ?, ?, version FROM replica WHERE change <> ?"
     connection.execute(put, (epoch or url, url, NEVER_HERE))
     connection.execute("DELETE FROM replica")
@@ -53,9 +54,9 @@ def rejoin(connection: sqlite3.Connection, epoch: str) -> bool:
 
 
 def changed_since(connection: sqlite3.Connection, epoch: str = "") -> list[tuple[Record[Any] | None, Record[Any]]]:
-    """Records as the Core had them when it was left, and as they are here; only those that were written here since.
+    """Records that were written here since the Core was left: as it had them, and as they are.
 
-    Before the Core of an epoch is joined again, those of that one.
+    With an `epoch`, those of a Core that isn't joined again yet.
     """
     there = "elsewhere" if epoch else "replica"
     only = "AND there.epoch = :epoch " if epoch else ""

@@ -68,7 +68,7 @@ class Outbox:
         return self._entries("state = ? ORDER BY id", (REFUSED,))
 
     def unaccepted(self) -> dict[str, str]:
-        """Why the Core didn't take each of the records that were made here and that it doesn't have."""
+        """Records that were made here and that the Core refused, with the reason."""
         with self._connections.read() as connection:
             return unaccepted(connection)
 
@@ -217,7 +217,10 @@ class Outbox:
                 put_entry(connection, Actor(actor, tier), f"{key}.{part}", action, at, [one], place, taken)
 
     def part(self, number: int, fields: Collection[str]) -> Entry:
-        """Leave an edit of one record only these fields, and have the rest of it sent for itself, before all that waits; gives the edit."""
+        """Leave an edit of one record only these fields, and queue the rest of it before all else.
+
+        Gives the edit as it is then.
+        """
         with self._connections.write(durable=True) as connection:
             row = connection.execute(f"SELECT {COLUMNS} FROM outbox WHERE id = ?", (number,)).fetchone()
             _, key, actor, tier, action, at, told, *_, taken = row
@@ -233,7 +236,10 @@ class Outbox:
             return entry_of(connection.execute(f"SELECT {COLUMNS} FROM outbox WHERE id = ?", (number,)).fetchone())
 
     def rebase(self, number: int) -> bool:
-        """Have a refused edit sent on top of what its records say here now; false where one of them isn't here, or it is no edit."""
+        """Send a refused edit on top of what its records say here now.
+
+        False where one of them isn't here, or it is no edit.
+        """
         with self._connections.write(durable=True) as connection:
             row = connection.execute(
                 "SELECT changes FROM outbox WHERE id = ? AND state = ?", (number, REFUSED)

@@ -108,7 +108,10 @@ def parse(line: bytes | None) -> Incoming:
 
 
 def read_object(body: bytes, *, halves: bool = True) -> Mapping[str, Any]:
-    """The JSON object that a body is; without `halves` it may hold no lone surrogate. Raises: ValueError, saying why it is none."""
+    """The JSON object that a body is; without `halves` it may hold no lone surrogate.
+
+    Raises: ValueError, saying why it is none.
+    """
     try:
         value = _decode(body, halves=halves)
     except (ValueError, RecursionError) as error:

@@ -35,19 +35,25 @@ def give_up(library: Library, *, erase: bool = True) -> tuple[int, Path | None]:
 
 
 def keep_theirs(library: Library, records: Sequence[str] = ()) -> tuple[int, Path | None]:
-    """Give up what somebody else changed first, of these records or all; the rest of what was refused stays. Raises: as `give_up`."""
+    """Give up conflicting edits of these records, or of all; other refused writes stay.
+
+    Raises: as `give_up`.
+    """
     with _turn(library):
         return drop_refused(library, only=conflicts(library, records))
 
 
 def keep_mine(library: Library, records: Sequence[str] = ()) -> int:
-    """Have what somebody else changed first sent once more, on top of what it says now; tells how many writes. Raises: LimitError."""
+    """Send conflicting edits once more, on top of what their records say now; count them.
+
+    Raises: LimitError INDEX_BUSY.
+    """
     with _turn(library):
         return sum(library.store.outbox.rebase(entry.id) for entry in conflicts(library, records))
 
 
 def conflicts(library: Library, records: Sequence[str] = ()) -> list[Entry]:
-    """Refused writes that met those of somebody else, about these records or all; without decisions, which are made once."""
+    """Refused edits of these records, or of all, whose fields somebody else changed first."""
     return [
         entry
         for entry in library.store.outbox.refused()

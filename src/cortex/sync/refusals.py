@@ -51,13 +51,13 @@ def main_of(entry: Entry) -> Changed:
 
 
 def is_edit(entry: Entry) -> bool:
-    """Whether a write only changes what was there, and can be put on top of what that says now; a decision is made anew."""
+    """Whether a write only changes what was there, so that it can be put on top of that now."""
     edits = [change for change in entry.changes if change.kind != "notification"]
     return bool(edits) and entry.action not in DECIDES and all(change.before is not None for change in edits)
 
 
 def clashing_fields(entry: Entry, clashes: Sequence[tuple[str, str]]) -> frozenset[str]:
-    """The fields of an edit that wait for the person where the rest can be sent by itself; none where that can't be.
+    """The fields of an edit that a person decides about while the rest is sent; none for all of it.
 
     Fields that only mean something together are not parted.
     """
@@ -66,7 +66,8 @@ def clashing_fields(entry: Entry, clashes: Sequence[tuple[str, str]]) -> frozens
         return frozenset()
     changed = frozenset(typed(edits[0]))
     clash = changed.intersection(field for number, field in clashes if number == edits[0].id)
-    if "state" in clash and edits[0].kind != "task":  # accepted, resolved: what comes with it is the reason for that
+    # Accepted, resolved: what comes with such a state is the reason for it.
+    if "state" in clash and edits[0].kind != "task":
         return frozenset()
     if clash & TOGETHER:
         clash |= changed & TOGETHER

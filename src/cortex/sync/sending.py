@@ -159,7 +159,7 @@ class Sending:
         return True
 
     def _without_the_rest(self, entry: Entry, result: Result) -> Entry:
-        """An entry with only those fields that somebody else changed, too; what else it changes is sent for itself, next."""
+        """Reduce an entry to the fields that somebody else changed, too; the rest is sent next."""
         fields = refusals.clashing_fields(entry, result.clashes) if result.code == refusals.CONFLICT else frozenset()
         return self._outbox.part(entry.id, fields) if fields else entry
 

@@ -1,8 +1,8 @@
 """What a home brings along to a Core that it joins: which of its records may go, and what they are.
 
-`mine` is what this home wrote itself and no other Core ever had. What others wrote, or another Core had, goes only by the person's word
-(`all`), and its people are marked with where they are from: a namesake at the new Core is somebody else. A record that names one that
-stays behind stays, too. Pure.
+`mine` is what this home wrote itself and no other Core ever had. What others wrote, or another Core
+had, goes only by the person's word (`all`), and its people are marked with where they are from: a
+namesake at the new Core is somebody else. A record that names one that stays, stays too. Pure.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The records that a Core doesn't have: what would be sent with `mine`, and what with `all` besides."""
+    """The records that a Core doesn't have: those that `mine` sends, and those that `all` adds."""
 
     mine: Part
     others: Part
