@@ -10,8 +10,44 @@ if TYPE_CHECKING:
 
 VERSION = "0.1.0"  # as the package has it
 INBOX = "inbox"  # in a home, for what hooks bring
-PREFIXES = ("CORTEX_", "CODEINDEX_", "ACK_")  # of variables that Cortex reads
-VARIABLES = ("CLAUDE_MEM_DATA_DIR", "CLAUDE_PROJECT_DIR", "CONDUIT_HOME")  # that begin otherwise
+# Every variable that Cortex reads, besides CORTEX_<GROUP>_<KEY>, which each setting has. Front ends pass them on to
+# cortexd, `cortex.settings` reads them, and docs/settings.md lists them.
+PREFIXES = ("CORTEX_", "CODEINDEX_", "CONDUIT_", "ACK_")
+# Other names of settings; of several that are set the first counts.
+SETTING_VARIABLES = {
+    "CODEINDEX_WORKSPACE_PATH": "workspace.paths",
+    "CODEINDEX_MAX_FILES": "workspace.maxFiles",
+    "CODEINDEX_MAX_FILE_SIZE": "workspace.maxFileSize",
+    "CODEINDEX_CHUNK_SIZE": "indexing.chunkSize",
+    "CODEINDEX_EMBEDDING_PROVIDER": "indexing.embeddingProvider",
+    "CODEINDEX_UPDATE_INTERVAL": "indexing.updateInterval",
+    "CODEINDEX_CACHE_SIZE": "search.cacheSize",
+    "CODEINDEX_OPENAI_API_KEY": "providers.openai.apiKey",
+    "CODEINDEX_OLLAMA_BASE_URL": "providers.ollama.baseUrl",
+    "CORTEX_LOG_LEVEL": "server.logLevel",
+    "CODEINDEX_LOG_LEVEL": "server.logLevel",
+    "CODEINDEX_ENABLE_TELEMETRY": "server.enableTelemetry",
+    "CORTEX_CHUNKS_DIR": "server.chunksDir",
+    "CORTEX_HTTP_TOKEN": "server.httpToken",
+    "CONDUIT_MCP_MAX_LIMIT": "mcp.kb.search.max_limit",
+    "CONDUIT_MCP_LOG_LEVEL": "mcp.kb.logging.level",
+    "ACK_MEM_PATH": "memory.path",
+    "ACK_MEM_DB": "memory.database",
+    "CLAUDE_MEM_DATA_DIR": "memory.claude_mem",
+    "ACK_MEM_SCOPE": "memory.scope",
+}
+# No settings: they say where things are, or are too secret to be one.
+OTHER_VARIABLES = (
+    "CORTEX_HOME",
+    "CORTEX_PROFILE",
+    "CORTEX_CORE_TOKEN",
+    "CORTEX_CORE_DB",
+    "CORTEX_NO_SIDECAR",
+    "CLAUDE_PROJECT_DIR",
+    "CONDUIT_HOME",
+)
+# For commands alone; cortexd needs none of them.
+COMMAND_VARIABLES = ("VISUAL", "EDITOR")
 PROFILES = "profiles"  # in a home, the homes of its profiles
 _FIRST_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")  # a disk may not tell capitals from others
 _NAME_CHARACTERS = _FIRST_CHARACTERS | frozenset("._-")
@@ -26,7 +62,8 @@ def version_parts(version: str) -> tuple[int, ...]:
 
 def own_variables(variables: Mapping[str, str]) -> dict[str, str]:
     """Those of the variables that a connection's settings may depend on."""
-    return {name: value for name, value in variables.items() if name.startswith(PREFIXES) or name in VARIABLES}
+    listed = {*SETTING_VARIABLES, *OTHER_VARIABLES}
+    return {name: value for name, value in variables.items() if name.startswith(PREFIXES) or name in listed}
 
 
 def find_home(variables: Mapping[str, str], user_home: str) -> str:

@@ -11,40 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-# The environment variables that Cortex reads, in one place: the thin stdio front end forwards exactly these.
-ENVIRONMENT = (
-    "CORTEX_HOME",
-    "CORTEX_PROFILE",
-    "CORTEX_HTTP_TOKEN",
-    "CORTEX_LOG_LEVEL",
-    "CORTEX_CHUNKS_DIR",
-    "CORTEX_NO_SIDECAR",
-    "CORTEX_CORE_DB",
-    "CORTEX_CORE_TOKEN",
-    "CLAUDE_PROJECT_DIR",
-    "CLAUDE_MEM_DATA_DIR",
-    "ACK_MEM_PATH",
-    "ACK_MEM_SCOPE",
-    "ACK_MEM_DB",
-    "CONDUIT_HOME",
-    "VISUAL",
-    "EDITOR",
-    "CONDUIT_MCP_LOG_LEVEL",
-    "CONDUIT_MCP_MAX_LIMIT",
-    "CODEINDEX_WORKSPACE_PATH",
-    "CODEINDEX_MAX_FILES",
-    "CODEINDEX_MAX_FILE_SIZE",
-    "CODEINDEX_CHUNK_SIZE",
-    "CODEINDEX_EMBEDDING_PROVIDER",
-    "CODEINDEX_UPDATE_INTERVAL",
-    "CODEINDEX_OPENAI_API_KEY",
-    "CODEINDEX_OLLAMA_BASE_URL",
-    "CODEINDEX_LOG_LEVEL",
-    "CODEINDEX_CACHE_SIZE",
-    "CODEINDEX_ENABLE_TELEMETRY",
-)
-# Besides these every setting has a variable of its own, CORTEX_<GROUP>_<KEY>; see settings/.
-
 
 class Mode(StrEnum):
     """How a query is answered."""

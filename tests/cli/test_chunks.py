@@ -100,3 +100,22 @@ def test_chunk_files_of_another_model_are_embedded_anew(cortex, root, tmp_path, 
     assert told["files"][1]["before"] == told["model"]
     code, _, err = cortex("chunks", "reembed", tmp_path / "none")
     assert code == 1 and "FILE_NOT_FOUND" in err
+
+
+def test_a_project_is_allowed_to_name_its_embedding_server_once_and_for_all_until_that_is_taken_back(cortex, root):
+    (root / ".cortex").mkdir(exist_ok=True)
+    (root / "codeindex.config.json").write_text('{"embedding": {"endpoint": "http://127.0.0.1:9/embed"}}', "utf-8")
+    assert cortex("config", "get", "embedding.endpoint", "--path", root)[1].strip() == ""
+    code, out, _ = cortex("chunks", "allow", "--path", root)
+    assert (code, "they name http://127.0.0.1:9/embed" in out) == (0, True)
+    assert cortex("config", "get", "embedding.endpoint", "--path", root)[1].strip() == "http://127.0.0.1:9/embed"
+    code, out, _ = cortex("chunks", "allow", "--path", root, "--remove", "--json")
+    assert (code, json.loads(out)["allowed"], json.loads(out)["endpoint"]) == (0, False, "")
+
+
+def test_a_folder_of_chunk_files_outside_the_project_is_refused_with_a_word(cortex, root, tmp_path):
+    (root / "codeindex.config.json").write_text(json.dumps({"server": {"chunks_dir": str(tmp_path)}}), "utf-8")
+    code, _, err = cortex("chunks", "export", "--workspace", root)
+    assert code == 1
+    assert "server.chunksDir: a path outside the project counts only from your own configuration" in err
+    assert "[PATH_OUTSIDE]" in err and str(tmp_path) in err

@@ -202,7 +202,7 @@ def test_set_follows_a_persons_link_and_refuses_a_projects_that_leaves(here: Pat
     (here / ".cortex").mkdir()
     (here / ".cortex" / "config.yml").symlink_to(target)
     with pytest.raises(ConfigError, match="leaves the project"):
-        run("set", "workspace.maxFiles", "4", "--project")
+        run("set", "workspace.maxFiles", "2", "--project")
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs a person without all rights")

@@ -20,8 +20,8 @@ from ruamel.yaml import YAML
 
 from cortex.cli import app
 from cortex.core.app import HEALTH
+from cortex.home import OTHER_VARIABLES
 from cortex.settings import KEYS
-from cortex.types import ENVIRONMENT
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docs" / "examples" / "core-compose.yaml"
@@ -74,7 +74,7 @@ def test_the_files_and_names_that_the_compose_file_speaks_of_are_its_own() -> No
     assert beside == [compose["services"]["core"]["env_file"], compose["secrets"]["password"]["file"]]
     variable, user, host, name = re.search(r"(\w+)=postgresql://(\w+):PASSWORD@(\w+)/(\w+)", text).groups()  # pyright: ignore[reportOptionalMemberAccess]
     database = compose["services"][host]["environment"]
-    assert variable in ENVIRONMENT and (user, name) == (database["POSTGRES_USER"], database["POSTGRES_DB"])
+    assert variable in OTHER_VARIABLES and (user, name) == (database["POSTGRES_USER"], database["POSTGRES_DB"])
     argument, extra = re.search(r"--build-arg (\w+)=(\w+)", text).groups()  # pyright: ignore[reportOptionalMemberAccess]
     assert f"ARG {argument}=" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]

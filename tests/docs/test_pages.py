@@ -24,10 +24,10 @@ from cortex.engines import Engines
 from cortex.errors import CODES, ConfigError
 from cortex.families.code import open_family
 from cortex.families.team.answers import CODES as TEAM_CODES
+from cortex.home import COMMAND_VARIABLES, OTHER_VARIABLES
 from cortex.settings import KEYS, Workspace, environment, known_key, load
 from cortex.sources.secrets import is_secret
 from cortex.tools import Call, bind, find_tool, perform
-from cortex.types import ENVIRONMENT
 from foreign.claude_bases import make_claude_mem
 
 ROOT = Path(__file__).parents[2]
@@ -112,7 +112,7 @@ def test_every_page_is_in_the_index_of_the_handbook() -> None:
 
 
 def test_every_error_code_and_variable_that_a_page_names_exists() -> None:
-    variables = {*ENVIRONMENT, *(variable for key in KEYS for variable in key.variables)}
+    variables = {*OTHER_VARIABLES, *COMMAND_VARIABLES, *(variable for key in KEYS for variable in key.variables)}
     known = {*CODES, *TEAM_CODES.values(), "SERVER_ERROR", *variables, "HYBRID", "MEANING", "WORDS", "EXACT", "FULL"}
     unknown = []
     for name, text in texts():

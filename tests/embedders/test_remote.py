@@ -691,6 +691,44 @@ def test_the_time_for_a_request_is_limited(tmp_path, stub: Stub, provider: str, 
         embedder.close()
 
 
+def test_the_number_of_requests_at_once_is_limited(tmp_path, stub: Stub) -> None:
+    under_way, most, lock = 0, 0, threading.Lock()
+
+    def answer(asked: Asked) -> Reply:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        reply = embeddings(asked)
+        with lock:
+            under_way -= 1
+        return reply
+
+    stub.answer = answer
+    embedder = chosen(
+        tmp_path,
+        CODEINDEX_EMBEDDING_PROVIDER="ollama",
+        CODEINDEX_OLLAMA_BASE_URL=stub.url,
+        CORTEX_LIMITS_NETWORK_BATCH_SIZE="1",
+        CORTEX_LIMITS_NETWORK_CONCURRENT_REQUESTS="1",
+    )
+    assert embedder is not None
+    embedder.embed(["x"] * 8, "passage")
+    embedder.close()
+    assert most == 1
+
+
+def test_without_a_key_openai_is_not_contacted_and_what_to_set_is_said(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: pytest.fail("somebody was contacted"))
+    embedder = chosen(tmp_path, CODEINDEX_EMBEDDING_PROVIDER="openai")
+    assert embedder is not None
+    for work in (embedder.connect, lambda: embedder.embed(["x"], "query"), lambda: embedder.embed(["x"], "passage")):
+        error = error_of(work)
+        assert (error.code, error.retryable) == ("EMBEDDER_REFUSED", False)
+        assert "there is no key; set CODEINDEX_OPENAI_API_KEY, or providers.openai.apiKey" in error.message
+    embedder.close()
+
+
 def test_nothing_is_opened_where_meaning_is_not_wanted(tmp_path) -> None:
     assert chosen(tmp_path, CORTEX_INDEXING_STRATEGIES="tfidf", CODEINDEX_EMBEDDING_PROVIDER="ollama") is None
     assert chosen(tmp_path, CODEINDEX_EMBEDDING_PROVIDER="none") is None

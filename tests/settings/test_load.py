@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from cortex.errors import ConfigError
-from cortex.settings import KEYS, Settings, environment, find_conduit, load
+from cortex.settings import KEYS, Settings, environment, find_conduit, load, load_again
 from cortex.settings import load as load_settings
 
 
@@ -52,24 +53,24 @@ def test_without_anything_every_value_is_its_default(place: Place) -> None:
 
 
 def test_each_origin_counts_before_the_ones_below_it(place: Place) -> None:
-    seen = [place.load().origin("workspace.maxFiles")]
+    seen = [place.load().origin("indexing.chunkSize")]
     files = [place.home_file, ".cortex/config.yml", "codeindex.config.json", ".cortex/config.json"]
     for number, file in enumerate(files, start=1):
-        written = place.write(file, {"workspace": {"maxFiles": 1000 + number}})
+        written = place.write(file, {"indexing": {"chunkSize": 100 - number}})
         settings = place.load()
-        assert settings.workspace.max_files == 1000 + number
-        assert settings.origin("workspace.maxFiles") == str(written)
-        seen.append(settings.origin("workspace.max_files"))
-    for number, name in enumerate(["CODEINDEX_MAX_FILES", "CORTEX_WORKSPACE_MAX_FILES"], start=5):
-        place.variables[name] = str(1000 + number)
+        assert settings.indexing.chunk_size == 100 - number
+        assert settings.origin("indexing.chunkSize") == str(written)
+        seen.append(settings.origin("indexing.chunk_size"))
+    for number, name in enumerate(["CODEINDEX_CHUNK_SIZE", "CORTEX_INDEXING_CHUNK_SIZE"], start=5):
+        place.variables[name] = str(100 - number)
         settings = place.load()
-        assert settings.workspace.max_files == 1000 + number
-        assert settings.origin("workspace.maxFiles") == f"environment {name}"
-    settings = place.load(workspace__maxFiles=1007)
-    assert (settings.workspace.max_files, settings.origin("workspace.maxFiles")) == (1007, "flag --max-files")
-    changed = settings.changed({"workspace.maxFiles": 1008})
-    assert (changed.workspace.max_files, changed.origin("workspace.maxFiles")) == (1008, "runtime")
-    assert settings.workspace.max_files == 1007
+        assert settings.indexing.chunk_size == 100 - number
+        assert settings.origin("indexing.chunkSize") == f"environment {name}"
+    settings = place.load(indexing__chunkSize=93)
+    assert (settings.indexing.chunk_size, settings.origin("indexing.chunkSize")) == (93, "flag --chunk-size")
+    changed = settings.changed({"indexing.chunkSize": 92})
+    assert (changed.indexing.chunk_size, changed.origin("indexing.chunkSize")) == (92, "runtime")
+    assert settings.indexing.chunk_size == 93
     assert changed.warnings == ()
     assert len(set(seen)) == 5
 
@@ -83,7 +84,7 @@ def test_the_document_keys_of_conduit_lie_below_the_home_file(place: Place) -> N
     assert (settings.kb.rag.min_score, settings.kb.rag.mmr_lambda) == (0.2, 0.6)
     assert settings.origin("kb.rag.min_score") == str(conduit)
     assert settings.workspace.max_files == 25_000
-    assert settings.warnings == ()
+    assert settings.warnings == (f"{conduit}: unknown key 'kb.rag.reranker'",)  # of the rest Conduit may know more
     own = place.write(place.home_file, {"kb": {"rag": {"min_score": 0.3}}})
     settings = place.load()
     assert (settings.kb.rag.min_score, settings.kb.rag.mmr_lambda) == (0.3, 0.6)
@@ -244,7 +245,7 @@ def test_an_unknown_runtime_key_is_an_error(place: Place) -> None:
         (".cortex/config.yml", "!!python/object:os.system x", "isn't valid YAML"),
         ("codeindex.config.json", "[" * 100_000, "is nested too deeply"),
         ("codeindex.config.json", "[1]", "holds no keys"),
-        ("codeindex.config.json", " " * 1_000_001, "is larger than"),
+        ("codeindex.config.json", " " * 256_001, "is larger than 256KB"),
     ],
 )
 def test_a_file_that_cannot_be_understood_is_a_warning_and_ignored(
@@ -363,3 +364,52 @@ def test_secrets_are_in_no_representation(place: Place) -> None:
     settings = place.load()
     assert (settings.providers.openai.api_key, settings.server.http_token) == ("sk-hush", "tok-hush")
     assert "hush" not in repr(settings) + str(settings)
+
+
+def test_of_conduits_own_groups_every_key_that_is_not_known_is_said(place: Place) -> None:
+    written = "mcp: {kb: {serch: {max_limit: 9}}}\nkbs: {rag: {}}\nkb: {ragg: {min_score: 1}}\nai: {model: x}\n"
+    conduit = place.write(place.user / ".conduit" / "conduit.yaml", written)
+    assert place.load().warnings == (
+        f"{conduit}: unknown key 'mcp.kb.serch'; did you mean 'mcp.kb.search'?",
+        f"{conduit}: unknown key 'kbs'; did you mean 'kb'?",
+        f"{conduit}: unknown key 'kb.ragg'; did you mean 'kb.rag'?",
+    )
+
+
+def test_settings_are_read_again_where_a_file_changed_and_only_then(place: Place) -> None:
+    first = place.load(search__budget=900)
+    assert load_again(first) is first
+    for number, file in enumerate((place.home_file, ".cortex/config.yml", "codeindex.config.json"), start=1):
+        written = place.write(file, {"indexing": {"chunkSize": 100 + number}})
+        assert load_again(first, settle_seconds=60) is first  # it may be half written
+        again = load_again(first)
+        assert (again.indexing.chunk_size, again.origin("indexing.chunkSize")) == (100 + number, str(written))
+        assert again.search.budget == 900
+    again = load_again(first)
+    (place.root / "codeindex.config.json").unlink()
+    assert load_again(again).indexing.chunk_size == 102
+
+
+def test_of_a_client_among_several_the_variables_about_the_index_do_not_count_and_that_is_said(place: Place) -> None:
+    written = place.write("codeindex.config.json", {"workspace": {"maxFiles": 300}})
+    place.variables |= {"CODEINDEX_CHUNK_SIZE": "50", "CODEINDEX_MAX_FILES": "300", "CORTEX_SEARCH_BUDGET": "900"}
+    plain = load_settings(place.root, environment={"CORTEX_SEARCH_BUDGET": "900"}, user_home=place.user, shared=True)
+    settings = load_settings(place.root, environment=place.variables, user_home=place.user, shared=True)
+    assert (settings.indexing.chunk_size, settings.workspace.max_files, settings.search.budget) == (250, 300, 900)
+    (said,) = settings.unheeded  # the other variable says what counts anyway
+    assert said == (
+        "environment CODEINDEX_CHUNK_SIZE: indexing.chunkSize is the same for all clients of an index, and 250 counts "
+        "(default); for 50 run `cortex config set indexing.chunkSize 50`"
+    )
+    assert (settings.origin("workspace.maxFiles"), settings == plain, plain.unheeded) == (str(written), True, ())
+    place.variables["CODEINDEX_CHUNK_SIZE"] = "many"
+    with pytest.raises(ConfigError, match="CODEINDEX_CHUNK_SIZE"):
+        load_settings(place.root, environment=place.variables, user_home=place.user, shared=True)
+
+
+def test_a_project_file_of_a_megabyte_costs_nothing(place: Place) -> None:
+    place.write(".cortex/config.yml", "".join(f"k{number}: {number}\n" for number in range(70_000)))
+    started = time.process_time()
+    (warning,) = place.load().warnings
+    assert "is larger than 256KB (file ignored)" in warning
+    assert time.process_time() - started < 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from cortex.home import COMMAND_VARIABLES, OTHER_VARIABLES, SETTING_VARIABLES, own_variables
 from cortex.settings import FAMILY_KEYS, KEYS, Key
 from cortex.settings.load import PROJECT_FILES
-from cortex.types import ENVIRONMENT
 
 SOURCE = Path(__file__).parents[2] / "src" / "cortex"
 # Read where settings are put together.
@@ -17,6 +17,7 @@ SETTLED = {
     "limits.processing.max_file_size",
     "server.enableTelemetry",
     "paths.ignore",
+    "embedding.allowed_projects",
 }
 NEVER_REACHED = {"limits.disk.cache"}  # nothing is remembered on disk
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
@@ -36,23 +37,17 @@ def test_the_page_has_a_row_for_every_key_of_the_other_families() -> None:
 
 def test_the_page_names_every_variable_and_file() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert [name for name in (*ENVIRONMENT, *PROJECT_FILES, "conduit.yaml") if f"`{name}`" not in text] == []
+    names = (*SETTING_VARIABLES, *OTHER_VARIABLES, *COMMAND_VARIABLES, *PROJECT_FILES, "conduit.yaml")
+    assert [name for name in names if f"`{name}`" not in text] == []
 
 
 def test_every_listed_variable_of_a_setting_is_one_that_the_code_reads() -> None:
-    read = {variable for key in KEYS for variable in key.variables}
-    others = {
-        "CORTEX_HOME",
-        "CORTEX_PROFILE",
-        "CORTEX_NO_SIDECAR",
-        "CORTEX_CORE_DB",
-        "CORTEX_CORE_TOKEN",
-        "CLAUDE_PROJECT_DIR",
-        "CONDUIT_HOME",
-        "VISUAL",
-        "EDITOR",
-    }
-    assert set(ENVIRONMENT) <= read | others
+    assert set(SETTING_VARIABLES.values()) <= {key.name for key in KEYS}
+
+
+def test_a_front_end_passes_every_variable_of_a_setting_on_to_cortexd() -> None:
+    names = [*(variable for key in KEYS for variable in key.variables), *OTHER_VARIABLES]
+    assert own_variables(dict.fromkeys([*names, "PATH", *COMMAND_VARIABLES], "1")) == dict.fromkeys(names, "1")
 
 
 def test_a_setting_says_that_it_has_no_effect_exactly_where_nothing_reads_it() -> None:

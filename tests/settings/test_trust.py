@@ -97,10 +97,46 @@ def test_the_same_is_an_error_as_a_runtime_change(root: Path, name: str, value: 
     assert "sk-stranger" not in str(caught.value)
 
 
-def test_a_project_may_name_addresses_on_this_machine(root: Path) -> None:
-    settings = load_with(root, {"embedding": {"endpoint": "http://127.0.0.1:9999"}})
-    assert settings.embedding.endpoint == "http://127.0.0.1:9999"
-    assert settings.warnings == ()
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9999", "http://localhost:8121/embed", "http://[::1]:1/v1/"])
+def test_a_project_may_name_an_embedding_server_on_this_machine_once_it_is_allowed(root: Path, address: str) -> None:
+    asked = {"embedding": {"endpoint": address}}
+    settings = load_with(root, asked)
+    assert settings.embedding.endpoint == ""
+    assert "allow this project once with `cortex chunks allow`" in settings.warnings[0]
+    settings = load_with(root, asked, {"embedding": {"allowed_projects": [str(root)]}})
+    assert (settings.embedding.endpoint, settings.warnings) == (address, ())
+    elsewhere = load_with(root, asked, {"embedding": {"allowed_projects": [str(root.parent)]}})
+    assert elsewhere.embedding.endpoint == ""
+
+
+@pytest.mark.parametrize("path", ["any/path", "embed/../containers", "embeddings", "v1/embeddings/x", "%65mbed"])
+def test_a_project_names_no_other_path_of_this_machine(root: Path, path: str) -> None:
+    allowed = {"embedding": {"allowed_projects": [str(root)]}}
+    settings = load_with(root, {"embedding": {"endpoint": f"http://127.0.0.1:2375/{path}"}}, allowed)
+    assert settings.embedding.endpoint == ""
+    assert "/embed, /v1 or /v1/embeddings" in settings.warnings[0]
+
+
+def test_a_project_does_not_allow_itself(root: Path) -> None:
+    itself = {"embedding": {"endpoint": "http://127.0.0.1:9", "allowed_projects": [str(root)]}}
+    assert load_with(root, itself).embedding.endpoint == ""
+
+
+def test_a_project_raises_how_much_is_indexed_only_where_the_person_said_nothing(root: Path) -> None:
+    more = {"workspace": {"maxFiles": 90_000, "maxFileSize": "5MB"}}
+    settings = load_with(root, more)
+    assert (settings.workspace.max_files, settings.workspace.max_file_size) == (90_000, 5_000_000)
+    own = {"workspace": {"maxFiles": 25_000, "maxFileSize": "100KB"}}  # which for files is the default as well
+    settings = load_with(root, more, own)
+    assert (settings.workspace.max_files, settings.workspace.max_file_size) == (25_000, 100_000)
+    assert [warning.partition(": a project")[0].partition(": ")[2] for warning in settings.warnings] == [
+        "workspace.maxFiles: you set 25000",
+        "workspace.maxFileSize: you set 100KB",
+    ]
+    with pytest.raises(ConfigError, match="you set 25000"):
+        settings.changed({"workspace.maxFiles": 26_000})
+    fewer = load_with(root, {"workspace": {"maxFiles": 10, "maxFileSize": "1KB"}}, own)
+    assert (fewer.workspace.max_files, fewer.workspace.max_file_size) == (10, 1_000)
 
 
 @pytest.mark.parametrize(

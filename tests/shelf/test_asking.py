@@ -3,13 +3,13 @@
 import json
 import socket
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
 
 from cortex.embedders import open_local
 from cortex.errors import NetworkError
-from cortex.settings import Settings
 from cortex.shelf import Wanted
 from cortex.shelf.asking import is_same
 from cortex.types import Mode
@@ -23,12 +23,16 @@ def chunks(folder):
 
 
 @pytest.fixture
-def from_file(folder, settings):
-    """`from_file({...})`: a project whose own file says this."""
+def from_file(folder, home):
+    """`from_file({...})`: a project whose own file says this, and which the person allowed."""
 
-    def write(embedding: dict) -> Settings:
+    def write(embedding: dict, *, allowed: bool = True) -> Path:
         root = folder.parent.parent
         (root / ".cortex" / "config.yml").write_text(json.dumps({"embedding": embedding}), encoding="utf-8")
+        if allowed:
+            home.mkdir(exist_ok=True)
+            own = {"embedding": {"allowed_projects": [str(root)]}}
+            (home / "config.yml").write_text(json.dumps(own), encoding="utf-8")
         return root
 
     return write
@@ -65,6 +69,12 @@ def stub_question(text):
 def test_a_projects_loopback_endpoint_is_asked(opened, stub, from_file):
     shelf = opened(root=from_file({"endpoint": f"{stub.url}/embed"}))
     assert shelf.search(Wanted("apple")).mode is Mode.HYBRID
+
+
+def test_a_project_that_nobody_allowed_has_its_endpoint_left_alone_and_says_how_to_allow_it(opened, stub, from_file):
+    found = opened(root=from_file({"endpoint": f"{stub.url}/embed"}, allowed=False)).search(Wanted("apple"))
+    assert (found.mode, stub.asked) == (Mode.WORDS, [])
+    assert "`cortex chunks allow`" in found.notes[0]
 
 
 def test_a_projects_endpoint_beyond_this_machine_is_never_asked(opened, from_file, settings):

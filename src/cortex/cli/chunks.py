@@ -14,12 +14,14 @@ from cortex.cli import workspace
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, progress_bar, say
 from cortex.engine import Engine
-from cortex.errors import CortexError, InputError
+from cortex.errors import ConfigError, CortexError, InputError
 
 if TYPE_CHECKING:  # it loads numpy, which few commands need
     from cortex.exporting import Exporter, Report
 
 RETRY_SECONDS = 10.0  # after an export that failed, while changes are followed
+
+ALLOWED = "embedding.allowed_projects"
 
 app = typer.Typer(help="Chunk files: what other programs read of an index.", no_args_is_help=True)
 
@@ -84,6 +86,33 @@ def reembed_chunks(
             say(f"{one.name}: {one.problem or told}", error=bool(one.problem))
         say(f"{folder}: vectors of {model}" if done else f"{folder}: no chunk files")
     return 1 if any(one.problem for one in done) else 0
+
+
+@app.command("allow")
+def allow_project(
+    path: Annotated[
+        Path | None, typer.Option("--path", metavar="PATH", help="The project; default: the one around here.")
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Allow it no longer.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Let a project's own files name the server on this machine that embeds questions about its chunk files."""
+    from cortex.cli.config import change, load_settings
+
+    settings = load_settings(path)
+    if settings.root is None:
+        raise ConfigError("WORKSPACE_MISSING", "there is no project here; name one with --path")
+    root = str(settings.root)
+    others = [one for one in settings.embedding.allowed_projects if one != root]
+    allowed = others if remove else [*others, root]
+    (done,) = change({ALLOWED: allowed}, project=False, path=path)
+    address = load_settings(path).embedding.endpoint
+    if as_json:
+        print_json({"project": root, "allowed": not remove, "endpoint": address, "file": str(done.file)})
+    elif remove:
+        say(f"{root}: its files no longer name an embedding server")
+    else:
+        say(f"{root}: its files may name an embedding server on this machine; they name {address or 'none now'}")
 
 
 def open_exporter(engine: Engine, out: Path | None = None, *, force: bool = False) -> Exporter:

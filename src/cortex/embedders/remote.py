@@ -15,6 +15,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ MAX_CHARACTERS = 8_000  # of one text; a chunk has some 1,000
 MIN_CHARACTERS = 32  # that are still sent where a server finds everything too long
 MAX_BATCH_CHARACTERS = 400_000  # of one request
 PROBE = "def connect(address): ..."
+KEYED_HOST = "api.openai.com"  # refuses whoever has no key; other servers that speak as it does may need none
 T = TypeVar("T")
 
 
@@ -100,6 +102,12 @@ class RemoteEmbedder:
     def _connect(self, deadline: float) -> Stamp:
         if self._stamp is not None:
             return self._stamp
+        server = self._client.server
+        if not server.key and urlsplit(server.url).hostname == KEYED_HOST:
+            what = "is not asked: there is no key; set CODEINDEX_OPENAI_API_KEY, or providers.openai.apiKey in your config.yml"
+            raise self._client.error(
+                "EMBEDDER_REFUSED", what, "Set the key, or choose another indexing.embeddingProvider."
+            )
         timeout = self._left(deadline)
         if not self._connecting.acquire(timeout=timeout):
             raise self._client.error("EMBEDDER_UNAVAILABLE", f"did not answer within {round(timeout, 2):g} s")

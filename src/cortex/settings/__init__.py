@@ -5,7 +5,7 @@ groups (what there is) -> keys (as a table) -> layers (checking and trust) -> mo
 
 from cortex.settings.files import read_setting, write_setting
 from cortex.settings.keys import FAMILY_KEYS, KEYS, FamilyKey, Key
-from cortex.settings.load import choose_profile, environment, find_conduit, find_home, load
+from cortex.settings.load import choose_profile, environment, find_conduit, find_home, load, load_again
 from cortex.settings.model import Settings, known_key
 from cortex.settings.roots import Workspace, find_workspaces
 from cortex.settings.values import stays_here
@@ -24,6 +24,7 @@ __all__ = [
     "find_workspaces",
     "known_key",
     "load",
+    "load_again",
     "read_setting",
     "stays_here",
     "write_setting",

@@ -19,23 +19,24 @@ from typing import TYPE_CHECKING
 from cortex.errors import ConfigError, FileError
 from cortex.paths import make_private
 from cortex.settings.groups import Trust
-from cortex.settings.keys import FamilyKey, Key, find_key, is_group, normalise, unknown
+from cortex.settings.keys import FamilyKey, Key, find_key, is_group, nearest_key, normalise, unknown
 from cortex.settings.layers import Entry
 from cortex.settings.values import format_duration, format_size
 
 if TYPE_CHECKING:
     from ruamel.yaml import YAML
 
-MAX_FILE_BYTES = 1_000_000
+MAX_FILE_BYTES = 256_000  # what is larger would take seconds to parse, at every command
 MAX_UNKNOWN_WARNINGS = 20  # in one file
 EXPOSED = "others can read this file; make it yours alone (chmod 600), or use the environment"
 _MAPPING_STEP = re.compile(r"^[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*#[^\n]*\n)*( +)[^\s#-]", re.MULTILINE)
 
 
-def read_file(path: Path, *, within: Path | None = None, quiet: bool = False) -> tuple[list[Entry], list[str]]:
+def read_file(path: Path, *, within: Path | None = None, groups: tuple[str, ...] = ()) -> tuple[list[Entry], list[str]]:
     """The entries of a settings file and what is wrong with it; nothing if there is no file.
 
-    `within` is the folder that the file must really lie in; `quiet` leaves unknown keys unsaid (another product's file).
+    `within` is the folder that the file must really lie in; `groups` are those of another product's
+    file whose unknown keys are said; the rest of such a file is that product's.
     """
     try:
         if not path.is_file():
@@ -49,7 +50,7 @@ def read_file(path: Path, *, within: Path | None = None, quiet: bool = False) ->
         return [], []
     if not isinstance(content, Mapping):
         return [], [f"{path}: holds no keys with values (file ignored)"]
-    entries, warnings = read_entries(content, str(path), quiet=quiet)
+    entries, warnings = read_entries(content, str(path), groups=groups)
     if within or not open_to_others:  # a project's file may say no secret anyway
         return entries, warnings
     exposed = [entry for entry in entries if _is_secret(entry.key)]
@@ -68,9 +69,9 @@ def _others_can_read(path: Path) -> bool:
 
 
 def read_entries(
-    content: Mapping[object, object], origin: str, *, quiet: bool = False
+    content: Mapping[object, object], origin: str, *, groups: tuple[str, ...] = ()
 ) -> tuple[list[Entry], list[str]]:
-    """The entries of a parsed file, with a warning for every key that isn't known."""
+    """The entries of a parsed file, with a warning for every key that isn't known; of some groups only, where they are named."""
     entries: list[Entry] = []
     strange: list[str] = []
     shapeless: list[str] = []
@@ -90,8 +91,8 @@ def read_entries(
                 strange.append(name)
 
     walk(content, "")
-    if quiet:
-        return entries, shapeless
+    if groups:
+        strange = [name for name in strange if {normalise(name.partition(".")[0]), nearest_key(name)} & {*groups}]
     warnings = [f"{origin}: {unknown(name)}" for name in strange[:MAX_UNKNOWN_WARNINGS]]
     if len(strange) > MAX_UNKNOWN_WARNINGS:
         warnings.append(f"{origin}: {len(strange) - MAX_UNKNOWN_WARNINGS} more unknown keys")

@@ -23,9 +23,10 @@ class Trust(StrEnum):
 
     FREE = "yes"
     NEVER = "no"
-    LOOPBACK = "loopback only"
+    LOOPBACK = "loopback only, once allowed"
     INSIDE = "inside the root"
     LOWER = "lower only"
+    CAPPED = "lower only, where you set it"
     ON = "on only"
     PROVIDER = "if configured"
     ENVIRONMENT = "environment only"  # not from the home file either
@@ -40,11 +41,11 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What pydantic doesn't know of a setting: more variables that set it, its trust, whether it is a secret."""
+    """What pydantic doesn't know of a setting: its trust, whether it is a secret, whether it decides what an index holds."""
 
     trust: Trust = Trust.FREE
-    variables: tuple[str, ...] = ()
     secret: bool = False
+    index: bool = False
 
 
 Whole = Annotated[int, BeforeValidator(refuse_boolean), Kind("whole number")]
@@ -96,19 +97,19 @@ class CamelGroup(Group):
 
 
 class Workspace(CamelGroup):
-    paths: Annotated[Paths, Mark(Trust.INSIDE, ("CODEINDEX_WORKSPACE_PATH",))] = Field(
+    paths: Annotated[Paths, Mark(Trust.INSIDE)] = Field(
         (), description="The folders that are indexed; empty: found by the working directory."
     )
-    exclude_patterns: Texts = Field(
+    exclude_patterns: Annotated[Texts, Mark(index=True)] = Field(
         DEFAULT_EXCLUDES, description="Files left out, as in .gitignore. A list replaces the default."
     )
-    include_patterns: Texts = Field(
+    include_patterns: Annotated[Texts, Mark(index=True)] = Field(
         ("**/*",), min_length=1, description="Only files that match one of these are indexed."
     )
-    max_file_size: Annotated[Size, Mark(variables=("CODEINDEX_MAX_FILE_SIZE",))] = Field(
+    max_file_size: Annotated[Size, Mark(Trust.CAPPED, index=True)] = Field(
         1_500_000, ge=1, description="Larger files are skipped; at most limits.processing.max_file_size."
     )
-    max_files: Annotated[Whole, Mark(variables=("CODEINDEX_MAX_FILES",))] = Field(
+    max_files: Annotated[Whole, Mark(Trust.CAPPED, index=True)] = Field(
         25_000, ge=1, description="Files beyond this number are skipped; at most limits.processing.max_files."
     )
     watch_files: bool = Field(
@@ -117,28 +118,28 @@ class Workspace(CamelGroup):
 
 
 class Indexing(CamelGroup):
-    chunk_size: Annotated[Whole, Mark(variables=("CODEINDEX_CHUNK_SIZE",))] = Field(
+    chunk_size: Annotated[Whole, Mark(index=True)] = Field(
         250, ge=50, le=1000, description="Every chunker's target, in tokens."
     )
-    chunk_overlap: Whole = Field(
+    chunk_overlap: Annotated[Whole, Mark(index=True)] = Field(
         0, ge=0, le=500, description="Tokens that two chunks of the line chunker share; at most half of chunkSize."
     )
-    strategies: Annotated[tuple[Literal["embeddings", "tfidf"], ...], BeforeValidator(_strategies), Kind("list")] = (
-        Field(
-            ("embeddings", "tfidf"),
-            min_length=1,
-            description="What is indexed: meaning (embeddings) and words (tfidf). Words always are.",
-        )
+    strategies: Annotated[
+        tuple[Literal["embeddings", "tfidf"], ...], BeforeValidator(_strategies), Kind("list"), Mark(index=True)
+    ] = Field(
+        ("embeddings", "tfidf"),
+        min_length=1,
+        description="What is indexed: meaning (embeddings) and words (tfidf). Words always are.",
     )
     embedding_provider: Annotated[
         Literal["local", "onnx", "openai", "ollama", "cortex-embed", "none"],
-        Mark(Trust.PROVIDER, ("CODEINDEX_EMBEDDING_PROVIDER",)),
+        Mark(Trust.PROVIDER, index=True),
     ] = Field(
         "local",
         description="Who turns text into vectors: local is the model that comes along, none leaves only words. A project may choose "
         "openai, ollama or cortex-embed only where you configured it: a key, another baseUrl, for ollama another model.",
     )
-    update_interval: Annotated[Duration, Mark(variables=("CODEINDEX_UPDATE_INTERVAL",))] = Field(
+    update_interval: Duration = Field(
         60.0, ge=1, description="Time between two comparing scans where watching is off or impossible."
     )
     batch_size: Whole = Field(
@@ -156,7 +157,7 @@ class Search(CamelGroup):
         30.0, gt=0, description="A search that takes longer ends with SEARCH_TIMEOUT."
     )
     enable_caching: bool = Field(True, description="Remember answers until something changes.")
-    cache_size: Annotated[Size, Mark(Trust.LOWER, ("CODEINDEX_CACHE_SIZE",))] = Field(
+    cache_size: Annotated[Size, Mark(Trust.LOWER)] = Field(
         500_000_000, ge=0, description="Most that remembered answers may take."
     )
     budget: Annotated[Whole, Mark(Trust.LOWER)] = Field(
@@ -165,13 +166,13 @@ class Search(CamelGroup):
 
 
 class OpenAI(CamelGroup):
-    api_key: Annotated[str, Mark(Trust.NEVER, ("CODEINDEX_OPENAI_API_KEY",), secret=True)] = Field(
+    api_key: Annotated[str, Mark(Trust.NEVER, secret=True)] = Field(
         "", repr=False, description="Key for the OpenAI-compatible server, from a file that only you can read."
     )
-    model: Annotated[str, Mark(Trust.NEVER)] = Field(  # another one may cost more
+    model: Annotated[str, Mark(Trust.NEVER, index=True)] = Field(  # another one may cost more
         "text-embedding-3-small", min_length=1, description="Embedding model."
     )
-    dimensions: Whole = Field(
+    dimensions: Annotated[Whole, Mark(index=True)] = Field(
         0, ge=0, le=100_000, description="Length of the vectors, where the model can shorten them; 0: as it makes them."
     )
     batch_size: Whole = Field(
@@ -183,10 +184,10 @@ class OpenAI(CamelGroup):
 
 
 class Ollama(CamelGroup):
-    base_url: Annotated[Url, Mark(Trust.NEVER, ("CODEINDEX_OLLAMA_BASE_URL",))] = Field(  # texts go there
+    base_url: Annotated[Url, Mark(Trust.NEVER)] = Field(  # texts go there
         "http://localhost:11434", min_length=1, description="Address of Ollama."
     )
-    model: str = Field("nomic-embed-text", min_length=1, description="Embedding model.")
+    model: Annotated[str, Mark(index=True)] = Field("nomic-embed-text", min_length=1, description="Embedding model.")
     timeout: Duration = Field(
         30.0, gt=0, description="Longest wait for one request; at most limits.network.embedding_timeout."
     )
@@ -216,9 +217,8 @@ class Server(CamelGroup):
     log_level: Annotated[
         Literal["debug", "info", "warn", "error"],
         BeforeValidator(_level),
-        Mark(variables=("CORTEX_LOG_LEVEL", "CODEINDEX_LOG_LEVEL")),
     ] = Field("info", description="What is logged.")
-    enable_telemetry: Annotated[bool, Mark(variables=("CODEINDEX_ENABLE_TELEMETRY",))] = Field(
+    enable_telemetry: bool = Field(
         False,
         description="Accepted for compatibility: there is no telemetry, and turning it on is answered with a warning.",
     )
@@ -236,10 +236,10 @@ class Server(CamelGroup):
     rate_limit: Annotated[Whole, Mark(Trust.NEVER)] = Field(
         1200, ge=0, le=1_000_000, description="Requests per minute that one HTTP client may send; 0: any number."
     )
-    chunks_dir: Annotated[str, Mark(Trust.INSIDE, ("CORTEX_CHUNKS_DIR",))] = Field(
+    chunks_dir: Annotated[str, Mark(Trust.INSIDE)] = Field(
         ".cortex/chunks", min_length=1, description="Folder of the chunk files, relative to the workspace."
     )
-    http_token: Annotated[str, Mark(Trust.ENVIRONMENT, ("CORTEX_HTTP_TOKEN",), secret=True)] = Field(
+    http_token: Annotated[str, Mark(Trust.ENVIRONMENT, secret=True)] = Field(
         "", repr=False, description="Token that HTTP clients must send; needed to serve beyond this machine."
     )
 
@@ -290,10 +290,10 @@ class NetworkLimits(Group):
 
 
 class ProcessingLimits(Group):
-    max_files: Annotated[Whole, Mark(Trust.LOWER)] = Field(
+    max_files: Annotated[Whole, Mark(Trust.LOWER, index=True)] = Field(
         100_000, ge=1, description="The most that workspace.maxFiles may be."
     )
-    max_file_size: Annotated[Size, Mark(Trust.LOWER)] = Field(
+    max_file_size: Annotated[Size, Mark(Trust.LOWER, index=True)] = Field(
         5_000_000, ge=1, description="The most that workspace.maxFileSize may be."
     )
     chunk_timeout: Annotated[Duration, Mark(Trust.LOWER)] = Field(
@@ -314,7 +314,9 @@ class Limits(Group):
 class ChunkPaths(Group):
     code: Texts = Field((), description="Chunk files: patterns of the code that they cover.")
     docs: Texts = Field((), description="Chunk files: patterns of the documents that they cover.")
-    ignore: Texts = Field((), description="Patterns left out, in addition to workspace.excludePatterns.")
+    ignore: Annotated[Texts, Mark(index=True)] = Field(
+        (), description="Patterns left out, in addition to workspace.excludePatterns."
+    )
 
 
 class Chunking(Group):
@@ -338,6 +340,11 @@ class Embedding(Group):
     endpoint: Annotated[Url, Mark(Trust.LOOPBACK)] = Field(  # questions go there
         "",
         description="Chunk files: address of the server that embeds queries; empty: a model of our own, where the files are of one.",
+    )
+    allowed_projects: Annotated[Paths, Mark(Trust.NEVER)] = Field(
+        (),
+        description="Chunk files: projects whose own files may name an embedding server on this machine; "
+        "`cortex chunks allow` adds one.",
     )
     required: bool = Field(
         False, description="Chunk files: no answers by words alone; without the server there is an error."
@@ -406,7 +413,7 @@ class KbQdrant(Group):
 class Kb(Group):
     rag: Rag = Rag.model_construct()
     qdrant: KbQdrant = KbQdrant.model_construct()
-    max_file_size: Annotated[Size, Mark(Trust.NEVER)] = Field(
+    max_file_size: Annotated[Size, Mark(Trust.NEVER, index=True)] = Field(
         50_000_000, ge=1, description="Documents: larger files are skipped, and listed as such."
     )
     read_timeout: Annotated[Duration, Mark(Trust.NEVER)] = Field(
@@ -421,7 +428,7 @@ class KbSearch(Group):
     default_limit: Annotated[Whole, Mark(Trust.NEVER)] = Field(
         10, ge=1, le=200, description="Documents: results of a search that doesn't say how many; at most max_limit."
     )
-    max_limit: Annotated[Whole, Mark(Trust.NEVER, ("CONDUIT_MCP_MAX_LIMIT",))] = Field(
+    max_limit: Annotated[Whole, Mark(Trust.NEVER)] = Field(
         50, ge=1, le=200, description="Documents: most results of a search."
     )
     semantic_fallback: Annotated[bool, Mark(Trust.NEVER)] = Field(
@@ -433,7 +440,7 @@ class KbLogging(Group):
     level: Annotated[
         Literal["debug", "info", "warn", "error"],
         BeforeValidator(_level),
-        Mark(Trust.NEVER, ("CONDUIT_MCP_LOG_LEVEL",)),
+        Mark(Trust.NEVER),
     ] = Field("info", description="Documents: what `cortex mcp kb --no-sidecar` logs, where server.logLevel isn't set.")
     to_stderr: Annotated[bool, Mark(Trust.NEVER)] = Field(
         False, description="Documents: whether it logs more than errors, to stderr; cortexd has a log of its own."
@@ -450,16 +457,16 @@ class Mcp(Group):
 
 
 class Memory(Group):
-    path: Annotated[Line, Mark(Trust.NEVER, ("ACK_MEM_PATH",))] = Field(
+    path: Annotated[Line, Mark(Trust.NEVER)] = Field(
         "", description="Memories: folder with claude-mem.db and scopes/NAME/memory.db; empty: ~/.ack-mem."
     )
-    database: Annotated[Line, Mark(Trust.NEVER, ("ACK_MEM_DB",))] = Field(
+    database: Annotated[Line, Mark(Trust.NEVER)] = Field(
         "", description="Memories: a claude-mem database to read; empty: claude-mem.db in memory.path."
     )
-    claude_mem: Annotated[Line, Mark(Trust.NEVER, ("CLAUDE_MEM_DATA_DIR",))] = Field(
+    claude_mem: Annotated[Line, Mark(Trust.NEVER)] = Field(
         "", description="Memories: claude-mem's own folder; empty: ~/.claude-mem."
     )
-    scope: Annotated[Line, Mark(Trust.NEVER, ("ACK_MEM_SCOPE",))] = Field(
+    scope: Annotated[Line, Mark(Trust.NEVER)] = Field(
         "", description="Memories: the current scope; empty: found by the project."
     )
     uncurated: Annotated[Literal["approved", "staging"], Mark(Trust.NEVER)] = Field(

@@ -15,6 +15,7 @@ from typing import get_args
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from cortex.home import SETTING_VARIABLES
 from cortex.settings.groups import Group, Groups, Kind, Mark, Trust
 from cortex.settings.values import format_duration, format_size
 
@@ -48,6 +49,7 @@ class Key:
     variables: tuple[str, ...]  # the first that is set counts
     trust: Trust  # what a project's own files may say
     secret: bool
+    index: bool  # it decides what an index holds: the same for all clients of a store
 
     def parse(self, value: object) -> object:
         """`value` as the type of this setting.
@@ -103,6 +105,7 @@ def _read_key(model: type[Group], field: FieldInfo, name: str, path: tuple[str, 
     kind = next((part.name for part in field.metadata if isinstance(part, Kind)), "")
     kind = kind or ("choice" if choices else _KINDS[field.annotation or str])
     own = () if mark.trust is Trust.ENVIRONMENT else ("CORTEX_" + "_".join(path).upper(),)
+    others = tuple(variable for variable, setting in SETTING_VARIABLES.items() if setting == name)
     return Key(
         name=name,
         attribute=path,
@@ -111,9 +114,10 @@ def _read_key(model: type[Group], field: FieldInfo, name: str, path: tuple[str, 
         default=field.default,
         description=field.description or "",
         allowed=_allowed(kind, choices, field),
-        variables=(*own, *mark.variables),
+        variables=(*own, *others),
         trust=mark.trust,
         secret=mark.secret,
+        index=mark.index,
     )
 
 

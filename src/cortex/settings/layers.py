@@ -17,7 +17,7 @@ from pathlib import Path
 from cortex.errors import ConfigError
 from cortex.settings.groups import Trust
 from cortex.settings.keys import KEYS, FamilyKey, Key
-from cortex.settings.values import stays_here
+from cortex.settings.values import is_embedding_address, stays_here
 
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring = (
@@ -66,7 +66,7 @@ class Layers:
     families: dict[str, object] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
-    def lay(self, entries: Iterable[Entry], speaker: Speaker, held: Mapping[str, object], root: Path | None) -> None:
+    def lay(self, entries: Iterable[Entry], speaker: Speaker, held: Layers, root: Path | None) -> None:
         """Put `entries` over the values so far; `held` is what counts without any project's files.
 
         Raises: ConfigError (CONFIG_INVALID), if a strict speaker says what isn't allowed.
@@ -122,7 +122,7 @@ def settle(values: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:
 
 
 def _admit(
-    key: Key | FamilyKey, value: object, speaker: Speaker, held: Mapping[str, object], root: Path | None
+    key: Key | FamilyKey, value: object, speaker: Speaker, held: Layers, root: Path | None
 ) -> tuple[object, str]:
     """What of `value` the speaker may say (None: nothing), and why not the rest."""
     if key.trust is Trust.ENVIRONMENT and speaker is not Speaker.ENVIRONMENT:
@@ -132,19 +132,19 @@ def _admit(
         return value, ""
     if isinstance(key, FamilyKey) and key.trust is not Trust.NEVER and not _is_flat(value):
         return None, "give a single value or a list"
+    before = held.values.get(key.name)
     match key.trust:
-        case Trust.NEVER if value != held.get(key.name):
+        case Trust.NEVER if value != before:
             return None, "counts only from your own configuration, the environment or a flag"
-        case Trust.LOOPBACK if value and not stays_here(str(value)):
-            return (
-                None,
-                "an address beyond this machine counts only from your own configuration, the environment or a flag",
-            )
+        case Trust.LOOPBACK if value:
+            return _admit_address(str(value), held, root)
         case Trust.INSIDE:
             return _admit_paths(value, root)
-        case Trust.LOWER if _exceeds(key, value, held[key.name]):
+        case Trust.LOWER if _exceeds(key, value, before):
             return None, f"a project may lower this limit, not raise it above {_shown_held(key, held)}"
-        case Trust.ON if held[key.name] and not value:
+        case Trust.CAPPED if key.name in held.origins and _exceeds(key, value, before):
+            return None, f"you set {_shown_held(key, held)}: a project may lower this limit, not raise it"
+        case Trust.ON if before and not value:
             return None, "a project may turn this on, not off"
         case Trust.PROVIDER if not _is_configured(str(value), held):
             return (
@@ -152,6 +152,28 @@ def _admit(
                 f"{value!r} can be chosen only where your own configuration, the environment or a flag configures it",
             )
     return value, ""
+
+
+def _admit_address(address: str, held: Layers, root: Path | None) -> tuple[object, str]:
+    """An embedding server on this machine, for a project that the person allowed to name one: questions go there."""
+    if not stays_here(address):
+        return (
+            None,
+            "an address beyond this machine counts only from your own configuration, the environment or a flag",
+        )
+    if not is_embedding_address(address):
+        return None, "a project may only name an embedding server's own path: /embed, /v1 or /v1/embeddings"
+    allowed = _texts(held.values["embedding.allowed_projects"])
+    if root is None or not any(_is_same_folder(path, root) for path in allowed):
+        return None, "questions would go there: allow this project once with `cortex chunks allow`"
+    return address, ""
+
+
+def _is_same_folder(path: str, root: Path) -> bool:
+    try:
+        return Path(path).resolve() == root.resolve()
+    except (OSError, ValueError, RuntimeError):
+        return False
 
 
 def _admit_paths(value: object, root: Path | None) -> tuple[object, str]:
@@ -186,10 +208,10 @@ _SAID_OF = {  # what a person says of their own about a provider's server
 }
 
 
-def _is_configured(provider: str, held: Mapping[str, object]) -> bool:
+def _is_configured(provider: str, held: Layers) -> bool:
     """Whether the person said anything of their own about where a provider is; one without a server needs nothing."""
     names = _SAID_OF.get(provider, ())
-    return not names or any(held[key.name] != key.default for key in KEYS if key.name in names)
+    return not names or any(held.values[key.name] != key.default for key in KEYS if key.name in names)
 
 
 def _shown(entry: Entry) -> str:
@@ -199,10 +221,10 @@ def _shown(entry: Entry) -> str:
     return "the value" if hidden else _SHORT.repr(entry.value)
 
 
-def _shown_held(key: Key | FamilyKey, held: Mapping[str, object]) -> str:
-    if key.name == "indexing.workers" and not held[key.name]:
+def _shown_held(key: Key | FamilyKey, held: Layers) -> str:
+    if key.name == "indexing.workers" and not held.values[key.name]:
         return "what the number of cores gives"
-    return key.show(held[key.name]) if isinstance(key, Key) else ""
+    return key.show(held.values[key.name]) if isinstance(key, Key) else ""
 
 
 def _is_flat(value: object) -> bool:

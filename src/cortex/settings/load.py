@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from cortex import home
@@ -21,18 +22,18 @@ from cortex.settings.files import read_file
 from cortex.settings.groups import Groups
 from cortex.settings.keys import KEYS, Key
 from cortex.settings.layers import Entry, Layers, Speaker
-from cortex.settings.model import Settings, known_key
-from cortex.types import ENVIRONMENT
+from cortex.settings.model import FileStates, Inputs, Settings, known_key
 
 PROJECT_FILES = (".cortex/config.yml", "codeindex.config.json", ".cortex/config.json")
+OWN_FILE, CONDUIT_FILE = "config.yml", "conduit.yaml"
 _FLAGS = {"workspace.paths": "--workspace"}  # where a flag isn't called like its key
-_PREFIXES = (*(f"CORTEX_{group.upper()}_" for group in Groups.model_fields), "CODEINDEX_")
+_PREFIXES = (*(f"CORTEX_{group.upper()}_" for group in Groups.model_fields), "CODEINDEX_", "CONDUIT_MCP_")
 _VARIABLES = {variable: key for key in KEYS for variable in key.variables}
 
 
 def environment() -> dict[str, str]:
-    """The process's variables that Cortex reads: those listed in `types.ENVIRONMENT`, and all that begin like a setting's."""
-    names = {*ENVIRONMENT, *_VARIABLES}
+    """The process's variables that Cortex reads: those listed in `home.py`, and all that begin like a setting's."""
+    names = {*home.OTHER_VARIABLES, *home.COMMAND_VARIABLES, *_VARIABLES}
     return {name: value for name, value in os.environ.items() if name in names or name.startswith(_PREFIXES)}
 
 
@@ -47,25 +48,87 @@ def load(
     environment: Mapping[str, str],
     flags: Mapping[str, object] | None = None,
     user_home: Path | None = None,
+    shared: bool = False,
 ) -> Settings:
     """The settings of the workspace at `root`, or those that count without one.
 
-    `flags` go by a setting's name; one that is None was not given. Raises: ConfigError (CONFIG_INVALID) for an invalid flag or
-    variable; what is wrong in files is in `warnings`.
+    `flags` go by a setting's name; one that is None was not given. `shared` is for a client of a process that serves several:
+    what decides what an index holds then comes from files alone, and `unheeded` says which variables don't count.
+
+    Raises: ConfigError (CONFIG_INVALID) for an invalid flag or variable; what is wrong in files is in `warnings`.
     """
     user_home = user_home or Path.home()
     own_home = find_home(environment, user_home)
+    files = _file_states(root, own_home, environment, user_home)
     own, own_warnings = _read_own(own_home, environment, user_home)
     project, project_warnings = _read_project(root, own_home)
-    typed = ((list(_read_variables(environment)), Speaker.ENVIRONMENT), (list(_read_flags(flags or {})), Speaker.FLAG))
+    variables = list(_read_variables(environment))
+    apart = [entry for entry in variables if shared and isinstance(entry.key, Key) and entry.key.index]
+    heeded = [entry for entry in variables if entry not in apart]
+    typed = ((heeded, Speaker.ENVIRONMENT), (list(_read_flags(flags or {})), Speaker.FLAG))
 
     trusted = Layers()
     for entries, speaker in ((own, Speaker.HOME), *typed):
-        trusted.lay(entries, speaker, held=trusted.values, root=root)
+        trusted.lay(entries, speaker, held=trusted, root=root)
     layers = Layers(warnings=[*own_warnings, *project_warnings, *_unknown_variables(environment)])
     for entries, speaker in ((own, Speaker.HOME), (project, Speaker.PROJECT), *typed):
-        layers.lay(entries, speaker, held=trusted.values, root=root)
-    return Settings.build(layers, home=own_home, root=root, own=trusted.values)
+        layers.lay(entries, speaker, held=trusted, root=root)
+    settings = Settings.build(layers, home=own_home, root=root, own=trusted)
+    unheeded = tuple(_unheeded(settings, apart))
+    inputs = Inputs(root, dict(environment), dict(flags or {}), user_home, shared, files, unheeded)
+    return settings.model_copy(update={"inputs": inputs})
+
+
+def load_again(settings: Settings, *, settle_seconds: float = 0.0) -> Settings:
+    """The settings as their files say it now: the same object where no file changed, or one changed so lately that it may
+    be half written.
+    """
+    inputs = settings.inputs
+    if inputs is None:
+        return settings
+    files = _file_states(inputs.root, settings.home, inputs.environment, inputs.user_home)
+    if files == inputs.files:
+        return settings
+    now = time.time_ns()
+    if any(state and 0 <= now - state[0] < settle_seconds * 1e9 for state in files):
+        return settings
+    return load(
+        inputs.root,
+        environment=inputs.environment,
+        flags=inputs.flags,
+        user_home=inputs.user_home,
+        shared=inputs.shared,
+    )
+
+
+def _file_states(root: Path | None, home: Path, environment: Mapping[str, str], user_home: Path) -> FileStates:
+    """Time, size and number of each settings file, None where there is none: it was written to where that differs."""
+    paths = [find_conduit(environment, user_home) / CONDUIT_FILE, home / OWN_FILE]
+    paths += [root / name for name in PROJECT_FILES] if root else []
+    states: list[tuple[int, int, int] | None] = []
+    for path in paths:
+        try:
+            seen = os.stat(path)
+            states.append((seen.st_mtime_ns, seen.st_size, seen.st_ino))
+        except (OSError, ValueError):
+            states.append(None)
+    return tuple(states)
+
+
+def _unheeded(settings: Settings, entries: Iterable[Entry]) -> Iterator[str]:
+    """What to say of variables that don't count, where they differ from what does."""
+    for entry in entries:
+        given = Layers()
+        given.lay(
+            [entry], Speaker.ENVIRONMENT, held=given, root=settings.root
+        )  # what isn't allowed is an error all the same
+        key, value = entry.key, given.values[entry.key.name]
+        if isinstance(key, Key) and value != settings.value(key.name):
+            counts = key.show(settings.value(key.name))
+            yield (
+                f"{entry.origin}: {key.name} is the same for all clients of an index, and {counts} counts "
+                f"({settings.origin(key.name)}); for {key.show(value)} run `cortex config set {key.name} {key.show(value)}`"
+            )
 
 
 def find_home(environment: Mapping[str, str], user_home: Path) -> Path:
@@ -79,8 +142,8 @@ def find_home(environment: Mapping[str, str], user_home: Path) -> Path:
 
 def _read_own(home: Path, environment: Mapping[str, str], user_home: Path) -> tuple[list[Entry], list[str]]:
     """The person's own files. Of conduit.yaml only the keys of documents are ours; the rest belongs to that product."""
-    conduit, more = read_file(find_conduit(environment, user_home) / "conduit.yaml", quiet=True)
-    entries, warnings = read_file(home / "config.yml")
+    conduit, more = read_file(find_conduit(environment, user_home) / CONDUIT_FILE, groups=("kb", "mcp"))
+    entries, warnings = read_file(home / OWN_FILE)
     documents = [entry for entry in conduit if entry.key.name.startswith(("kb.", "mcp.kb."))]
     return documents + entries, more + warnings
 
@@ -95,7 +158,7 @@ def _read_project(root: Path | None, home: Path) -> tuple[list[Entry], list[str]
     entries: list[Entry] = []
     warnings: list[str] = []
     for path in [root / name for name in PROJECT_FILES] if root else ():
-        if path.resolve() == (home / "config.yml").resolve():  # the root is the person's own home folder
+        if path.resolve() == (home / OWN_FILE).resolve():  # the root is the person's own home folder
             continue
         found, more = read_file(path, within=root)
         entries += found
@@ -128,7 +191,7 @@ def _read_flags(flags: Mapping[str, object]) -> Iterator[Entry]:
 
 def _unknown_variables(environment: Mapping[str, str]) -> Iterator[str]:
     for name in sorted(environment):
-        if name.startswith(_PREFIXES) and name not in _VARIABLES and name not in ENVIRONMENT:
+        if name.startswith(_PREFIXES) and name not in _VARIABLES and name not in home.OTHER_VARIABLES:
             near = difflib.get_close_matches(name, _VARIABLES, n=1, cutoff=0.6)
             yield f"environment {name}: unknown variable" + (f"; did you mean {near[0]}?" if near else "")
 

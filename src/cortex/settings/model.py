@@ -7,6 +7,7 @@ Made by `load.py`; changed only into a new one. Knows no file. Values are kept t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -16,6 +17,21 @@ from cortex.errors import ConfigError
 from cortex.settings.groups import Group, Groups
 from cortex.settings.keys import KEYS, FamilyKey, Key, find_key, unknown
 from cortex.settings.layers import Entry, Layers, Speaker, settle
+
+FileStates = tuple[tuple[int, int, int] | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """All that settings were made from, to make them again; settings are compared by their values, not by this."""
+
+    root: Path | None = field(compare=False)
+    environment: Mapping[str, str] = field(compare=False, repr=False)
+    flags: Mapping[str, object] = field(compare=False, repr=False)
+    user_home: Path = field(compare=False)
+    shared: bool = field(compare=False)
+    files: FileStates = field(compare=False)  # as they were before they were read
+    unheeded: tuple[str, ...] = field(compare=False, default=())  # variables that don't count, in a sentence each
 
 
 class Settings(Groups):
@@ -27,7 +43,8 @@ class Settings(Groups):
     warnings: tuple[str, ...] = ()
     origins: Mapping[str, str] = Field(default_factory=dict, repr=False)
     stated: Mapping[str, object] = Field(default_factory=dict, repr=False)
-    own: Mapping[str, object] = Field(default_factory=dict, repr=False)  # what counts without any project's files
+    own: Layers = Field(default_factory=Layers, repr=False)  # what counts without any project's files
+    inputs: Inputs | None = Field(None, repr=False)
 
     def origin(self, name: str) -> str:
         """Where the value of a key came from: "default", a file, "environment NAME", "flag --name" or "runtime".
@@ -48,6 +65,20 @@ class Settings(Groups):
         for attribute in key.attribute:
             found = getattr(found, attribute)
         return found
+
+    def warning_about(self, name: str) -> str:
+        """Why what a file says of a key doesn't count, "" where nothing was said, or it does."""
+        return next((warning for warning in self.warnings if f": {name}: " in warning), "")
+
+    def index_values(self) -> dict[str, object]:
+        """The settings that decide what an index holds, by name, as JSON has them."""
+        values = ((key.name, self.value(key.name)) for key in KEYS if key.index)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values}
+
+    @property
+    def unheeded(self) -> tuple[str, ...]:
+        """Which variables of this client don't count, and what does, in a sentence each."""
+        return self.inputs.unheeded if self.inputs else ()
 
     def changed(self, changes: Mapping[str, object], origin: str = "runtime") -> Self:
         """A copy with `changes`, each checked as what an agent may say.
@@ -79,7 +110,7 @@ class Settings(Groups):
         return new
 
     @classmethod
-    def build(cls, layers: Layers, *, home: Path, root: Path | None, own: Mapping[str, object]) -> Self:
+    def build(cls, layers: Layers, *, home: Path, root: Path | None, own: Layers, inputs: Inputs | None = None) -> Self:
         """The settings that `layers` add up to; `own` is what counts without any project's files."""
         settled, warnings = settle(layers.values)
         return cls.model_construct(
@@ -92,6 +123,7 @@ class Settings(Groups):
             origins=layers.origins,
             stated=layers.values,
             own=own,
+            inputs=inputs,
         )
 
 
@@ -109,10 +141,10 @@ def known_key(name: str) -> Key | FamilyKey:
 def _nest(model: type[Group], values: Mapping[str, object], path: tuple[str, ...]) -> dict[str, object]:
     """The fields of a group, made from checked values without checking them again."""
     out: dict[str, object] = {}
-    for attribute, field in model.model_fields.items():
+    for attribute, info in model.model_fields.items():
         here = (*path, attribute)
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Group):
-            out[attribute] = field.annotation.model_construct(None, **_nest(field.annotation, values, here))
+        if isinstance(info.annotation, type) and issubclass(info.annotation, Group):
+            out[attribute] = info.annotation.model_construct(None, **_nest(info.annotation, values, here))
         else:
             out[attribute] = values[_NAMES[here]]
     return out

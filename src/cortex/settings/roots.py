@@ -41,8 +41,10 @@ def find_workspaces(
     cwd: Path,
     environment: Mapping[str, str],
     user_home: Path | None = None,
+    shared: bool = False,
 ) -> tuple[Workspace, ...]:
-    """The workspaces, in the order they are named; `settings` are those that count without a root (`load(None, ...)`).
+    """The workspaces, in the order they are named; `settings` are those that count without a root (`load(None, ...)`),
+    `shared` is as there.
 
     Raises: ConfigError (WORKSPACE_UNKNOWN), if a folder that was named isn't there; (WORKSPACE_MISSING), if none was named and
     the working directory can't be one.
@@ -51,10 +53,11 @@ def find_workspaces(
     if settings.workspace.paths:
         roots = _check(settings, cwd, user_home)
         return tuple(
-            Workspace(root, load(root, environment=environment, flags=flags, user_home=user_home)) for root in roots
+            Workspace(root, load(root, environment=environment, flags=flags, user_home=user_home, shared=shared))
+            for root in roots
         )
     root = _guess(cwd, environment, user_home)
-    own = load(root, environment=environment, flags=flags, user_home=user_home)
+    own = load(root, environment=environment, flags=flags, user_home=user_home, shared=shared)
     return tuple(Workspace(found, own) for found in (_check(own, root, user_home) or (root,)))
 
 

@@ -18,6 +18,7 @@ _AMOUNT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([A-Za-z]*)\s*", re.ASCII)
 _LOOPBACK = re.compile(
     r"https?://(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?(/[^\\@\s]*)?", re.ASCII | re.IGNORECASE
 )
+_EMBEDDING_PATHS = ("", "/embed", "/v1", "/v1/embeddings")  # where a server that speaks one of our dialects is reached
 _URL = re.compile(r"https?://[^\s\\/?#@]+(/[^\s\\?#]*)?", re.IGNORECASE)
 
 
@@ -70,6 +71,12 @@ def refuse_boolean(value: object) -> object:
 def stays_here(url: str) -> bool:
     """Whether `url` surely stays on this machine. Strict on purpose: a spelling that parsers read differently doesn't count."""
     return _LOOPBACK.fullmatch(url) is not None
+
+
+def is_embedding_address(url: str) -> bool:
+    """Whether `url` stays on this machine and has a path that an embedding server is documented to have."""
+    found = _LOOPBACK.fullmatch(url)
+    return found is not None and (found[4] or "").rstrip("/") in _EMBEDDING_PATHS
 
 
 def format_size(size: int) -> str:

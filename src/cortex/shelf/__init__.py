@@ -71,7 +71,16 @@ class ShelfState:
 
 
 def chunks_dir(root: Path, settings: Settings) -> Path:
-    """Where a workspace's chunk files are. Raises: FileError PATH_OUTSIDE, where a folder in it leads out of it: a stranger made that."""
+    """Where a workspace's chunk files are.
+
+    Raises: FileError PATH_OUTSIDE, where a folder in it leads out of it, or its own settings name one outside: a stranger made that.
+    """
+    if refused := settings.warning_about("server.chunksDir"):
+        raise FileError(
+            "PATH_OUTSIDE",
+            refused.removesuffix(" (ignored)"),
+            suggestions=("Name a folder in the project there, or yours with CORTEX_CHUNKS_DIR.",),
+        )
     folder = root / settings.server.chunks_dir
     inside = Path(os.path.realpath(folder)).is_relative_to(Path(os.path.realpath(root)))
     if not inside and not Path(settings.server.chunks_dir).is_absolute():

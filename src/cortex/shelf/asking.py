@@ -221,7 +221,7 @@ def _address(settings: Settings) -> tuple[str, str]:
     address = settings.embedding.endpoint
     if address and settings.server.local_only and not stays_here(address):
         return "", f"server.localOnly is on, and {address} is beyond this machine"
-    return address, ""
+    return address, "" if address else settings.warning_about("embedding.endpoint").removesuffix(" (ignored)")
 
 
 def _open_server(settings: Settings, address: str) -> Embedder:
