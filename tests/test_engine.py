@@ -334,7 +334,7 @@ def test_every_run_and_change_of_settings_and_deletion_is_in_the_operations_log(
     engine.index()
     (root / "src/desk.py").unlink()
     engine.index()
-    engine.reconfigure(engine.settings, {"chunkSize": {"old": 250, "new": 250}})
+    engine.state.change({"search.cacheSize": "1MB"}, "a test")
     assert [line.what for line in engine.operations()] == ["config", "delete", "index", "index"]
     engine.index(paths=["src/lamp.py"])
     last = engine.operations(1)[0]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -158,22 +161,100 @@ def test_the_next_call_opens_a_closed_engine_and_finds_what_changed_meanwhile(ma
     assert engines.projects() == []
 
 
-def test_what_was_changed_at_run_time_outlives_the_engine(make, project):
+def test_what_was_changed_at_run_time_is_the_stores_and_outlives_engine_and_window(make, project):
     root, settings = project("lamp")
     engines = make(keep=False)
     window = Workspaces([Workspace(root, settings)], engines)
     with window.open() as [(_, engine)]:
-        engine.reconfigure(engine.settings.changed({"indexing.chunkSize": 99}), {"indexing.chunkSize": 99})
+        engine.state.change({"indexing.chunkSize": 99}, "editor 1.0")
     engines.close_idle(1)
     assert states(engines) == {"lamp": (CLOSED, 1)}
-    assert window.settings.indexing.chunk_size == 99
-    with window.open() as [(_, again)]:
-        assert again is not engine
-        assert again.settings.indexing.chunk_size == 99
     window.close()
     other = Workspaces([Workspace(root, settings)], engines)
-    assert other.settings.indexing.chunk_size == settings.indexing.chunk_size
+    with other.open() as [(_, again)]:
+        assert again is not engine
+        assert again.settings.indexing.chunk_size == other.settings.indexing.chunk_size == 99
+        override = again.state.override
+        assert override and (override.settings, override.by) == ({"indexing.chunkSize": 99}, "editor 1.0")
     other.close()
+
+
+def write_settings(root: Path, **settings: object) -> None:
+    """Write a project's file as an editor that was done a moment ago."""
+    file = root / "codeindex.config.json"
+    file.write_text(json.dumps({name.replace("__", "."): value for name, value in settings.items()}), encoding="utf-8")
+    os.utime(file, (time.time() - 2, time.time() - 2))
+
+
+def test_an_excluded_file_is_gone_from_the_next_answer_and_soon_from_the_index(make, project, until):
+    root, settings = project("lamp")
+    (root / "secret.py").write_text("def hidden_vault():\n    return 1\n", encoding="utf-8")
+    window = Workspaces([Workspace(root, settings)], make(keep=True))
+    with window.open() as [(_, engine)]:
+        until(lambda: engine.freshness().state == "ready", 10)
+        assert found(engine, "hidden_vault") == ["secret.py"]
+    write_settings(root, workspace__excludePatterns=["secret.py"])
+    with window.open() as [(_, engine)]:
+        assert found(engine, "hidden_vault") == []
+        until(lambda: not engine.knows("secret.py"), 10)
+        until(lambda: not engine.state.shortcomings(), 10)
+    (root / "codeindex.config.json").unlink()
+    with window.open() as [(_, engine)]:
+        until(lambda: found(engine, "hidden_vault") == ["secret.py"], 10)
+    window.close()
+
+
+def test_nobody_has_to_call_for_an_edited_configuration_to_count(make, project, until):
+    root, settings = project("lamp")
+    (root / "long.txt").write_text("\n".join(f"line {n} of a long text" for n in range(400)), encoding="utf-8")
+    engines = make(keep=True)
+    window = Workspaces([Workspace(root, settings)], engines)
+    with window.open() as [(_, engine)]:
+        until(lambda: engine.freshness().state == "ready", 10)
+    before = engine.vitals().chunks
+    write_settings(root, indexing__chunkSize=50)
+    until(lambda: engine.vitals().chunks > 2 * before, 10)
+    until(lambda: engine.state.made_with()["indexing.chunkSize"] == 50, 10)
+    assert engine.state.shortcomings() == ()
+    newcomer = engines.borrow(
+        root, load(root, environment={"CORTEX_HOME": str(settings.home)}, flags={"indexing.workers": 1})
+    )
+    assert newcomer.engine is engine
+    engines.give_back(newcomer)
+    window.close()
+
+
+def test_an_answer_says_what_an_index_was_made_with_only_where_that_differs(make, project):
+    root, settings = project("lamp")
+    window = Workspaces([Workspace(root, settings)], make(keep=False))
+    with window.open() as [(_, engine)]:
+        engine.index()
+        assert engine.search(Query(text="only_lamp")).notes == ()
+        write_settings(root, indexing__chunkSize=50, workspace__excludePatterns=["x"])
+    with window.open() as [(_, engine)]:
+        (note,) = engine.search(Query(text="only_lamp")).notes
+        assert note == (
+            "the index was made with other settings (workspace.excludePatterns; indexing.chunkSize 250, now 50): "
+            "run `cortex index`"
+        )
+        engine.index()
+        assert engine.search(Query(text="only_lamp")).notes == ()
+    window.close()
+
+
+def test_a_full_index_says_so_at_every_question_and_how_to_make_room(make, project):
+    root, settings = project("lamp", workspace__maxFiles=2)
+    for number in range(3):
+        (root / f"more{number}.py").write_text("x = 1\n", encoding="utf-8")
+    window = Workspaces([Workspace(root, settings)], make(keep=False))
+    with window.open() as [(_, engine)]:
+        engine.index()
+        for mode in (Mode.HYBRID, Mode.EXACT):
+            assert engine.search(Query(text="only_lamp", mode=mode)).notes[0] == (
+                "2 files are not in the index: it is full at workspace.maxFiles, 2 (flag --max-files); "
+                "make it 4 there, or exclude some"
+            )
+    window.close()
 
 
 def test_a_run_under_way_keeps_an_engine_with_a_window_open(make, project):

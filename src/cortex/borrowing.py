@@ -22,9 +22,13 @@ _OF_ONE_CLIENT = ("ACK_MEM_SCOPE", "CORTEX_MEMORY_SCOPE")
 log = logging.getLogger(__name__)
 
 
-def library_settings(variables: Mapping[str, str]) -> Settings:
-    """The settings that a person's library is opened with: without the scope that one client is in, so that all clients share it."""
-    return load(None, environment={name: value for name, value in variables.items() if name not in _OF_ONE_CLIENT})
+def library_settings(variables: Mapping[str, str], *, shared: bool = False) -> Settings:
+    """The settings that a person's library is opened with: without the scope that one client is in, so that all clients share it.
+
+    `shared` is as in `load`.
+    """
+    kept = {name: value for name, value in variables.items() if name not in _OF_ONE_CLIENT}
+    return load(None, environment=kept, shared=shared)
 
 
 class Borrowed:

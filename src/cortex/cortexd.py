@@ -187,7 +187,7 @@ def _serve(meeting: Rendezvous, listener: socket.socket, lock: int, token: str, 
 def opener(lenders: Lenders) -> Callable[[Hello], Served]:
     """What cortexd gives to a client: what its command line says, with the settings of its folder and variables."""
     from cortex.cli import families, mcp
-    from cortex.daemon.server import Refused, Served
+    from cortex.daemon.server import Refused, Served, Told
 
     def open_served(hello: Hello) -> Served:
         try:
@@ -198,11 +198,13 @@ def opener(lenders: Lenders) -> Callable[[Hello], Served]:
             said = io.StringIO()
             error.show(said)  # type: ignore[attr-defined]
             raise Refused(said.getvalue().strip(), 2) from None
-        asked = families.ask(given["families"] or (), given["workspaces"] or (), hello.variables, Path(hello.cwd))
+        named = given["families"] or (), given["workspaces"] or ()
+        asked = families.ask(*named, hello.variables, Path(hello.cwd), shared=True)
         address = mcp.http_site(given["http"], asked)
         opened, left_out = families.open_families(asked, lenders, read_only=bool(given["read_only"]))
         warnings = tuple(f"warning: {one}" for one in (*asked.warnings, *left_out))
-        return Served(opened, mcp.identity_of(asked, given["tool_names"]), warnings, address)
+        told = Told()
+        return Served(opened, mcp.identity_of(asked, given["tool_names"], told), warnings, address, told)
 
     return open_served
 

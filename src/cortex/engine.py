@@ -18,11 +18,12 @@ from typing import Self
 
 from cortex import chunkers, indexing
 from cortex.cache import Cache
-from cortex.embedders import Embedder, open_again, open_embedder, open_local
+from cortex.embedders import Embedder
 from cortex.embedding import Embedding
 from cortex.errors import CortexError, StoreError
 from cortex.filequeue import Preference
-from cortex.guarded import Embedders
+from cortex.guarded import Embedders, open_embedders, who_embeds
+from cortex.indexsettings import SETTLE_SECONDS, FollowedSettings, IndexState
 from cortex.paths import STORE_FOLDER, ensure_store_dir, is_frozen, remember_project, root_text, store_dir
 from cortex.runs import Runs, Wish
 from cortex.scratch import Scratch
@@ -30,7 +31,7 @@ from cortex.search import BELOW_THRESHOLD, NO_EMBEDDER, check_query, parse, sear
 from cortex.settings import Settings
 from cortex.sources import git
 from cortex.sources.files import scan
-from cortex.store import STORE_NAME, Operation, Store, extension_of, set_aside
+from cortex.store import STORE_NAME, Operation, Store, set_aside
 from cortex.text import hash_bytes, rfc3339
 from cortex.types import (
     Cancel,
@@ -47,7 +48,7 @@ from cortex.types import (
     Vitals,
 )
 from cortex.views import Views
-from cortex.worker import Pool
+from cortex.worker import Pool, default_workers
 
 FULL_MODE_FILES = 2_500  # above this, reading everything for one answer takes longer than indexing it once
 FIRST_ANSWER_SECONDS = 8.0  # how long a query waits for a first index before it answers from what is there
@@ -102,8 +103,10 @@ class Engine:
         """`embedder`, or `embedders`, take the place of those that the settings choose."""
         self.root = root.resolve()
         self.settings = settings
+        self.followed_settings = FollowedSettings(settings)
+        self._follows = not (in_memory or read_only)
         self._lent_embedders = embedders is not None  # whoever lends them closes them
-        self._embedders = embedders or (Embedders(embedder) if embedder is not None else _open_embedders(settings))
+        self._embedders = embedders or (Embedders(embedder) if embedder is not None else open_embedders(settings))
         self._pool = self._make_pool(settings.indexing.workers or default_workers())
         self._single = self._make_pool(1)  # for one file between the runs; a process only when it is used
         self._cache = _make_cache(settings)
@@ -116,6 +119,7 @@ class Engine:
         self._not_before = 0.0  # that the indexes are tried to follow again
         self._scratch = Scratch(lambda: Engine(self.root, self.settings, in_memory=True, embedders=Embedders(None)))
         self.kept = False  # a keeper is at work, so that a first run is under way or will soon be
+        self.follow_settings()
 
     # -- the store -----------------------------------------------------------------------------------------------------
 
@@ -209,6 +213,7 @@ class Engine:
         A run waits for the one under way; a forced one of the whole folder joins another that is. `limited` refuses a second
         forced run within a minute. Raises: LimitError, Cancelled, FileError DISK_FULL, StoreError.
         """
+        self.follow_settings(settle_seconds=0.0)
         wanted = None if paths is None else tuple(sorted({path.strip("/") for path in paths}))
         now = self._current()
         return now.runs.index(
@@ -217,6 +222,7 @@ class Engine:
 
     def serve_requests(self) -> None:
         """As the lease holder, do what other processes asked for, and let the indexes forget what they removed for good."""
+        self.follow_settings()
         self._runs.serve_requests()
         if time.monotonic() < self._not_before:
             return
@@ -296,13 +302,15 @@ class Engine:
         page = self._cache.get(key) if caching else None
         if page is None:
             page = self._answer(query, where, docs, cancel, deadline)
+            page = self.state.without_excluded(page) if indexed else page
             if caching and self._state() == state:  # else an embedder failed on the way, or something was written
                 self._cache.put(key, page, 2 * len(query.text) + 8 * len(query.snippets))
         else:
             page = replace(page, cached=True)
         count, seconds = self._searches
         self._searches = (count + 1, seconds + time.monotonic() - started)
-        return self._with_progress(page) if indexed else page
+        page = self._with_progress(page) if indexed else page
+        return page if sources is not None else replace(page, notes=(*self.state.shortcomings(), *page.notes))
 
     def _state(self) -> tuple[object, ...]:
         """All that an answer depends on besides its query."""
@@ -369,11 +377,10 @@ class Engine:
             return replace(page, notes=(*page.notes, now.why)) if stands_in else page
 
     def _search_exact(self, query: Query, cancel: Cancel, deadline: float) -> Page:
-        files = [file for file in self.files(cancel) if _wanted(file.path, query)]
         found = search_exact(
             query,
             self.source,
-            files,
+            self.files(cancel),
             deadline=deadline,
             max_file_size=self.settings.workspace.max_file_size,
             cancel=cancel,
@@ -414,6 +421,19 @@ class Engine:
     @property
     def _is_short_run(self) -> bool:
         return self.running and self._runs.step.total <= SHORT_RUN_FILES
+
+    # -- settings ------------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> IndexState:
+        """What the index was made with, against what the settings say now."""
+        now = self._current()
+        return IndexState(now.store, now.source, self.root, self.settings, self.kept)
+
+    def follow_settings(self, *, settle_seconds: float = SETTLE_SECONDS) -> None:
+        """Work with what the settings files, and a tool's changes, say now; a file that was just written is given time."""
+        if self._follows and not self._closed:
+            self.followed_settings.look(self.store, self.settings, self.reconfigure, settle_seconds)
 
     # -- files and health ----------------------------------------------------------------------------------------------
 
@@ -502,19 +522,20 @@ class Engine:
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
-    def reconfigure(self, settings: Settings, changed: dict[str, object]) -> None:
-        """Work with other settings from now on; recorded in the operations log."""
+    def reconfigure(self, settings: Settings) -> None:
+        """Work with other settings from now on."""
         before, self.settings = self.settings, settings
         self._cache = _make_cache(settings)
         self.store.lookup.redacts(settings.security.redact != "off")
-        if _who_embeds(before) != _who_embeds(settings):
-            old, self._embedders = self._embedders, _open_embedders(settings)
+        if who_embeds(before) != who_embeds(settings):
+            old, self._embedders = self._embedders, open_embedders(settings)
             self.embedding.use(self._embedders)
             if not self._lent_embedders:
                 old.close()
             self._lent_embedders = False
+        for pool in (self._pool, self._single):
+            pool.limit(self._file_seconds(), settings.limits.memory.heap)
         self._scratch.reconfigure(settings)
-        self.store.log.record("config", {"changed": changed})
 
     def clean_up(self) -> None:
         """Drop what is older than it is to be kept: orphaned blobs, log lines; cached answers end by themselves."""
@@ -574,24 +595,3 @@ def rebuild_damaged(root: Path, settings: Settings) -> Path:
 def _make_cache(settings: Settings) -> Cache:
     size = min(settings.search.cache_size, settings.limits.memory.cache)
     return Cache(size, settings.retention.days * 86_400)
-
-
-def _open_embedders(settings: Settings) -> Embedders:
-    return Embedders(open_embedder(settings), open_local, open_again)
-
-
-def _who_embeds(settings: Settings) -> tuple[object, ...]:
-    """What decides which embedder is wanted."""
-    indexing = settings.indexing
-    return indexing.strategies, indexing.embedding_provider, settings.providers, settings.server.local_only
-
-
-def default_workers() -> int:
-    """Half of the cores, at most four: the process that remembers needs one too."""
-    return max(1, min(4, (os.cpu_count() or 2) // 2))
-
-
-def _wanted(path: str, query: Query) -> bool:
-    if query.path and path != query.path and not path.startswith(query.path + "/"):
-        return False
-    return not query.extensions or extension_of(path) in query.extensions

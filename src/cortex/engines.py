@@ -3,7 +3,7 @@
 A window (a connection, a command) says once which folders it has; only a call under way holds an engine. What no window has is
 closed after some time; where memory is short, so is what was unused longest though a window has it: the next call opens it again,
 and it catches up with what changed meanwhile. Two settings for one folder are two engines on one store: the second has no lease
-and asks the first, as another process would.
+and asks the first, as another process would. What decides what an index holds is the same for both (`Settings.index_values`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cortex.engine import Engine
 from cortex.errors import ConfigError, CortexError
 from cortex.keeper import Keeper
 from cortex.process import give_memory_back, memory_bytes
-from cortex.settings import Settings
+from cortex.settings import Settings, load_again
 from cortex.types import EmbeddingState, Freshness, count_secrets
 
 LOOK_SECONDS = 3.0  # that calls wait, after an engine was opened, for its keeper's first look at what changed
@@ -36,8 +36,7 @@ class Lent:
     """A folder with its settings: how many windows have it, how many calls use it now, and its engine while that is open."""
 
     root: Path
-    asked: Settings  # as the first window had them
-    settings: Settings  # as they count now: what was changed at run time outlives the engine, but not the last window
+    settings: Settings  # as files and the windows' variables say it
     windows: int = 0
     calls: int = 0
     used: float = 0.0  # when the last call, or the last window, ended
@@ -46,6 +45,12 @@ class Lent:
     opened: float = 0.0
     last: Freshness | None = None  # of an engine that was closed
     turn: threading.Lock = field(default_factory=threading.Lock)  # to open or close the engine
+
+    def refresh(self) -> Settings:
+        """The settings as their files say it now."""
+        engine = self.engine
+        self.settings = load_again(engine.followed_settings.stated if engine else self.settings)
+        return self.settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +78,15 @@ class Engines:
 
     def borrow(self, root: Path, settings: Settings) -> Lent:
         """A folder for a window, which gives it back at its end; nothing is opened yet."""
+        settings = load_again(settings)
         with self._lock:
-            one = next((one for one in self._lent if one.root == root and one.asked == settings), None)
+            known = [one for one in self._lent if one.root == root]
+        for one in known:
+            one.refresh()  # not under the lock: files are looked at
+        with self._lock:
+            one = next((one for one in self._lent if one.root == root and one.settings == settings), None)
             if one is None:
-                one = Lent(root, settings, settings)
+                one = Lent(root, settings)
                 self._lent.append(one)
             one.windows += 1
             return one
@@ -102,6 +112,7 @@ class Engines:
             one.calls += 1
         try:
             engine = self._open(one)
+            engine.follow_settings()
             if wait:
                 _await_first_look(one, engine)
             yield engine
@@ -119,6 +130,7 @@ class Engines:
         """The engine, opened where it isn't; not under the lock of all: a slow disk holds up only those who want what is on it."""
         with one.turn:
             if one.engine is None and not self._closed:
+                one.refresh()
                 one.engine = _make(one)
                 one.keeper = Keeper(one.engine) if self._keep else None
                 one.opened = time.monotonic()
@@ -159,7 +171,7 @@ class Engines:
             with self._lock:
                 if one.calls:
                     return
-                one.settings, one.last, one.engine, one.keeper = engine.settings, last, None, None
+                one.settings, one.last, one.engine, one.keeper = engine.followed_settings.stated, last, None, None
             _close(one.root, engine, keeper)
         finally:
             one.turn.release()

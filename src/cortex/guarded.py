@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from cortex.embedders import Embedder
+from cortex.embedders import Embedder, open_again, open_embedder, open_local
 from cortex.errors import CortexError
 from cortex.types import Stamp
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from cortex.settings import Settings
 
 REST_SECONDS, LONGEST_REST = 5.0, 300.0  # after a failure, twice as long after the next
 
@@ -128,3 +130,14 @@ class Embedders:
 def name_of(stamp: Stamp) -> str:
     """An embedder as people know it."""
     return f"{stamp.provider} {stamp.model}"
+
+
+def open_embedders(settings: Settings) -> Embedders:
+    """The embedder that the settings choose, with those that stand by for it."""
+    return Embedders(open_embedder(settings), open_local, open_again)
+
+
+def who_embeds(settings: Settings) -> tuple[object, ...]:
+    """What decides which embedder is wanted."""
+    indexing = settings.indexing
+    return indexing.strategies, indexing.embedding_provider, settings.providers, settings.server.local_only

@@ -6,6 +6,7 @@ complete in itself, and the next run goes on from there. It doesn't know leases,
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import stat
@@ -24,7 +25,7 @@ from cortex.readers import is_mended
 from cortex.settings import Settings
 from cortex.settings.values import format_size
 from cortex.sources import git
-from cortex.sources.files import Rules, read_bytes, scan, scan_paths
+from cortex.sources.files import OVER_LIMIT, Rules, read_bytes, scan, scan_paths
 from cortex.store import DOCUMENTS, Change, Known, Making, Store
 from cortex.text import hash_bytes
 from cortex.types import Cancel, Found, IndexReport, Progress, ProgressCallback, Refused, Scan, Source
@@ -357,6 +358,9 @@ class _Run:
             truth.remember_recent(self.task.source.id, state, git.recent_files(self.root)[:RECENT_FILES])
         if self.documents:
             truth.set({f"mount:{self.task.source.id}": "1" if os.path.ismount(self.root) else ""})
+        over = sum(reason == OVER_LIMIT for _, reason in skipped)
+        made = json.dumps(self.task.settings.index_values(), sort_keys=True)
+        truth.set({f"settings:{self.task.source.id}": made, f"over:{self.task.source.id}": str(over)})
         if self.retry:
             truth.set({f"retried:{self.task.source.id}": str(int(time.time()))})
         if self.task.force:

@@ -94,6 +94,7 @@ class Keeper:
         self._cancel = Cancel()
         self._tracks: dict[int, _Track] = {}
         self._again = False  # everything is to be compared
+        self._values: dict[str, object] = {}  # of settings, with which everything was compared last
         self.looked = threading.Event()  # a first look at everything is done, whatever came of it, or is another's work
         engine.kept = True
         self._thread = threading.Thread(target=self._keep, name=f"keeper {engine.root.name}", daemon=True)
@@ -146,6 +147,7 @@ class Keeper:
         self._again = True  # whatever happened while nobody watched
         try:
             while not self._closing.is_set() and self._engine.store is store and self._is_needed(holder):
+                self._follow_settings()
                 self._keep_tracks()
                 self._work()
                 now = time.monotonic()
@@ -162,6 +164,13 @@ class Keeper:
             for track in self._tracks.values():
                 track.close()
             self._tracks = {}
+
+    def _follow_settings(self) -> None:
+        """Compare everything again where settings that decide what the index holds have changed."""
+        self._engine.follow_settings()
+        values = self._engine.settings.index_values()
+        if values != self._values:
+            self._values, self._again = values, True
 
     def _keep_tracks(self) -> None:
         """Follow what there is to be followed, and nothing else; say what is due."""

@@ -303,6 +303,16 @@ class Library(Engine):
                 self._reader = Library(self.settings, embedders=self._embedders, read_only=True, qdrant=self._qdrant)
             return self._reader
 
+    def reconfigure(self, settings: Settings) -> None:
+        """Work with other settings from now on, the reader too."""
+        super().reconfigure(settings)
+        with self._reader_turn:
+            if self._reader is not None:
+                self._reader.settings = settings
+                if self._reader._embedders is not self._embedders:
+                    self._reader._embedders = self._embedders
+                    self._reader.embedding.use(self._embedders)
+
     def rest(self, idle_seconds: float) -> None:
         """Let go of worker processes that were unused for that long, the reader's too."""
         super().rest(idle_seconds)

@@ -11,6 +11,7 @@ import difflib
 import json
 import logging
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -45,6 +46,8 @@ class Call:
     cancel: Cancel = field(default_factory=Cancel)
     report: Callable[[float, float | None, str], None] = lambda done, total, message: None
     meta: Mapping[str, object] = field(default_factory=dict)  # what the client sent along
+    client: str = ""  # how the client calls itself
+    trace: Callable[[str, str], None] | None = None  # takes a family and what a call of it did, never its content
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Say how far the work is; may be called often and from any thread."""
@@ -66,6 +69,7 @@ class Answer:
     notes: tuple[str, ...] = ()
     meta: Mapping[str, object] | None = None
     fault: Fault | None = None
+    hits: int | None = None  # of a search
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +170,18 @@ class Family:
 
 def perform(family: Family, tool: Tool, arguments: BaseModel, call: Call) -> Answer:
     """Run a tool; whatever it raises becomes an answer, and the traceback of what nobody foresaw goes to the log."""
+    started = time.perf_counter()
+    answer = _run(family, tool, arguments, call)
+    if call.trace is not None:
+        hits = "" if answer.hits is None else f", {answer.hits} hits"
+        failed = f", failed with {answer.error.code}" if answer.error else ""
+        client = call.client or "a client"
+        milliseconds = 1000 * (time.perf_counter() - started)
+        call.trace(family.name, f"{client}: {spell(tool.name)}: {milliseconds:.1f} ms{hits}{failed}")
+    return answer
+
+
+def _run(family: Family, tool: Tool, arguments: BaseModel, call: Call) -> Answer:
     try:
         return tool.run(family.context, arguments, call)
     except CortexError as error:

@@ -183,7 +183,7 @@ def test_indexing_says_what_it_did(cortex, tmp_path):
     body = json.loads(out)
     assert set(body) == {
         "workspace", "status", "added", "changed", "deleted", "unchanged", "skipped", "seconds", "files", "chunks",
-        "embedding",
+        "embedding", "over_max_files",
     }  # fmt: skip
     assert (body["added"], body["changed"], body["deleted"], body["skipped"]) == (0, 1, 1, 1)
     assert (body["files"], body["workspace"], body["status"]) == (1, str(root), "completed")

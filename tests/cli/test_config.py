@@ -12,8 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from cortex.cli.config import app
+from cortex.engine import Engine
 from cortex.errors import ConfigError, CortexError, FileError
-from cortex.settings import FAMILY_KEYS, KEYS
+from cortex.settings import FAMILY_KEYS, KEYS, environment, load
 
 COMMENTED = """\
 # my settings
@@ -244,3 +245,35 @@ def test_a_change_is_a_line_in_the_operations_log(tmp_path, monkeypatch):
         assert line.what == "config"
         assert line.detail["changed"]["key"] == key  # type: ignore[index]
         assert "very-secret" not in str(line.detail)
+
+
+def test_what_a_tool_changed_is_shown_and_ended_by_one_command(isolated: Any, cortex: Any, tmp_path: Path) -> None:
+    root = tmp_path / "shop"
+    root.mkdir()
+    for number in range(3):
+        (root / f"a{number}.py").write_text("x = 1\n", encoding="utf-8")
+    settings = load(root, environment=environment())
+    with Engine(root, settings) as engine:
+        engine.state.change({"workspace.maxFiles": 2}, "editor 1.2")
+        engine.index()
+    code, out, _ = cortex("status", "--path", root)
+    assert code == 0
+    for line in (
+        f"project      {root}: 2 files, 2 chunks, indexed 20",
+        "left out     1 over maxFiles\n",
+        "made with    workspace.maxFiles = 2\n",
+        "override     workspace.maxFiles = 2, set by editor 1.2 at 20",
+        "note         1 files are not in the index: it is full at workspace.maxFiles, 2 (runtime)",
+    ):
+        assert line in out
+    found = json.loads(cortex("doctor", root, "--json")[1])["findings"]
+    assert [one["fix"] for one in found if "update_config changed them" in one["text"]] == [
+        "cortex config end-override"
+    ]
+    code, out, _ = cortex("config", "end-override", "--path", root)
+    assert (code, "no longer counts: workspace.maxFiles = 2, set by editor 1.2" in out) == (0, True)
+    assert json.loads(cortex("config", "end-override", "--path", root, "--json")[1])["ended"] is None
+    code, out, err = cortex("index", root, "--json")
+    assert (code, json.loads(out)["files"], json.loads(out)["over_max_files"], err) == (0, 3, 0, "")
+    project = json.loads(cortex("status", "--path", root, "--json")[1])["project"]
+    assert (project["leftOut"], project["settings"], project["notes"]) == ({}, {}, [])

@@ -42,7 +42,7 @@ def test_its_hello_says_who_the_client_is(place, fake):
         hello = fake.accept().hello
     assert hello["arguments"] == ["code", "--workspace", str(place.root)]
     assert hello["variables"]["CODEINDEX_WORKSPACE_PATH"] == "/elsewhere"
-    assert set(hello) == {"protocol", "arguments", "cwd", "variables", "version", "pid"}
+    assert set(hello) == {"protocol", "arguments", "cwd", "variables", "version", "pid", "log"}
     assert all(name.startswith(("CORTEX_", "CODEINDEX_")) for name in hello["variables"])
 
 

@@ -90,7 +90,7 @@ def test_status_and_statistics_sum_up_and_show_each(two):
 def test_sums_are_over_all_workspaces_and_averages_over_those_that_were_searched():
     asked = vitals(average_search_ms=8.0, cache_hit_rate=0.5, cache_bytes=2 << 10, disk_bytes=3 << 20)
     idle = vitals(skipped=(Skipped("a.png", "binary"),), cache_bytes=1 << 10, disk_bytes=1 << 20)
-    parts = [answers.status_answer(name, "/", one, warnings=()) for name, one in (("x", asked), ("y", idle))]
+    parts = [answers.status_answer(name, one, answers.About("/")) for name, one in (("x", asked), ("y", idle))]
     whole = answers.sum_status(parts, [("x", asked), ("y", idle)])
     assert whole["cache"] == {"memoryUsage": "3.0KB", "diskUsage": "4.0MB", "hitRate": 0.5, "lastCleanup": None}
     assert whole["skipped"] == {

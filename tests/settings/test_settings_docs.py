@@ -35,6 +35,10 @@ def test_the_page_has_a_row_for_every_key_of_the_other_families() -> None:
     )
 
 
+def test_the_page_names_the_settings_that_an_index_is_made_with() -> None:
+    assert rows_between("index settings") == [", ".join(f"`{key.name}`" for key in KEYS if key.index)]
+
+
 def test_the_page_names_every_variable_and_file() -> None:
     text = PAGE.read_text(encoding="utf-8")
     names = (*SETTING_VARIABLES, *OTHER_VARIABLES, *COMMAND_VARIABLES, *PROJECT_FILES, "conduit.yaml")

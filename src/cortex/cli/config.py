@@ -1,16 +1,17 @@
 """`cortex config show|get|set`: every setting, its value and where it came from; and changing one in a file with comments kept.
 
-Knows argv, tables and exit codes; what settings mean is in `cortex.settings`. Every change is a line in the operations log. There is no `unset`: removing a line from a file is an editor's work.
+Knows argv, tables and exit codes; what settings mean is in `cortex.settings`. Every change is a line in the operations log. There is no `unset`: removing a line from a file is an editor's work. What a tool changed is in no file: `end-override` ends that.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,9 +27,13 @@ from cortex.settings import (
     find_workspaces,
     known_key,
     load,
+    read_override,
     read_setting,
     write_setting,
 )
+
+if TYPE_CHECKING:
+    from cortex.store import Store
 
 app = typer.Typer(name="config", help="Show and change settings.", no_args_is_help=True)
 
@@ -116,6 +121,27 @@ def set_value(
     say_change(done)
 
 
+@app.command("end-override")
+def end_override(path: PathOption = None, as_json: JsonFlag = False) -> None:
+    """End what the tool update_config changed for a project: from then on its files count again."""
+    from cortex.indexsettings import OVERRIDE
+
+    settings = load_settings(path)
+    if settings.root is None:
+        raise ConfigError("WORKSPACE_MISSING", "there is no project here; name one with --path")
+    with _open_store(settings.home, settings.root) as store:
+        ended = read_override(store.truth.get(OVERRIDE))
+        if ended is not None:
+            store.truth.set({OVERRIDE: ""})
+            store.log.record("config", {"ended": dict(ended.settings)})
+    if as_json:
+        print_json({"project": str(settings.root), "ended": asdict(ended) if ended else None})
+    elif ended is None:
+        say(f"{settings.root}: no tool changed any setting")
+    else:
+        say(f"{settings.root}: no longer counts: {ended.in_words()}")
+
+
 def say_change(done: Change) -> None:
     """Say what was written, and what counts all the same."""
     say(f"{done.key.name} = {done.key.show(done.new)} in {done.file}")
@@ -158,6 +184,14 @@ def _settable(name: str, home: Path) -> Key:
 
 def _record(done: Change, home: Path, root: Path | None) -> None:
     """A line in the operations log: the project's, or the person's own."""
+    with _open_store(home, root) as store:
+        detail = {"key": done.key.name, "new": done.key.reveal(done.new), "file": str(done.file)}
+        store.log.record("config", {"changed": detail})
+
+
+@contextmanager
+def _open_store(home: Path, root: Path | None) -> Iterator[Store]:
+    """The store of a project, or the person's own."""
     from cortex.engine import find_store
     from cortex.paths import ensure_store_dir
     from cortex.store import Store, check_present
@@ -172,8 +206,7 @@ def _record(done: Change, home: Path, root: Path | None) -> None:
     ensure_store_dir(folder)
     store = Store(folder)
     try:
-        detail = {"key": done.key.name, "new": done.key.reveal(done.new), "file": str(done.file)}
-        store.log.record("config", {"changed": detail})
+        yield store
     finally:
         store.close()
 

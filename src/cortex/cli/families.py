@@ -63,19 +63,21 @@ def check_families(names: Sequence[str]) -> None:
             raise InputError("ARGUMENT_INVALID", f"unknown family {name!r}; known: {', '.join(FAMILIES)}")
 
 
-def ask(names: Sequence[str], paths: Sequence[Path], variables: Mapping[str, str], cwd: Path) -> Asked:
-    """What somebody with these variables, in that folder, asks for.
+def ask(
+    names: Sequence[str], paths: Sequence[Path], variables: Mapping[str, str], cwd: Path, *, shared: bool = False
+) -> Asked:
+    """What somebody with these variables, in that folder, asks for; `shared`: of a process that serves others, too.
 
     Raises: InputError ARGUMENT_INVALID, ConfigError.
     """
     check_families(names)
-    person = library_settings(variables)
+    person = library_settings(variables, shared=shared)
     scope = load(None, environment=variables).memory.scope
     found: tuple[Workspace, ...] = ()
-    warnings = list(person.warnings)
+    warnings = [*person.warnings, *person.unheeded]
     if not names or (OF_PROJECTS | {TEAM}) & set(names):
         try:
-            found, warnings = workspace.find_for(list(paths), variables, cwd)
+            found, warnings = workspace.find_for(list(paths), variables, cwd, shared=shared)
         except ConfigError as error:
             if OF_PROJECTS & set(names) or error.code != "WORKSPACE_MISSING" or not (names or _has_own(person)):
                 raise

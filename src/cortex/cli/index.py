@@ -74,7 +74,7 @@ def index(
             _watch(engines, exporters, as_json)
             return 0
         waiting = [why for engine in engines if (why := _not_embedded(engine))]
-        for why in waiting:
+        for why in (*waiting, *(note for engine in engines for note in engine.state.shortcomings())):
             say(f"warning: {why}", error=True)
         return 1 if waiting else 0
 
@@ -98,6 +98,7 @@ def _row(engine: Engine, report: IndexReport) -> dict[str, object]:
         "files": vitals.indexed_files,
         "chunks": vitals.chunks,
         "embedding": vitals.embedding.as_json() if vitals.embedding else None,
+        "over_max_files": engine.state.over_limit,
     }
 
 

@@ -7,7 +7,7 @@ opened there, for the client with its own folder and variables. With --no-sideca
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # the SDK is loaded once stdout is claimed
     from cortex.surfaces.http_door import Site
     from cortex.surfaces.mcp import Identity
 
+calls = logging.getLogger("cortex.calls")
+Tell = Callable[[str], None]
 DEFAULT_ADDRESS = ("127.0.0.1", 8765)  # where server.transport is http and no flag says where
 
 
@@ -118,12 +120,33 @@ def site_at(host: str, port: int, told: Sequence[tuple[Settings, str]]) -> Site:
     return Site(host, port, server.http_token, server.rate_limit)
 
 
-def identity_of(asked: Asked, tool_names: ToolNames) -> Identity:
-    """How the server calls itself and its tools."""
+def identity_of(asked: Asked, tool_names: ToolNames, tell: Tell | None = None) -> Identity:
+    """How the server calls itself and its tools, and who hears of each call; `tell` reaches the stderr of a client of cortexd."""
     from cortex.surfaces.mcp import Identity
 
     server = asked.settings.server
-    return Identity(server.name, server.version, dotted=tool_names is ToolNames.DOTTED)
+    trace = _tracer(asked, tell)
+    return Identity(server.name, server.version, dotted=tool_names is ToolNames.DOTTED, trace=trace)
+
+
+def _tracer(asked: Asked, tell: Tell | None) -> Callable[[str, str], None] | None:
+    """Logs each call at level debug: all of them by server.logLevel, those of documents by mcp.kb.logging too."""
+    settings, documents = asked.settings, asked.person.mcp.kb.logging
+    everything = settings.server.log_level == "debug"
+    chosen = settings.origin("server.logLevel") != "default"
+    # Without cortexd the log is stderr, which is for documents only where they are told to use it.
+    kb = documents.level == "debug" and not chosen and (tell is not None or documents.to_stderr)
+    if not everything and not kb:
+        return None
+
+    def trace(family: str, text: str) -> None:
+        if everything or family == "kb":
+            # Whatever the level of the process is: a client of cortexd has its own.
+            calls.handle(calls.makeRecord(calls.name, logging.DEBUG, __file__, 0, text, (), None))
+        if kb and family == "kb" and documents.to_stderr and tell is not None:
+            tell(text)
+
+    return trace
 
 
 def _open(asked: Asked, read_only: bool) -> list[Family]:

@@ -5,40 +5,50 @@ What a process knows is asked of the process itself; what is on disk is read her
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cortex.cli import person, syncing
+from cortex.cli import person, syncing, workspace
 from cortex.cli.options import JsonFlag, ProfileOption
 from cortex.cli.person import rows
 from cortex.cli.show import print_json, say
 from cortex.daemon import control
 from cortex.daemon.control import State
 from cortex.daemon.rendezvous import Rendezvous, find
-from cortex.engine import OWN_PATTERNS, find_store
+from cortex.engine import OWN_PATTERNS, Engine, find_store
 from cortex.engines import CLOSED
-from cortex.errors import ConfigError, FileError
+from cortex.errors import ConfigError, CortexError, FileError
 from cortex.paths import bytes_on_disk
-from cortex.settings import environment, load
+from cortex.settings import Override, environment, load
+from cortex.store import STORE_NAME
 
 TURN_OFF = (
     "CORTEX_NO_SIDECAR=1 in the environment, or --no-sidecar in the client's entry: each client then serves itself"
 )
 
 
-def status(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
-    """Show how cortexd is, whom it serves and what it keeps."""
+def status(
+    path: Annotated[
+        Path | None, typer.Option("--path", metavar="PATH", help="The project; default: the one around here.")
+    ] = None,
+    profile: ProfileOption = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """Show how this project's index is, how cortexd is, whom it serves and what it keeps."""
     meeting = meet(profile)
     state = control.look(meeting)
     body = {**describe(meeting, state), **_kept(meeting, state), **syncing.described(profile)}
     body["team"] = person.records(profile)
     body["backups"] = person.backups(profile)
+    body["project"] = _project(path, profile)
     if as_json:
         print_json(body)
     else:
+        _print_project(body["project"])
         _print_status(body)
         syncing.print_state(body)
         say(f"plugins      {', '.join(map(str, _list(body['plugins']))) or 'none'}")
@@ -47,6 +57,60 @@ def status(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
         say(f"cache        {_megabytes(body['cacheBytes'])} on disk")
         _print_projects(body)
     return 1 if state.running and not state.answers else 0
+
+
+def _project(path: Path | None, profile: str | None) -> dict[str, object] | None:
+    """How the index of a project is; None where there is no project."""
+    variables = environment() | ({"CORTEX_PROFILE": profile} if profile else {})
+    try:
+        found = workspace.find_for([path] if path else [], variables, Path.cwd())[0][0]
+    except ConfigError as error:
+        if path is not None or error.code != "WORKSPACE_MISSING":
+            raise
+        return None
+    body: dict[str, object] = {"root": str(found.root), "lastIndexed": None}
+    store = find_store(found.root, found.settings.home)
+    if not (store / STORE_NAME).is_file():
+        return body
+    try:
+        with Engine(found.root, found.settings) as engine:
+            vitals = engine.vitals()
+            reasons = Counter(skip.reason for skip in vitals.skipped)
+            return body | {
+                "status": vitals.freshness.state,
+                "lastIndexed": vitals.freshness.last_indexed or None,
+                "files": vitals.indexed_files,
+                "chunks": vitals.chunks,
+                "leftOut": dict(reasons.most_common()),
+                "settings": engine.state.describe(),
+                "notes": [*engine.state.shortcomings(), *engine.settings.warnings],
+            }
+    except CortexError as error:
+        return body | {"notes": [f"{error.message} [{error.code}]; see `cortex doctor`"]}
+
+
+def _print_project(project: Mapping[str, object] | None) -> None:
+    if project is None:
+        return
+    if "files" not in project:
+        say(f"project      {project['root']}: {'can not be read' if 'notes' in project else 'not indexed yet'}")
+    else:
+        indexed = f"indexed {project['lastIndexed']}" if project["lastIndexed"] else "not completely indexed yet"
+        say(f"project      {project['root']}: {project['files']} files, {project['chunks']} chunks, {indexed}")
+        left_out, settings = _mapping(project["leftOut"]), _mapping(project["settings"])
+        if left_out:
+            say(f"left out     {', '.join(f'{count} {reason}' for reason, count in left_out.items())}")
+        for name, value in _mapping(settings.get("madeWith", {})).items():
+            say(f"made with    {name} = {value}")
+        if override := _mapping(settings.get("override", {})):
+            changed = Override(_mapping(override["settings"]), str(override["by"]), str(override["since"]))
+            say(f"override     {changed.in_words()}; `{override['end']}` ends it")
+    for note in _list(project.get("notes")):
+        say(f"note         {note}")
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def mcp_status(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:

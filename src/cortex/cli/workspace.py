@@ -15,7 +15,7 @@ from cortex.settings import Workspace, environment, find_workspaces, load
 def find(paths: list[Path], profile: str | None = None, **flags: object) -> tuple[Workspace, ...]:
     """The workspaces for these paths, or the one that is guessed; what is wrong with their settings is said on stderr."""
     variables = environment() | ({"CORTEX_PROFILE": profile} if profile else {})
-    found, warnings = find_for(paths, variables, Path.cwd(), **flags)
+    found, warnings = find_for(paths, variables, Path.cwd(), flags)
     for warning in warnings:
         say(f"warning: {warning}", error=True)
     logging.getLogger().setLevel(found[0].settings.server.log_level.upper())
@@ -23,9 +23,17 @@ def find(paths: list[Path], profile: str | None = None, **flags: object) -> tupl
 
 
 def find_for(
-    paths: list[Path], variables: Mapping[str, str], cwd: Path, **flags: object
+    paths: list[Path],
+    variables: Mapping[str, str],
+    cwd: Path,
+    flags: Mapping[str, object] | None = None,
+    *,
+    shared: bool = False,
 ) -> tuple[tuple[Workspace, ...], list[str]]:
-    """The workspaces of somebody with these variables in that folder, and what is wrong with their settings."""
+    """The workspaces of somebody with these variables in that folder, and what is wrong with their settings.
+
+    `shared` is as in `load`.
+    """
     # A client that has no folder open hands the name of its variable on as it stands.
     paths = [path for path in paths if not str(path).startswith("${")]
     roots = [cwd / path for path in paths]
@@ -38,12 +46,13 @@ def find_for(
                     "Correct the path on the command line; without one it is the project around the working directory.",
                 ),
             )
-    given: dict[str, object] = {**flags}
+    given: dict[str, object] = {**(flags or {})}
     if roots:
         given["workspace.paths"] = [str(root.resolve()) for root in roots]
-    settings = load(None, environment=variables, flags=given)
-    found = find_workspaces(settings, flags=given, cwd=cwd, environment=variables)
-    return found, list(dict.fromkeys(warning for one in found for warning in one.settings.warnings))
+    settings = load(None, environment=variables, flags=given, shared=shared)
+    found = find_workspaces(settings, flags=given, cwd=cwd, environment=variables, shared=shared)
+    warnings = [warning for one in found for warning in (*one.settings.warnings, *one.settings.unheeded)]
+    return found, list(dict.fromkeys(warnings))
 
 
 def home_warnings(home: Path) -> list[str]:

@@ -40,7 +40,7 @@ def moments(engines: Engines) -> Hooked:
     """What is said at a moment, with the settings of the client's variables."""
 
     def say(moment: Moment) -> str:
-        settings = library_settings(moment.variables)
+        settings = library_settings(moment.variables, shared=True)
         if moment.event == START:
             return _start(engines, settings, moment.cwd)
         take_in_soon(engines, settings)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cortex.daemon.rendezvous import MAX_HELLO_BYTES, PROTOCOL, is_own
-from cortex.daemon.shim import BYE, LEAVING
+from cortex.daemon.shim import BYE, LEAVING, LOG_LINE
 from cortex.engines import Engines
 from cortex.errors import CortexError
 from cortex.home import VERSION, version_parts
@@ -60,6 +60,31 @@ class Hello:
     version: str
     pid: int
     protocol: int
+    takes_log: bool = False  # the front end shows lines for people on its stderr
+
+
+class Told:
+    """Passes lines on to the stderr of a client, once it is connected; any thread may call it."""
+
+    def __init__(self) -> None:
+        self.pass_on: Callable[[str], None] | None = None
+
+    def __call__(self, text: str) -> None:
+        if self.pass_on is not None:
+            self.pass_on(text)
+
+    def reach(self, loop: asyncio.AbstractEventLoop, writer: asyncio.StreamWriter) -> None:
+        """Write to this connection from now on."""
+
+        def write(text: str) -> None:
+            if not writer.is_closing():
+                writer.write(json.dumps({LOG_LINE: text}).encode() + b"\n")
+
+        def pass_on(text: str) -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(write, text)
+
+        self.pass_on = pass_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +95,7 @@ class Served:
     identity: Identity
     messages: tuple[str, ...] = ()  # for people, on the front end's stderr
     http: Site | None = None  # where it is served over HTTP instead of its own lines
+    told: Told | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +306,8 @@ class Daemon:
         try:
             served = await asyncio.get_running_loop().run_in_executor(None, self._opener, hello)
             families = served.families
+            if served.told is not None and hello.takes_log and served.http is None:
+                served.told.reach(asyncio.get_running_loop(), writer)
             await self._serve(served, reader, writer)
         except Refused as refused:
             await _say(writer, {"messages": [refused.message], "exit": refused.exit_code})
@@ -328,7 +356,13 @@ def _read_hello(hello: Mapping[str, Any]) -> Hello:
     variables = {str(name): str(value) for name, value in dict(hello["variables"]).items()}
     arguments = tuple(str(one) for one in hello["arguments"])
     return Hello(
-        arguments, str(hello["cwd"]), variables, str(hello["version"]), int(hello["pid"]), int(hello["protocol"])
+        arguments,
+        str(hello["cwd"]),
+        variables,
+        str(hello["version"]),
+        int(hello["pid"]),
+        int(hello["protocol"]),
+        hello.get("log") is True,
     )
 
 

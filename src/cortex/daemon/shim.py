@@ -44,6 +44,8 @@ SESSION_METHODS = ("initialize", "notifications/initialized", "logging/setLevel"
 ENDLESS_METHODS = (*SESSION_METHODS, "subscriptions/listen")  # asked as often as it takes
 BYE = b'{"cortexd":"bye"}'  # cortexd has answered all that it was asked
 LEAVING = b'{"cortexd":"leaving"}'  # it has answered all that it took, and the rest is for the next one
+LOG_LINE = "cortexd:log"  # the one member of a line that is for people, on stderr
+LOG_START = b'{"cortexd:log": "'
 AGAIN = f"cortex mcp {os.urandom(8).hex()} "  # how the ids begin with which the session is made once more
 LOST = "cortexd ended while it worked on this, and it isn't known whether it was done"
 
@@ -128,6 +130,8 @@ class Shim:
                 break
             if line == LEAVING:
                 self._left = True
+            elif line.startswith(LOG_START):
+                say(str(json.loads(line)[LOG_LINE]))
             elif not self._deliver(line):
                 return True
         else:
@@ -234,7 +238,7 @@ class Shim:
     def _connect(self) -> int | None:
         """Find or start cortexd and introduce ourselves; gives an exit code where that is refused."""
         hello: dict[str, object] = {"arguments": self._arguments, "cwd": _cwd(), "variables": self._variables}
-        hello |= {"version": VERSION, "pid": os.getpid()}
+        hello |= {"version": VERSION, "pid": os.getpid(), "log": True}
         for _ in range(ATTEMPTS):
             raw = self._meeting.obtain("cortex mcp", patience=ROOM_SECONDS if self._left else 0.0)
             if raw is None:

@@ -18,6 +18,7 @@ from cortex.readers import read
 from cortex.redaction import CLEAN, Redaction, note_of, redaction_of
 from cortex.search.expression import why_not
 from cortex.sources.files import read_bytes
+from cortex.store import extension_of
 from cortex.text import role_of
 from cortex.types import Cancel, Found, Hit, Mode, Page, Query, Refused, Source
 
@@ -67,7 +68,8 @@ def search_exact(
     """
     find = _finder(query, deadline)
     found = Matches([])
-    for file in sorted(files, key=lambda file: (bool(role_of(file.path)), file.path)):
+    wanted = [file for file in files if _wanted(file.path, query)]
+    for file in sorted(wanted, key=lambda file: (bool(role_of(file.path)), file.path)):
         if cancel:
             raise Cancelled()
         if time.monotonic() > deadline:
@@ -177,3 +179,9 @@ def _groups(lines: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
         last = max(last, end) if count else end
         count += 1
     yield first, last, count
+
+
+def _wanted(path: str, query: Query) -> bool:
+    if query.path and path != query.path and not path.startswith(query.path + "/"):
+        return False
+    return not query.extensions or extension_of(path) in query.extensions

@@ -7,6 +7,7 @@ from cortex.settings.files import read_setting, write_setting
 from cortex.settings.keys import FAMILY_KEYS, KEYS, FamilyKey, Key
 from cortex.settings.load import choose_profile, environment, find_conduit, find_home, load, load_again
 from cortex.settings.model import Settings, known_key
+from cortex.settings.override import Override, apply_override, read_override
 from cortex.settings.roots import Workspace, find_workspaces
 from cortex.settings.values import stays_here
 
@@ -15,8 +16,10 @@ __all__ = [
     "KEYS",
     "FamilyKey",
     "Key",
+    "Override",
     "Settings",
     "Workspace",
+    "apply_override",
     "choose_profile",
     "environment",
     "find_conduit",
@@ -25,6 +28,7 @@ __all__ = [
     "known_key",
     "load",
     "load_again",
+    "read_override",
     "read_setting",
     "stays_here",
     "write_setting",

@@ -217,7 +217,9 @@ class Server(CamelGroup):
     log_level: Annotated[
         Literal["debug", "info", "warn", "error"],
         BeforeValidator(_level),
-    ] = Field("info", description="What is logged.")
+    ] = Field(
+        "info", description="What is logged; debug: each call of a tool, with its time and hits, without content."
+    )
     enable_telemetry: bool = Field(
         False,
         description="Accepted for compatibility: there is no telemetry, and turning it on is answered with a warning.",
@@ -375,7 +377,9 @@ def _redact(value: object) -> object:
 
 
 class Security(Group):
-    redact: Annotated[Literal["off", "answers", "index"], BeforeValidator(_redact), Mark(Trust.NEVER)] = Field(
+    redact: Annotated[
+        Literal["off", "answers", "index"], BeforeValidator(_redact), Mark(Trust.NEVER, index=True)
+    ] = Field(
         "answers",
         description="Secrets in files: redacted in answers and exports, also kept out of the index, or shown (off).",
     )
@@ -441,9 +445,12 @@ class KbLogging(Group):
         Literal["debug", "info", "warn", "error"],
         BeforeValidator(_level),
         Mark(Trust.NEVER),
-    ] = Field("info", description="Documents: what `cortex mcp kb --no-sidecar` logs, where server.logLevel isn't set.")
+    ] = Field(
+        "info",
+        description="Documents: what is logged of their tools, where server.logLevel isn't set; debug: each call, without content.",
+    )
     to_stderr: Annotated[bool, Mark(Trust.NEVER)] = Field(
-        False, description="Documents: whether it logs more than errors, to stderr; cortexd has a log of its own."
+        False, description="Documents: log to the client's stderr, too; without cortexd nowhere else."
     )
 
 

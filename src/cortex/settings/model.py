@@ -88,7 +88,7 @@ class Settings(Groups):
         layers = Layers(dict(self.stated), dict(self.origins), dict(self.families), list(self.warnings))
         entries = [Entry(known_key(name), value, origin) for name, value in changes.items()]
         layers.lay(entries, Speaker.RUNTIME, held=self.own, root=self.root)
-        return self.build(layers, home=self.home, root=self.root, own=self.own)
+        return self.build(layers, home=self.home, root=self.root, own=self.own, inputs=self.inputs)
 
     def check(self, key: Key, value: object, *, project: Path | None) -> object:
         """`value` as it would count in the person's own file, or in the files of `project`; these settings are the person's.

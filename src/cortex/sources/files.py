@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from cortex.sources.names import PRUNED_FOLDERS, reason_by_name
 from cortex.sources.secrets import is_secret
 from cortex.types import Cancel, Found, Refused, Scan, Skipped
 
+OVER_LIMIT = "over maxFiles"  # why a file is left out
 IGNORE_FILE = ".cortexignore"
 MAX_ASKED_PATHS = 200  # above that a full scan costs no more
 EVERYTHING = ("**/*",)
@@ -44,7 +45,7 @@ def scan(root: Path, rules: Rules, cancel: Cancel | None = None) -> Scan:
     """
     judge = _Judge(root, rules)
     judged = _judge_all(judge, list_entries(root, judge.prunes, cancel=cancel, apart=rules.documents))
-    over = tuple(Skipped(file.path, "over maxFiles") for file in judged.files[rules.max_files :])
+    over = tuple(Skipped(file.path, OVER_LIMIT) for file in judged.files[rules.max_files :])
     if not over:
         return judged
     skipped = sorted((*judged.skipped, *over), key=lambda skip: skip.path)
@@ -90,6 +91,12 @@ def explain(root: Path, rules: Rules, path: str) -> str:
         return "belongs in the index by its name and size"
     reason = judge.file_reason(path) or git.ignoring_rule(root, path) or "ignored by a .gitignore"
     return f"left out: {reason}"
+
+
+def matcher(root: Path, rules: Rules) -> Callable[[str], bool]:
+    """Whether patterns and our own ignore files let a relative path be indexed; asks no git."""
+    judge = _Judge(root, rules)
+    return lambda path: not judge.file_reason(path)
 
 
 def read_bytes(root: Path, path: str, max_size: int) -> bytes | Refused:

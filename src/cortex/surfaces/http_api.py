@@ -74,6 +74,7 @@ class Api:
     def __init__(self, families: Sequence[Family], threads: Threads, identity: Identity, *, guarded: bool) -> None:
         self._families = tuple(families)
         self._threads = threads
+        self._trace = identity.trace
         version = identity.version or VERSION
         tools = list_tools(self._families, dotted=identity.dotted)
         about = {"name": identity.name, "version": version, "openapi": f"{API_PATH}/{DOCUMENT}", "tools": tools}
@@ -115,7 +116,7 @@ class Api:
             arguments = bind(tool, _arguments(tool, body))
         except InputError as error:
             return _failure(family.render_error(error), error)
-        call = Call()
+        call = Call(client="HTTP", trace=self._trace)
         answer: Answer | None = None
 
         async def watch() -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 DISTRIBUTION = "cortex-context"
 BATCH_VERSION = "2025-03-26"  # the one revision with batches
+CLIENT_CHARACTERS = 80  # of how a client calls itself
 RESOURCE_NOT_FOUND = -32002  # of the revisions with a handshake; later ones say INVALID_PARAMS
 
 Context = ServerRequestContext[Any, Any]
@@ -45,6 +46,7 @@ class Identity:
     name: str = "cortex"
     version: str = ""
     dotted: bool = False  # tools are listed with the dots of their names
+    trace: Callable[[str, str], None] | None = None  # as `Call` has it
 
 
 CORTEX = Identity()
@@ -54,7 +56,7 @@ def make_server(families: Sequence[Family], threads: Threads, identity: Identity
     """An SDK server that offers what the families hold, in their order."""
     # The SDK warns of every odd message; a client that doesn't read our stderr would block us with a full pipe.
     logging.getLogger("mcp").setLevel(logging.ERROR)
-    surface = _Surface(families, threads, identity.dotted)
+    surface = _Surface(families, threads, identity)
     resources = any(family.resources for family in families)
     prompts = any(family.prompts for family in families)
     server: Server[Any] = Server(
@@ -78,11 +80,12 @@ def make_server(families: Sequence[Family], threads: Threads, identity: Identity
 class _Surface:
     """The callbacks of one server."""
 
-    def __init__(self, families: Sequence[Family], threads: Threads, dotted: bool) -> None:
+    def __init__(self, families: Sequence[Family], threads: Threads, identity: Identity) -> None:
         self._families = tuple(families)
         self._threads = threads
+        self._trace = identity.trace
         everything = [resource for family in families for resource in family.resources]
-        self._tools = [_tool(tool, dotted) for family in families for tool in family.tools]
+        self._tools = [_tool(tool, identity.dotted) for family in families for tool in family.tools]
         self._resources = [_resource(one, uri) for one in everything if (uri := fixed_uri(one))]
         self._templates = [_template(one) for one in everything if one.template]
         self._prompts = {prompt.name: prompt for family in families for prompt in family.prompts}
@@ -103,7 +106,7 @@ class _Surface:
             arguments = bind(tool, params.arguments)
         except InputError as error:
             raise MCPError(wire.INVALID_PARAMS, well_formed(error.message)) from None
-        call = _call(context)
+        call = replace(_call(context), trace=self._trace)
         answer = await self._threads.run(partial(perform, family, tool, arguments, call), call)
         if (fault := answer.fault) is not None:
             raise MCPError(fault.number, well_formed(fault.message), _detail(answer.text))
@@ -187,9 +190,17 @@ async def _explain(ctx: Context, call_next: CallNext) -> HandlerResult:
 def _call(context: Context) -> Call:
     meta = (context.params or {}).get("_meta")
     meta = meta if isinstance(meta, Mapping) else {}
+    client = _client(context)
     if "progressToken" not in meta:
-        return Call(meta=meta)
-    return Call(report=progress_report(context.session.report_progress), meta=meta)
+        return Call(meta=meta, client=client)
+    return Call(report=progress_report(context.session.report_progress), meta=meta, client=client)
+
+
+def _client(context: Context) -> str:
+    """Name and version of the client, as it says them: a line that is short enough to be kept."""
+    params = context.session.client_params
+    text = f"{params.client_info.name} {params.client_info.version}".strip() if params else ""
+    return "".join(letter for letter in well_formed(text) if letter.isprintable())[:CLIENT_CHARACTERS]
 
 
 def _tool(tool: Tool, dotted: bool) -> wire.Tool:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cortex.worker.pool import Pool
+    from cortex.worker.pool import Pool, default_workers
 
-__all__ = ["Pool"]
+__all__ = ["Pool", "default_workers"]
 
 
 def __getattr__(name: str) -> object:
     # The child imports this package too and needs none of the parent's side.
-    if name == "Pool":
-        from cortex.worker.pool import Pool
+    if name in __all__:
+        from cortex.worker import pool
 
-        return Pool
+        return getattr(pool, name)
     raise AttributeError(name)

@@ -163,8 +163,9 @@ class Pool:
         self, size: int, *, timeout_seconds: float = 10, memory_bytes: int = 1 << 30, command: list[str] | None = None
     ) -> None:
         # -P: the folder that a workspace happens to be must not shadow modules.
-        command = command or [sys.executable, "-P", "-m", "cortex.worker.child", str(memory_bytes)]
-        self._workers = [_Worker(command) for _ in range(max(1, size))]
+        self._is_ours = command is None
+        self._command = command or [sys.executable, "-P", "-m", "cortex.worker.child", str(memory_bytes)]
+        self._workers = [_Worker(self._command) for _ in range(max(1, size))]
         self._timeout_seconds = timeout_seconds
         self._lock = threading.Lock()  # one cut_all at a time
         self._stopped: threading.Event | None = None  # of the run under way
@@ -195,6 +196,12 @@ class Pool:
                 yield from self._drive(run, _batches(files), cancel)
             finally:
                 self._finish(run, threads)
+
+    def limit(self, timeout_seconds: float, memory_bytes: int) -> None:
+        """Give each file this time, and each process that is started from now on this memory."""
+        self._timeout_seconds = timeout_seconds
+        if self._is_ours:
+            self._command[-1] = str(memory_bytes)
 
     def close_if_idle(self, seconds: float) -> bool:
         """End the processes if nothing was cut for `seconds`; whether they are ended."""
@@ -321,3 +328,8 @@ def _batches(files: Iterable[tuple[Key, str, bytes]]) -> Iterator[Batch[Key]]:
 
 def _size(batch: Batch[Key]) -> int:
     return sum(len(raw) for _, _, raw in batch)
+
+
+def default_workers() -> int:
+    """Half of the cores, at most four: the process that remembers needs one too."""
+    return max(1, min(4, (os.cpu_count() or 2) // 2))

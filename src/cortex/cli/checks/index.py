@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 
@@ -26,8 +27,21 @@ def check_index(engine: Engine) -> Iterator[Finding]:
     yield _writer(engine)
     if refused := git.refusal(engine.root):
         yield error("repository", refused, refused.rpartition(": ")[2])
+    yield from _settings(engine)
     for text in engine.settings.warnings:
         yield warning("settings", text, "Correct it; `cortex config show` says what counts.")
+
+
+def _settings(engine: Engine) -> Iterator[Finding]:
+    """Whether the index holds all files, and whether it was made with what the settings say."""
+    for text in engine.state.shortcomings():
+        yield warning("settings", text, "cortex index", lambda: _update(engine))
+    told = engine.state.describe()
+    if special := told.get("madeWith"):
+        yield ok("settings", f"the index was made with {json.dumps(special)}; all else is the default")
+    if (override := engine.state.override) is not None:
+        text = f"the tool update_config changed them for all clients: {override.in_words()}"
+        yield warning("settings", text, "cortex config end-override")
 
 
 def unusable(found: Workspace, broken: StoreError | FileError) -> Finding:

@@ -96,7 +96,7 @@ def search(context: Shelved, arguments: Search, call: Call) -> Answer:
         if left_off:
             notes.append(f"{left_off} more chunks were left off: they don't fit into {arguments.budget} tokens")
     meta = {META: notes, MODE: found.mode.value} if notes else None
-    return Answer(answer_text(results), notes=tuple(notes), meta=meta)
+    return Answer(answer_text(results), notes=tuple(notes), meta=meta, hits=len(results))
 
 
 def search_all(shelves: Sequence[Shelf], wanted: Wanted, cancel: Cancel) -> Found:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from cortex.everywhere import Located
 from cortex.paging import make_cursor, too_small
@@ -321,12 +322,22 @@ def _within(parts: Sequence[Json], characters: int) -> list[Json]:
     return kept
 
 
-def status_answer(name: str, path: str, vitals: Vitals, *, warnings: Sequence[str], start: int | None = None) -> Json:
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a status says beside the vitals."""
+
+    path: str
+    warnings: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+
+def status_answer(name: str, vitals: Vitals, about: About, *, start: int | None = None) -> Json:
     """The status of one workspace; `start` is as in `_skipped`."""
     meaning = vitals.embedding is not None
     skipped = _skipped([({}, skip) for skip in vitals.skipped], start)
     out: Json = {
-        "workspace": {"path": path, "name": name, "lastIndexed": vitals.freshness.last_indexed or None},
+        "workspace": {"path": about.path, "name": name, "lastIndexed": vitals.freshness.last_indexed or None},
         "indexing": {
             "status": vitals.freshness.state,
             "totalFiles": vitals.total_files,
@@ -348,10 +359,12 @@ def status_answer(name: str, path: str, vitals: Vitals, *, warnings: Sequence[st
     }
     if vitals.freshness.error:
         out["error"] = vitals.freshness.error
-    if notes := _notes(skipped):
+    if about.settings:
+        out["settings"] = dict(about.settings)
+    if notes := [*about.notes, *_notes(skipped)]:
         out["notes"] = notes
-    if warnings:
-        out["warnings"] = list(warnings)
+    if about.warnings:
+        out["warnings"] = list(about.warnings)
     return out
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from cortex import chunkers
 from cortex.embedders import leaves
 from cortex.engine import Engine
-from cortex.errors import ConfigError, FileError, InputError, StoreError
+from cortex.errors import ConfigError, FileError, InputError
 from cortex.everywhere import search_all
 from cortex.families.code import answers
 from cortex.families.code.answers import Json, dump
@@ -112,15 +112,16 @@ def _search(
         located, page = search_all(places_of(engines), asked, call.cancel)
         milliseconds = 1000 * (time.perf_counter() - started)
         states = [engine.freshness() for _, engine in engines]
-    if workspace is None and context.left_out:
-        page = replace(page, notes=(*page.notes, *context.left_out))
+        is_full = any(engine.state.over_limit for _, engine in engines)
+    left_out = context.left_out if workspace is None else ()
+    page = replace(page, notes=(*page.notes, *left_out, *context.unheeded))
     if not page.total and not page.is_partial and not any("threshold" in note for note in page.notes):
         page = replace(page, notes=(*page.notes, "nothing matches"))
     metadata = answers.search_metadata(page, milliseconds, states)
     body = answers.search_answer(located, metadata, tokens, several=len(context.names) > 1, offset=offset, key=key)
-    if page.is_partial:
+    if page.is_partial or is_full:
         body = answers.partial_first(body)
-    return Answer(dump(body), structured=body)
+    return Answer(dump(body), structured=body, hits=len(located))
 
 
 def language_called(name: str) -> str:
@@ -224,12 +225,12 @@ def status(context: Workspaces, workspace: str | None, start: int | None = None)
     with context.open(workspace) as engines:
         own = start if len(engines) == 1 else None
         for name, engine in engines:
-            vitals, warnings = engine.vitals(), engine.settings.warnings
+            vitals, warnings = engine.vitals(), (*engine.settings.warnings, *context.unheeded)
             if "tfidf" not in engine.settings.indexing.strategies:
                 warnings = (*warnings, WORDS_ARE_KEPT)
             states.append((name, vitals))
-            root = str(engine.root)
-            parts.append(answers.status_answer(name, root, vitals, warnings=warnings, start=own))
+            about = answers.About(str(engine.root), warnings, engine.state.shortcomings(), engine.state.describe())
+            parts.append(answers.status_answer(name, vitals, about, start=own))
     body = parts[0] if len(parts) == 1 else {**answers.sum_status(parts, states, start), "workspaces": parts}
     job = context.jobs.last
     return body if job is None else {**body, "job": job.as_json()}
@@ -242,7 +243,7 @@ def stats(context: Workspaces, workspace: str | None) -> Json:
 
 
 def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> Answer:
-    """Change settings for as long as a window has the workspace; nothing is written to a file."""
+    """Change settings for all who use the index, until a person ends that; nothing is written to a file."""
     wanted = {
         key: value
         for key, value in (
@@ -258,15 +259,16 @@ def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> A
     with context.open(arguments.workspace) as engines:
         for name, engine in engines:
             _check_may_change(engine, name, wanted)
-        renewed = [(engine, engine.settings.changed(wanted)) for _, engine in engines]
-        for engine, new in renewed:
+        for _, engine in engines if wanted else ():
             old = engine.settings
+            engine.state.change(wanted, call.client or "an agent")
+            engine.follow_settings()
+            new = engine.settings
             different = [key for key in wanted if old.value(key) != new.value(key)]
             changed |= {key.rpartition(".")[2]: {"old": _shown(old, key), "new": _shown(new, key)} for key in different}
-            if wanted:
-                engine.reconfigure(new, {key: wanted[key] for key in wanted})
-            if arguments.restart and any(key in NEEDS_INDEXING for key in wanted):
-                reindexing = context.look_again(engine) or reindexing
+            if any(key in NEEDS_INDEXING for key in (wanted if arguments.restart else different)):
+                # Whoever keeps the index follows the change by itself.
+                reindexing = context.look_again(engine) or not engine.holds() or reindexing
     stale = any(key.rpartition(".")[2] in changed for key in NEEDS_INDEXING)
     return Answer(dump({"changed": changed, "restartNeeded": stale and not reindexing, "reindexing": reindexing}))
 
@@ -285,8 +287,7 @@ def _check_may_change(engine: Engine, name: str, wanted: Mapping[str, object]) -
             f"server.localOnly is on for {name}: {provider!r} is beyond this machine",
             context={"key": "indexing.embeddingProvider"},
         )
-    if any(key in NEEDS_INDEXING for key in wanted) and not engine.holds():
-        raise StoreError("STORE_LOCKED", f"another process keeps the index of {name} with its own settings")
+    engine.settings.changed(wanted)
 
 
 def get_file_context(context: Workspaces, arguments: GetFileContext, call: Call) -> Answer:
@@ -403,8 +404,8 @@ TOOLS = (
         family="code",
         name="update_config",
         title="Update configuration",
-        description="Use this to change how the workspace is indexed or cached for as long as the server runs (chunkSize, "
-        "embeddingProvider, maxFiles, cacheSize). Nothing is written to a file; `restart` reindexes in the background.",
+        description="Use this to change how the workspace is indexed or cached (chunkSize, embeddingProvider, maxFiles, cacheSize) for "
+        "everybody who uses its index, until a person ends that. Nothing is written to a file; the index follows in the background.",
         arguments=UpdateConfig,
         run=update_config,
         writes=True,

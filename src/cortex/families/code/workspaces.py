@@ -38,6 +38,8 @@ class Workspaces:
         self._opening = threading.Thread(target=self._try_all, name="open workspaces", daemon=True)
         self._names = _unique_names([workspace.root for workspace in found])
         self.jobs = Jobs()
+        notes = [note for workspace in found for note in workspace.settings.unheeded]
+        self.unheeded = tuple(dict.fromkeys(notes))  # variables of this client that don't count, in a sentence each
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ def kb_search(context: Borrowed, arguments: Search, call: Call) -> Answer:
     with context.open() as library:
         found = find(library, replace(query, offset=offset), arguments.source_id, call.cancel)
     text = answers.search_text(arguments.query, found, budget, offset, key)
-    return Answer(text, meta=_meta(found))
+    return Answer(text, meta=_meta(found), hits=len(found.results))
 
 
 @_says_that_it_failed
@@ -80,7 +80,8 @@ def kb_search_with_context(context: Borrowed, arguments: SearchWithContext, call
         (excerpt.result.path, one) for excerpt in excerpts for passage in excerpt.passages for one in passage.redacted
     ]
     found = replace(found, notes=(*found.notes, *note_of(redacted)))
-    return Answer(answers.context_text(arguments.query, found, excerpts, budget), meta=_meta(found))
+    text = answers.context_text(arguments.query, found, excerpts, budget)
+    return Answer(text, meta=_meta(found), hits=len(excerpts))
 
 
 def _meta(found: Findings) -> dict[str, object]:

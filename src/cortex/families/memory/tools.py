@@ -50,7 +50,8 @@ def query_memories(context: Recall, arguments: QueryMemories, call: Call) -> Ans
             return _missing(library)
         found = find(library, asked, call.cancel)
         text = answers.found_text(found, budget, partial(make_cursor, key), offset, changes_in(library))
-    return Answer(text, meta={"cortex/total": found.total, **({"cortex/mode": found.mode.value} if found.mode else {})})
+    meta = {"cortex/total": found.total, **({"cortex/mode": found.mode.value} if found.mode else {})}
+    return Answer(text, meta=meta, hits=found.total)
 
 
 def get_memory(context: Recall, arguments: GetMemory, call: Call) -> Answer:

@@ -116,7 +116,8 @@ def search(context: Team, arguments: Search, call: Call) -> Answer:
         located, page = search_all(places, query, call.cancel, spread=SPREAD)
         notes += page.notes
         rows = _rows(located, library)
-    return Answer(_answer(context, arguments, rows, located, page, offset, partial(make_cursor, key), notes, budget))
+    text = _answer(context, arguments, rows, located, page, offset, partial(make_cursor, key), notes, budget)
+    return Answer(text, hits=len(rows))
 
 
 def _search_chunks(context: Team, arguments: Search, call: Call) -> Answer:

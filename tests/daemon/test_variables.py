@@ -1,0 +1,210 @@
+"""Every documented variable of a client counts through cortexd, or a warning says what counts instead."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cortex.cli.families import Lenders
+from cortex.cortexd import opener
+from cortex.daemon.server import Hello, Served
+from cortex.engines import Engines
+from cortex.errors import ConfigError
+from cortex.home import own_variables
+from cortex.settings import KEYS, Key, Settings
+from cortex.shelf.shelves import Shelves
+from cortex.tools import Call, bind, find_tool, perform
+
+# A value that isn't the default, where the kind of a setting doesn't give one.
+SPECIAL = {
+    "workspace.excludePatterns": "a,b",
+    "indexing.strategies": "tfidf",
+    "indexing.embeddingProvider": "none",
+    "search.relevanceThreshold": "0.5",
+    "server.logLevel": "error",
+    "server.httpToken": "a token of a test",
+    "chunking.strategies": "data",
+    "embedding.provider": "openai",
+    "kb.rag.fusion": "rrf",
+    "mcp.kb.search.default_mode": "fts5",
+    "mcp.kb.logging.level": "error",
+    "memory.uncurated": "staging",
+    "core.rates": "1,2,3,4,5",
+    "core.log_format": "text",
+    "server.transport": "http",
+    "team.agent_tier": "2",
+    "mcp.kb.search.default_limit": "7",
+    "kb.rag.mmr_lambda": "0.5",
+    "kb.rag.semantic_weight": "0.25",
+    "search.budget": "900",
+    "embedding.allowed_projects": "/there",
+}
+KINDS = {
+    "whole number": "60",
+    "number": "0.5",
+    "size": "1MB",
+    "duration": "7s",
+    "list": "x,y",
+    "text": "words",
+    "line of text": "words",
+    "address": "http://127.0.0.1:9/v1",
+    "letters, digits, _ and -": "other",
+}
+# They name a folder, which decides what else is found.
+PLACES = ("workspace.paths",)
+
+
+class Cortexd:
+    """What cortexd does with a hello, in this process: one set of engines for all clients."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.root = folder / "home", folder / "work"
+        self.root.mkdir()
+        (self.root / "lamp.py").write_text("def switch_lamp():\n    return 1\n", encoding="utf-8")
+        self.lenders = Lenders(Engines(keep=False), Shelves())
+        self._open = opener(self.lenders)
+
+    def open(self, *arguments: str, **variables: str) -> Served:
+        """What a client with these variables gets, which reach cortexd as the front end passes them on."""
+        passed = own_variables({"CORTEX_HOME": str(self.home), "PATH": "/bin", **variables})
+        return self._open(Hello(arguments, str(self.root), passed, "0.1.0", 1, 1))
+
+
+@pytest.fixture(scope="module")
+def cortexd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cortexd]:
+    made = Cortexd(tmp_path_factory.mktemp("variables"))
+    yield made
+    made.lenders.close()
+
+
+@pytest.fixture
+def open_client(cortexd: Cortexd) -> Iterator[Callable[..., Served]]:
+    """`open_client(*arguments, NAME=value)`: a client of cortexd that ends with the test."""
+    with ExitStack() as opened:
+
+        def open_one(*arguments: str, **variables: str) -> Served:
+            served = cortexd.open(*arguments, **variables)
+            for family in served.families:
+                opened.callback(family.close)
+            return served
+
+        yield open_one
+
+
+def settings_of(served: Served) -> Settings:
+    """The settings that a client's code tools work with."""
+    (code,) = [family for family in served.families if family.name == "code"]
+    return code.context.settings
+
+
+def call(served: Served, name: str, client: str = "", **arguments: object) -> Any:
+    family, tool = find_tool(served.families, name)
+    answer = perform(family, tool, bind(tool, arguments), Call(client=client, trace=served.identity.trace))
+    assert not answer.failed, answer.text
+    return answer
+
+
+def other_value(key: Key) -> str:
+    if key.name in SPECIAL:
+        return SPECIAL[key.name]
+    if key.kind == "true or false":
+        return "false" if key.default else "true"
+    return KINDS[key.kind]
+
+
+@pytest.mark.parametrize("place", range(max(len(key.variables) for key in KEYS)))
+def test_every_variable_counts_through_cortexd_or_is_said_not_to(
+    open_client: Callable[..., Served], place: int
+) -> None:
+    """The first variable of every setting at once, then the second of those that have one, then the third."""
+    chosen = {key.variables[place]: key for key in KEYS if len(key.variables) > place and key.name not in PLACES}
+    served = open_client("code", **{variable: other_value(key) for variable, key in chosen.items()})
+    settings = settings_of(served)
+    for variable, key in chosen.items():
+        if key.index:
+            assert settings.value(key.name) == key.default
+            (warning,) = [text for text in served.messages if f"{variable}:" in text]
+            assert f"{key.name} is the same for all clients of an index" in warning
+            assert f"`cortex config set {key.name} " in warning
+        else:
+            assert settings.value(key.name) == key.parse(other_value(key)), variable
+            assert settings.origin(key.name) == f"environment {variable}"
+
+
+@pytest.mark.parametrize("variable", ["CORTEX_WORKSPACE_PATHS", "CODEINDEX_WORKSPACE_PATH", "CLAUDE_PROJECT_DIR"])
+def test_a_variable_names_the_project_through_cortexd(
+    open_client: Callable[..., Served], tmp_path: Path, variable: str
+) -> None:
+    (tmp_path / "there").mkdir()
+    served = open_client("code", **{variable: str(tmp_path / "there")})
+    assert [family.context.names for family in served.families] == [("there",)]
+
+
+def test_what_one_client_sets_for_the_index_is_not_what_the_other_gets(open_client: Callable[..., Served]) -> None:
+    first = open_client("code", CODEINDEX_CHUNK_SIZE="50")
+    second = open_client("code")
+    call(first, "reindex_workspace")
+    notes = json.loads(call(first, "search_code", query="switch_lamp").text)["metadata"]["notes"]
+    assert [note for note in notes if "CODEINDEX_CHUNK_SIZE" in note and "250 counts" in note] == notes
+    answer = json.loads(call(second, "search_code", query="switch_lamp").text)
+    assert "notes" not in answer["metadata"]
+    assert [family.context.settings.indexing.chunk_size for one in (first, second) for family in one.families] == [
+        250
+    ] * 2
+    with first.families[0].context.open() as [(_, one)], second.families[0].context.open() as [(_, two)]:
+        assert one is two
+
+
+def test_a_limit_of_documents_reaches_cortexd(open_client: Callable[..., Served]) -> None:
+    (kb,) = open_client("kb", CONDUIT_MCP_MAX_LIMIT="6").families
+    (tool,) = [tool for tool in kb.tools if tool.name == "kb_search"]
+    with pytest.raises(Exception, match="6"):
+        bind(tool, {"query": "x", "limit": 7})
+    with pytest.raises(ConfigError, match="CONDUIT_MCP_MAX_LIMIT"):
+        open_client("kb", CONDUIT_MCP_MAX_LIMIT="junk")
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> Sequence[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "cortex.calls"]
+
+
+def test_a_client_that_wants_it_has_its_calls_logged_without_their_content(
+    open_client: Callable[..., Served], caplog: pytest.LogCaptureFixture
+) -> None:
+    quiet, loud = open_client("code"), open_client("code", CODEINDEX_LOG_LEVEL="debug")
+    call(loud, "reindex_workspace")
+    call(quiet, "search_code", query="switch_lamp")
+    caplog.clear()
+    call(loud, "search_code", client="editor 1.2", query="switch_lamp")
+    (line,) = lines(caplog)
+    assert line.startswith("editor 1.2: search_code: ")
+    assert line.endswith(" ms, 1 hits")
+    assert "lamp" not in line
+
+
+def test_the_log_level_of_documents_is_that_of_their_tools(
+    open_client: Callable[..., Served], caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[str] = []
+    for variables in (
+        {"CONDUIT_MCP_LOG_LEVEL": "debug"},
+        {"CONDUIT_MCP_LOG_LEVEL": "debug", "CORTEX_MCP_KB_LOGGING_TO_STDERR": "true"},
+        {"CONDUIT_MCP_LOG_LEVEL": "debug", "CORTEX_LOG_LEVEL": "info"},  # which counts for all
+        {},
+    ):
+        caplog.clear()
+        told.clear()
+        served = open_client("kb", **variables)
+        assert served.told is not None
+        served.told.pass_on = told.append
+        call(served, "kb_stats")
+        wanted = variables.get("CONDUIT_MCP_LOG_LEVEL") == "debug" and "CORTEX_LOG_LEVEL" not in variables
+        assert [line.partition(" ms")[0].rpartition(":")[0] for line in lines(caplog)] == (
+            ["a client: kb_stats"] if wanted else []
+        )
+        assert bool(told) is ("CORTEX_MCP_KB_LOGGING_TO_STDERR" in variables)
