@@ -8,7 +8,7 @@ import sys
 import psutil
 import pytest
 
-from cortex.daemon.shim import BYE, LEAVING
+from cortex.daemon.shim import BYE, LEAVING, LOG_LINE
 from daemon.fake_cortexd import FakeCortexd
 from daemon.place import CALL
 from protocol.code_server import check_envelope, text_of
@@ -55,6 +55,20 @@ def test_windows_at_once_each_carry_their_own_variables(place, fake, monkeypatch
     assert [one["ACK_MEM_SCOPE"] for one in own] == ["private", "team"]
     assert [one.get("CODEINDEX_OPENAI_API_KEY") for one in own] == [None, "mine"]
     assert all("OPENAI_API_KEY" not in one for one in own)
+
+
+def test_a_line_for_people_goes_to_stderr_and_not_to_the_client(place, fake):
+    with place.window() as window:
+        served = fake.accept()
+        id = window.ask("tools/call", CALL)
+        asked = served.hear()
+        served.say({LOG_LINE: "kb_search: 3 ms \x1b[31m"})
+        served.answer(asked, {"content": []})
+        assert window.answer(id)["result"] == {"content": []}
+        window.process.stdin.close()
+        served.write(BYE + b"\n")
+        window.process.wait(10)
+        assert window.stderr == "kb_search: 3 ms \\x1b[31m\n"
 
 
 def test_a_call_that_reads_is_asked_again_and_answered_once(window, fake):

@@ -396,12 +396,17 @@ def test_of_a_client_among_several_the_variables_about_the_index_do_not_count_an
     plain = load_settings(place.root, environment={"CORTEX_SEARCH_BUDGET": "900"}, user_home=place.user, shared=True)
     settings = load_settings(place.root, environment=place.variables, user_home=place.user, shared=True)
     assert (settings.indexing.chunk_size, settings.workspace.max_files, settings.search.budget) == (250, 300, 900)
-    (said,) = settings.unheeded  # the other variable says what counts anyway
+    (said,) = settings.unheeded()  # the other variable says what counts anyway
     assert said == (
         "environment CODEINDEX_CHUNK_SIZE: indexing.chunkSize is the same for all clients of an index, and 250 counts "
         "(default); for 50 run `cortex config set indexing.chunkSize 50`"
     )
-    assert (settings.origin("workspace.maxFiles"), settings == plain, plain.unheeded) == (str(written), True, ())
+    assert (settings.origin("workspace.maxFiles"), settings == plain, plain.unheeded()) == (str(written), True, ())
+    place.write("codeindex.config.json", {"indexing": {"chunkSize": 50}})
+    assert settings.unheeded(load_again(settings)) == (
+        "environment CODEINDEX_MAX_FILES: workspace.maxFiles is the same for all clients of an index, and 25000 counts "
+        "(default); for 300 run `cortex config set workspace.maxFiles 300`",
+    )
     place.variables["CODEINDEX_CHUNK_SIZE"] = "many"
     with pytest.raises(ConfigError, match="CODEINDEX_CHUNK_SIZE"):
         load_settings(place.root, environment=place.variables, user_home=place.user, shared=True)

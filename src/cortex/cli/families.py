@@ -74,7 +74,7 @@ def ask(
     person = library_settings(variables, shared=shared)
     scope = load(None, environment=variables).memory.scope
     found: tuple[Workspace, ...] = ()
-    warnings = [*person.warnings, *person.unheeded]
+    warnings = [*person.warnings, *person.unheeded()]
     if not names or (OF_PROJECTS | {TEAM}) & set(names):
         try:
             found, warnings = workspace.find_for(list(paths), variables, cwd, shared=shared)

@@ -51,7 +51,7 @@ def find_for(
         given["workspace.paths"] = [str(root.resolve()) for root in roots]
     settings = load(None, environment=variables, flags=given, shared=shared)
     found = find_workspaces(settings, flags=given, cwd=cwd, environment=variables, shared=shared)
-    warnings = [warning for one in found for warning in (*one.settings.warnings, *one.settings.unheeded)]
+    warnings = [warning for one in found for warning in (*one.settings.warnings, *one.settings.unheeded())]
     return found, list(dict.fromkeys(warnings))
 
 

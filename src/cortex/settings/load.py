@@ -13,7 +13,7 @@ from __future__ import annotations
 import difflib
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from cortex import home
@@ -73,10 +73,9 @@ def load(
     layers = Layers(warnings=[*own_warnings, *project_warnings, *_unknown_variables(environment)])
     for entries, speaker in ((own, Speaker.HOME), (project, Speaker.PROJECT), *typed):
         layers.lay(entries, speaker, held=trusted, root=root)
-    settings = Settings.build(layers, home=own_home, root=root, own=trusted)
-    unheeded = tuple(_unheeded(settings, apart))
-    inputs = Inputs(root, dict(environment), dict(flags or {}), user_home, shared, files, unheeded)
-    return settings.model_copy(update={"inputs": inputs})
+    Layers().lay(apart, Speaker.ENVIRONMENT, held=trusted, root=root)  # what isn't allowed is an error all the same
+    inputs = Inputs(root, dict(environment), dict(flags or {}), user_home, shared, files, tuple(apart))
+    return Settings.build(layers, home=own_home, root=root, own=trusted, inputs=inputs)
 
 
 def load_again(settings: Settings, *, settle_seconds: float = 0.0) -> Settings:
@@ -113,22 +112,6 @@ def _file_states(root: Path | None, home: Path, environment: Mapping[str, str], 
         except (OSError, ValueError):
             states.append(None)
     return tuple(states)
-
-
-def _unheeded(settings: Settings, entries: Iterable[Entry]) -> Iterator[str]:
-    """What to say of variables that don't count, where they differ from what does."""
-    for entry in entries:
-        given = Layers()
-        given.lay(
-            [entry], Speaker.ENVIRONMENT, held=given, root=settings.root
-        )  # what isn't allowed is an error all the same
-        key, value = entry.key, given.values[entry.key.name]
-        if isinstance(key, Key) and value != settings.value(key.name):
-            counts = key.show(settings.value(key.name))
-            yield (
-                f"{entry.origin}: {key.name} is the same for all clients of an index, and {counts} counts "
-                f"({settings.origin(key.name)}); for {key.show(value)} run `cortex config set {key.name} {key.show(value)}`"
-            )
 
 
 def find_home(environment: Mapping[str, str], user_home: Path) -> Path:

@@ -31,7 +31,7 @@ class Inputs:
     user_home: Path = field(compare=False)
     shared: bool = field(compare=False)
     files: FileStates = field(compare=False)  # as they were before they were read
-    unheeded: tuple[str, ...] = field(compare=False, default=())  # variables that don't count, in a sentence each
+    apart: tuple[Entry, ...] = field(compare=False, default=())  # what variables say that don't count
 
 
 class Settings(Groups):
@@ -75,10 +75,19 @@ class Settings(Groups):
         values = ((key.name, self.value(key.name)) for key in KEYS if key.index)
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values}
 
-    @property
-    def unheeded(self) -> tuple[str, ...]:
-        """Which variables of this client don't count, and what does, in a sentence each."""
-        return self.inputs.unheeded if self.inputs else ()
+    def unheeded(self, now: Settings | None = None) -> tuple[str, ...]:
+        """Which variables of this client don't count, and what does (as settings say it `now`), in a sentence each."""
+        counting = now or self
+        texts: list[str] = []
+        for entry in self.inputs.apart if self.inputs else ():
+            key, counts = entry.key, counting.value(entry.key.name)
+            if isinstance(key, Key) and (value := key.parse(entry.value)) != counts:
+                texts.append(
+                    f"{entry.origin}: {key.name} is the same for all clients of an index, and {key.show(counts)} counts "
+                    f"({counting.origin(key.name)}); for {key.show(value)} run "
+                    f"`cortex config set {key.name} {key.show(value)}`"
+                )
+        return tuple(texts)
 
     def changed(self, changes: Mapping[str, object], origin: str = "runtime") -> Self:
         """A copy with `changes`, each checked as what an agent may say.

@@ -38,8 +38,7 @@ class Workspaces:
         self._opening = threading.Thread(target=self._try_all, name="open workspaces", daemon=True)
         self._names = _unique_names([workspace.root for workspace in found])
         self.jobs = Jobs()
-        notes = [note for workspace in found for note in workspace.settings.unheeded]
-        self.unheeded = tuple(dict.fromkeys(notes))  # variables of this client that don't count, in a sentence each
+        self._asked = [workspace.settings for workspace in found]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -52,6 +51,13 @@ class Workspaces:
         first = self._lent[0]
         engine = first.engine
         return engine.settings if engine else first.settings
+
+    @property
+    def unheeded(self) -> tuple[str, ...]:
+        """Which variables of this client don't count for an index, and what does, in a sentence each."""
+        pairs = zip(self._asked, self._lent, strict=True)
+        notes = [asked.unheeded(one.engine.settings if one.engine else one.settings) for asked, one in pairs]
+        return tuple(dict.fromkeys(note for texts in notes for note in texts))
 
     @property
     def left_out(self) -> tuple[str, ...]:
