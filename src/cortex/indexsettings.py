@@ -110,7 +110,7 @@ class IndexState:
         made, now = self.made_with(), self.settings.index_values()
         if all(made.get(name) == now[name] for name in PATTERNS):
             return page
-        belongs = matcher(self.root, rules_of(self.settings))
+        belongs = matcher(self.root, rules_of(self.settings, self.root))
         hits = tuple(hit for hit in page.hits if belongs(hit.path))
         return replace(page, hits=hits, total=page.total - len(page.hits) + len(hits))
 

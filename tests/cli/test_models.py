@@ -190,7 +190,7 @@ def test_where_a_server_has_the_project_open_the_only_way_is_told(cortex, here):
     with holding(here):
         out = cortex("models", "use", "openai")[1]
         code, _, err = cortex("index")
-    assert "cortex restart" in out and "cortex index" not in out
+    assert "in the background by the server that has this project open" in out and "cortex index" not in out
     assert (code, "not fully embedded by openai" in err, "restart" in err) == (1, True, True)
     assert cortex("index")[0] == 0
 

@@ -120,16 +120,14 @@ def _not_embedded(engine: Engine) -> str:
     start = f"{engine.root} is not fully embedded by {state.provider}: process {holder} has it open, and only that one writes"
     cortexd = look(meet(None), LOOK_SECONDS)
     if cortexd.pid != holder:
-        return (
-            f"{start}, with the settings that it began with; if they were others, restart the client whose server it is"
-        )
+        return f"{start}, as files and its own variables say; if it doesn't follow them, restart the client whose server it is"
     for project in rows(cortexd.status.get("projects")):
         told = project.get("embedding")
         if project.get("root") != str(engine.root) or not isinstance(told, Mapping):
             continue
         if told.get("provider") == state.provider:  # it is at it, and `cortex status` says how far
             return f"{start}: {told['problem']}" if told.get("problem") else ""
-    return f"{start}, with earlier settings: run `cortex restart`"
+    return f"{start}, as files say: `cortex models use {state.provider}` writes that into one"
 
 
 def _export(exporters: Sequence[Exporter], as_json: bool) -> list[Report]:

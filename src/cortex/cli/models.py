@@ -270,7 +270,7 @@ def _notes(name: str, choice: Choice | None, settings: Settings, engine: Engine 
         return [*notes, "a project is embedded when it is indexed"]
     notes.append(f"embedding takes {_takes(choice.estimate)}")
     if engine.store.lease.holder() and not engine.holds():
-        how = "after `cortex restart`: a server has this project open with its earlier settings"
+        how = "in the background by the server that has this project open"
     elif name == "local":
         how = "by the next `cortex index`, or as soon as a client connects"
     else:

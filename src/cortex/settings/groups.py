@@ -377,11 +377,11 @@ def _redact(value: object) -> object:
 
 
 class Security(Group):
-    redact: Annotated[
-        Literal["off", "answers", "index"], BeforeValidator(_redact), Mark(Trust.NEVER, index=True)
-    ] = Field(
-        "answers",
-        description="Secrets in files: redacted in answers and exports, also kept out of the index, or shown (off).",
+    redact: Annotated[Literal["off", "answers", "index"], BeforeValidator(_redact), Mark(Trust.NEVER, index=True)] = (
+        Field(
+            "answers",
+            description="Secrets in files: redacted in answers and exports, also kept out of the index, or shown (off).",
+        )
     )
 
 
