@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,19 +25,10 @@ from cortex.tools import Call, bind, find_tool, perform
 SPECIAL = {
     "workspace.excludePatterns": "a,b",
     "indexing.strategies": "tfidf",
-    "indexing.embeddingProvider": "none",
     "search.relevanceThreshold": "0.5",
-    "server.logLevel": "error",
     "server.httpToken": "a token of a test",
     "chunking.strategies": "data",
-    "embedding.provider": "openai",
-    "kb.rag.fusion": "rrf",
-    "mcp.kb.search.default_mode": "fts5",
-    "mcp.kb.logging.level": "error",
-    "memory.uncurated": "staging",
     "core.rates": "1,2,3,4,5",
-    "core.log_format": "text",
-    "server.transport": "http",
     "team.agent_tier": "2",
     "mcp.kb.search.default_limit": "7",
     "kb.rag.mmr_lambda": "0.5",
@@ -114,6 +106,8 @@ def other_value(key: Key) -> str:
         return SPECIAL[key.name]
     if key.kind == "true or false":
         return "false" if key.default else "true"
+    if key.kind == "choice":
+        return next(choice for choice in re.split(", | or ", key.allowed) if choice != key.default)
     return KINDS[key.kind]
 
 
