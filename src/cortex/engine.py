@@ -8,7 +8,6 @@ run goes is `indexing.py`'s, how an answer is found is `search/`'s. It knows no 
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -104,7 +103,6 @@ class Engine:
         self.root = root.resolve()
         self.settings = settings
         self.followed_settings = FollowedSettings(settings)
-        self._follows = not (in_memory or read_only)
         self._lent_embedders = embedders is not None  # whoever lends them closes them
         self._embedders = embedders or (Embedders(embedder) if embedder is not None else open_embedders(settings))
         self._pool = self._make_pool(settings.indexing.workers or default_workers())
@@ -112,6 +110,7 @@ class Engine:
         self._cache = _make_cache(settings)
         directory = None if in_memory else self._find_directory()
         self.read_only = read_only or (directory is not None and is_frozen(directory))
+        self._follows = not (in_memory or self.read_only)
         self._opened = self._open(directory)
         self._reopening = threading.Lock()
         self._closed = False

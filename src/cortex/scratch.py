@@ -24,7 +24,7 @@ POLL_SECONDS = 0.05
 class Reader(Protocol):
     """What is needed of an engine."""
 
-    def reconfigure(self, settings: Settings, changed: dict[str, object]) -> None: ...
+    def reconfigure(self, settings: Settings) -> None: ...
 
     def index(self, *, progress: ProgressCallback, cancel: Cancel) -> IndexReport: ...
 
@@ -76,7 +76,7 @@ class Scratch:
     def reconfigure(self, settings: Settings) -> None:
         """Read with other settings from now on."""
         if self._reader is not None:
-            self._reader.reconfigure(settings, {})
+            self._reader.reconfigure(settings)
 
     def rest(self, idle_seconds: float) -> None:
         """Let go of what was read when it was unused for that long."""
