@@ -127,7 +127,7 @@ def _examine(found: Workspace, fix: bool) -> tuple[dict[str, object], list[Settl
     except (StoreError, FileError) as error:
         settled += _settle([unusable(found, error)], fix)
         facts: dict[str, object] = {**dict.fromkeys(FACTS)}
-        facts |= {"workspace": str(found.root), "store": str(store), "leftOut": [], "operations": []}
+        facts |= {"workspace": str(found.root), "store": str(store), "leftOut": [], "secrets": {}, "operations": []}
         return {**facts, "warnings": list(found.settings.warnings), "problems": _problems(settled)}, settled
 
 
