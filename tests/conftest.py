@@ -359,3 +359,28 @@ def _describe(process: psutil.Process) -> str:
         return f"{process.pid} {' '.join(process.cmdline())[:200]}"
     except psutil.Error:
         return str(process.pid)
+
+
+class TypedTerminal:
+    """A terminal on which a person types the same answer to every question."""
+
+    def __init__(self) -> None:
+        self.answer = "y"
+        self.questions: list[str] = []
+
+    def is_there(self) -> bool:
+        return True
+
+    def ask(self, question: str) -> str:
+        self.questions.append(question)
+        return f"{self.answer}\n"
+
+
+@pytest.fixture
+def at_terminal():
+    """A person at the terminal of the commands that run in this process, who says yes unless `answer` is another one."""
+    from cortex.cli.terminal import using
+
+    terminal = TypedTerminal()
+    with using(terminal):
+        yield terminal

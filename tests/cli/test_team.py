@@ -14,7 +14,7 @@ from cortex.kinds import Observation, Wanted
 from cortex.records.rights import agent
 from cortex.records.writing import create_observations
 
-pytestmark = pytest.mark.usefixtures("shop")
+pytestmark = pytest.mark.usefixtures("shop", "at_terminal")
 
 HEADER = {"id", "kind", "version", "author", "created_at", "updated_at", "title", "state", "sensitivity"}
 SECRET = "ghp_" + "aZ3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY1zB3"
@@ -601,11 +601,11 @@ def test_the_audit_log_says_who_did_what_when_and_under_which_key(cortex, thread
         (thread, 1),
     ]
     assert log[2]["key"] == "my-key"
-    assert {(one["actor"], one["tier"]) for one in log} == {("person", 4)}
+    assert {(one["actor"], one["tier"], one["via"]) for one in log} == {("person", 4, "terminal")}
     some = answer(cortex, "audit", thread[:20], "--limit", "2")
     assert ([one["version"] for one in some["audit"]], some["more"]) == ([3, 2], True)
     _, out, err = cortex("audit", "-n", "1")
-    assert (f"person (4) resolve thread: {thread} version 3, key " in out, "--limit" in err) == (True, True)
+    assert (f"person (4) terminal resolve thread: {thread} version 3, key " in out, "--limit" in err) == (True, True)
     assert refusal(cortex, "audit", "thread_01ARZ3NDEKTSV4RRFFQ69G5FAV")["code"] == "RECORD_UNKNOWN"
 
 

@@ -15,7 +15,7 @@ from cortex.core.taking import Taking
 from cortex.errors import CortexError, FileError, StoreError
 from cortex.kinds import Actor
 from cortex.records.ids import go_on_from
-from cortex.records.rights import AGENT, MOST_OF_AGENTS
+from cortex.records.rights import AGENT, BY_AGENT, MOST_OF_AGENTS, SERVER
 from cortex.records.steps import check_key
 from cortex.records.wording import wording
 from cortex.seeing import Viewer
@@ -100,8 +100,8 @@ def actor_of(principal: Principal, action: Action) -> Actor:
     """Who does what a home tells: the principal, or their agent, who never may do more than agents."""
     tier = min(principal.tier, action.tier)
     if action.actor == AGENT:
-        return Actor(agent_of(principal.name), min(tier, MOST_OF_AGENTS))
-    return Actor(principal.name, tier)
+        return Actor(agent_of(principal.name), min(tier, MOST_OF_AGENTS), BY_AGENT)
+    return Actor(principal.name, tier, SERVER)
 
 
 def shown(ledger: Ledger, viewer: Viewer, ids: Sequence[str]) -> tuple[Kept, ...]:

@@ -45,6 +45,7 @@ LARGE_CHARACTERS = 10_000
 TITLE_CHARACTERS = 120
 PAGE = 100
 DRAFTS = Wanted(kinds=("draft",))
+_KEPT = "It waits in the Cortex inbox"
 _OUTSIDE = re.compile(r"https?://(?!localhost\b|127\.)", re.IGNORECASE)
 _PRIVATE = re.compile(
     r"\b(?:confidential|internal only|do not (?:share|distribute))\b|(?<![\w.+-])(?!git@)[\w.+-]{1,64}@[\w-]{1,63}\.[a-z]{2,}",
@@ -172,7 +173,7 @@ def listed(
 
 
 def next_step(records: RecordLookup, record: Record[Draft], now: int = 0) -> str:
-    """What comes next for a draft, in a sentence or two."""
+    """What comes next for a draft, in a sentence or two: that a person decides and where, never by which command."""
     draft = record.body
     match state_of(draft, now or now_ms()):
         case "published":
@@ -180,15 +181,17 @@ def next_step(records: RecordLookup, record: Record[Draft], now: int = 0) -> str
         case "rejected":
             return "It was rejected" + (f": {one_line(draft.review_notes, 300)}" if draft.review_notes else ".")
     place = destination(records, draft)
-    command = f"`cortex drafts approve {record.id}`"
     if place.missing:
-        where = _with_target(record.id, draft)
-        return f"It is kept, but can't be published yet: {place.missing}. A person says where it belongs: {where}."
+        return f"{_KEPT}, but can't be published yet: {place.missing}. The person who decides says where it belongs."
     if place.record is None:
-        return f"It waits for a person: {command} publishes it as {NAMES[draft.type]} of no subcortex."
+        return f"{_KEPT}: a person decides whether it is published as {NAMES[draft.type]} of no subcortex."
     where = f"{place.record.id} ({one_line(place.record.body.title, 80)})"
-    verb = "changes" if draft.type == "task_update" else f"publishes it as {NAMES[draft.type]} in"
-    return f"It waits for a person: {command} {verb} {where}."
+    what = (
+        f"{where} is changed so"
+        if draft.type == "task_update"
+        else f"it is published as {NAMES[draft.type]} in {where}"
+    )
+    return f"{_KEPT}: a person decides whether {what}."
 
 
 def risks_of(draft: Draft, get: Get) -> tuple[str, ...]:

@@ -109,8 +109,8 @@ class Step:
             self._rows.keep_version(record.id)
         self.changes[kept.id] = self._rows.write(known, kept)
         actor = self.actor
-        deed = (self.now, actor.name, actor.tier, self._key, action or self._action, kept.id, kept.version)
-        insert(self._connection, INTO_AUDIT, [deed])
+        who, what = (actor.name, actor.tier, self._key), (action or self._action, kept.id, kept.version)
+        insert(self._connection, INTO_AUDIT, [(self.now, *who, *what, actor.via)])
         first = self.written.get(kept.id)
         self.written[kept.id] = (known if first is None else first[0], kept)
         self._read[kept.id] = kept

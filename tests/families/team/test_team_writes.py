@@ -210,7 +210,7 @@ def test_a_draft_for_what_is_not_there_is_kept_with_the_next_step(agent):
     told = agent.told(
         "create_draft", idempotency_key="s:draft:lost", draft_type="comment", target_ref=UNKNOWN, body_md="Hm."
     )
-    assert told["draft_id"] and "posts_to" not in told and "--target" in told["next_steps"][0]
+    assert told["draft_id"] and "posts_to" not in told and "says where it belongs" in told["next_steps"][0]
 
 
 def test_without_a_target_a_draft_goes_where_the_project_says_now(shop, agent):
