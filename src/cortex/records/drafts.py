@@ -78,7 +78,9 @@ def create_draft(
         flags = dict.fromkeys((*risks_of(kept, step.get), *kept.risk_flags))
         record = step.make(new_id(Draft), replace(kept, risk_flags=tuple(flags), expires=step.now + EXPIRES_MS))
         if actor.name != person_of(actor.name):
-            notice_review(step, record, new.title, reasons.DRAFTED.format(name=actor.name, what=NAMES[new.type]))
+            notice_review(
+                step, record, record.body.title, reasons.DRAFTED.format(name=actor.name, what=NAMES[new.type])
+            )
         return record.id
 
     done = perform(
@@ -301,8 +303,9 @@ def _decide(step: Step, found: Record[Draft], body: Draft, notes: str) -> Record
     close_notices(step, kept.id)
     if kept.author != step.actor.name:
         approved = body.state == PUBLISHED
+        body = kept.body  # as plugins let it be written
         why = (reasons.PUBLISHED if approved else reasons.REJECTED).format(name=step.actor.name, what=body.published)
-        reason = why + (f": {notes}" if notes else "")
+        reason = why + (f": {body.review_notes}" if body.review_notes else "")
         type = "draft_approved" if approved else "draft_rejected"
         notice(step, type, kept.author, kept.id, body.title, reason, sensitivity=body.sensitivity)
     return kept

@@ -299,34 +299,10 @@ def test_a_task_is_changed_by_who_may_and_drafted_by_others(agent, trusted, shop
 # -- plugins -----------------------------------------------------------------------------------------------------------
 
 
-CENSOR = """
-from cortex.plugins import Line, Plugin, Redaction, Section, Verdict
-
-
-class Censor(Plugin):
-    name = "censor"
-    permissions = ("context", "preflight")
-
-    def preflight_upload(self, text):
-        at = text.find("Zeus")
-        found = (Redaction(at, at + 4, "code name"),) if at >= 0 else ()
-        return Verdict("forbidden" not in text, found, (), "a forbidden word")
-
-    def enrich_context_pack(self, subject, partial):
-        return [Section("Censored", (Line(f"{subject.kind} {subject.title}", subject.id),))]
-"""
-
-
 @pytest.fixture
-def censored(shop, desk_of, tmp_path, monkeypatch):
+def censored(shop, desk_of, censor):
     """A caller whose texts a stranger's plugin sees first."""
-    (tmp_path / "censor.py").write_text(CENSOR, encoding="utf-8")
-    about = tmp_path / "censor-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: censor\nVersion: 1.0\n", encoding="utf-8")
-    (about / "entry_points.txt").write_text("[cortex.plugins]\ncensor = censor:Censor\n", encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    return desk_of(shop, keep=True, **{"team.plugins": ["git", "censor"]})
+    return desk_of(shop, keep=True, **{"team.plugins": ["git", censor]})
 
 
 def test_a_plugin_has_its_say_before_anything_is_written_and_adds_to_packs(censored, shop):
