@@ -612,3 +612,17 @@ def test_the_audit_log_says_who_did_what_when_and_under_which_key(cortex, thread
 def test_an_audit_log_of_nothing_says_so(cortex):
     assert cortex("audit") == (0, "", "Nothing was written yet.\n")
     assert answer(cortex, "audit") == {"audit": [], "more": False}
+
+
+def test_a_link_opens_the_record_that_it_names_whatever_its_kind(cortex, thread):
+    comment = answer(cortex, "thread", "comment", thread, "Fifteen minutes.")["id"]
+    artifact = answer(cortex, "artifact", "create", "Ports", "--body", "8080.")["id"]
+    answer(cortex, "subcortex", "create", "billing", "--name", "Billing")
+    for kind, number in (("thread", thread), ("comment", comment), ("artifact", artifact)):
+        assert answer(cortex, "show", f"cortex://{kind}/{number}")["id"] == number
+        assert answer(cortex, "show", number[:20])["id"] == number
+    assert answer(cortex, "show", "cortex://subcortex/billing")["slug"] == "billing"
+    assert "Fifteen minutes." in cortex("show", f"cortex://comment/{comment}")[1]
+    assert f"cortex://thread/{thread}" in cortex("show", comment)[1]
+    assert answer(cortex, "thread", "show", f"cortex://thread/{thread}")["id"] == thread
+    assert refusal(cortex, "show", "cortex://thread/thread_01ARZ3NDEKTSV4RRFFQ69G5FAV")["code"] == "RECORD_UNKNOWN"
