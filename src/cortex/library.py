@@ -78,6 +78,7 @@ class Library(Engine):
         self._ids: tuple[int, dict[str, tuple[Folder, str]]] = (-1, {})
         self._backing_up: threading.Thread | None = None
         self._idle = (0, -1)  # a holder who was waited for in vain, and how far the words were then
+        self._ends: list[Callable[[], None]] = []  # what else ends with it
         super().__init__(settings.home, settings, embedder=embedder, embedders=embedders, read_only=read_only)
 
     # -- what an engine asks -------------------------------------------------------------------------------------------
@@ -310,8 +311,14 @@ class Library(Engine):
         if reader is not None:
             reader.rest(idle_seconds)
 
+    def at_close(self, end: Callable[[], None]) -> None:
+        """Have something end with the library."""
+        self._ends.append(end)
+
     def close(self) -> None:
         """Close it, and its reader."""
+        while self._ends:
+            self._ends.pop()()
         with self._reader_turn:
             reader, self._reader = self._reader, None
         if reader is not None:

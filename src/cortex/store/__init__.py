@@ -46,7 +46,7 @@ from cortex.store.recordlookup import Brief, Deed, Kept, RecordLookup
 from cortex.store.recordreading import kind_of_id
 from cortex.store.recordrows import Worded, Wording
 from cortex.store.records import Done, Records
-from cortex.store.recordstep import Guard, Sees, Step
+from cortex.store.recordstep import Guard, Screened, Sees, Step
 from cortex.store.redactions import Redactions
 from cortex.store.schema import is_current, is_outdated, migrate
 from cortex.store.snapshots import MIGRATION, list_snapshots, make_snapshot
@@ -97,6 +97,7 @@ __all__ = [
     "Remembered",
     "Request",
     "ScopeCount",
+    "Screened",
     "Sees",
     "Standing",
     "Step",
