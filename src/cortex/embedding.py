@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cortex.embedders import open_again, open_embedder, open_local
 from cortex.errors import CortexError, LimitError
 from cortex.guarded import REST_SECONDS, Embedders, Guarded, name_of
 from cortex.settings import Settings
@@ -118,6 +119,8 @@ class Embedding:
             return "Qdrant still has to remove what was removed here"
         if vectors.memory > self._room or not sets.fits(stamp, self._room):
             return f"limits.memory.embeddings leaves no room for all vectors of {one.name}"
+        if sets.damaged(stamp):
+            return f"the vectors of {one.name} are damaged and are being made anew"
         # How much it is, `status` counts: every search would pay for that.
         return f"{'not everything' if vectors.memory else 'nothing'} is embedded by {one.name} yet"
 
@@ -201,7 +204,25 @@ class Embedding:
         try:
             self._store.indexes.catch_up(self.makings(), self._room)
         except LimitError as error:  # the words have it, and an answer says that there are words only
+            if error.code != "EMBEDDINGS_LIMIT":
+                raise
             log.warning("%s", error.message)
+
+    @property
+    def damaged(self) -> bool:
+        """Whether the files of the wanted vectors are there and can't be used."""
+        wanted = self._embedders.wanted
+        return wanted is not None and wanted.stamp is not None and self._store.indexes.sets.damaged(wanted.stamp)
+
+    @property
+    def lags(self) -> bool:
+        """Whether vectors that are made with the words are behind, though they could be made."""
+        wanted = self._embedders.wanted
+        if wanted is None or wanted.costly or wanted.rests or wanted.stamp is None:
+            return False
+        sets = self._store.indexes.sets
+        behind = not sets.away and sets.of(wanted.stamp).watermark < self._store.truth.seq()
+        return behind and sets.fits(wanted.stamp, self._room)
 
     @property
     def working(self) -> bool:
@@ -360,3 +381,14 @@ class Embedding:
         self.stop()
         if self._thread is not None:
             self._thread.join(CLOSE_SECONDS)
+
+
+def open_embedders(settings: Settings) -> Embedders:
+    """Open the embedder that the settings choose, and those that can stand in for it."""
+    return Embedders(open_embedder(settings), open_local, open_again)
+
+
+def who_embeds(settings: Settings) -> tuple[object, ...]:
+    """All that decides which embedder is wanted."""
+    indexing = settings.indexing
+    return indexing.strategies, indexing.embedding_provider, settings.providers, settings.server.local_only

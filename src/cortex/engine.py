@@ -8,7 +8,6 @@ run goes is `indexing.py`'s, how an answer is found is `search/`'s. It knows no 
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -18,20 +17,22 @@ from typing import Self
 
 from cortex import chunkers, indexing
 from cortex.cache import Cache
-from cortex.embedders import Embedder, open_again, open_embedder, open_local
-from cortex.embedding import Embedding
+from cortex.embedders import Embedder
+from cortex.embedding import Embedding, open_embedders, who_embeds
 from cortex.errors import CortexError, StoreError
 from cortex.filequeue import Preference
 from cortex.guarded import Embedders
 from cortex.paths import STORE_FOLDER, ensure_store_dir, is_frozen, remember_project, root_text, store_dir
+from cortex.process import default_workers
+from cortex.repair import Healing, Replacement
 from cortex.runs import Runs, Wish
-from cortex.scratch import Scratch
-from cortex.search import BELOW_THRESHOLD, NO_EMBEDDER, check_query, parse, search, search_exact
+from cortex.scratch import Scratch, search_files
+from cortex.search import BELOW_THRESHOLD, NO_EMBEDDER, check_query, parse, search
 from cortex.settings import Settings
 from cortex.sources import git
 from cortex.sources.files import scan
-from cortex.store import STORE_NAME, Operation, Store, extension_of, set_aside
-from cortex.text import hash_bytes, rfc3339
+from cortex.store import STORE_NAME, Operation, Store, set_aside
+from cortex.text import hash_bytes
 from cortex.types import (
     Cancel,
     FileView,
@@ -47,6 +48,7 @@ from cortex.types import (
     Vitals,
 )
 from cortex.views import Views
+from cortex.vitals import vitals_of
 from cortex.worker import Pool
 
 FULL_MODE_FILES = 2_500  # above this, reading everything for one answer takes longer than indexing it once
@@ -57,7 +59,6 @@ RETRY_SECONDS = 5.0  # after the indexes could not follow
 ORPHAN_DAYS = 14
 OWN_PATTERNS = ("cortex.db*", "lease", "words*", "vectors*")  # of files in a store's folder
 NOT_ALL = "this folder is not fully indexed yet: answered from what is there"
-SMALL_BYTES, LARGE_BYTES = 10_000, 100_000
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +90,9 @@ class Followed:
 class Engine:
     """One open store and the folder it indexes."""
 
+    # Everything in a project's store can be read again from its files; a home's is never set aside.
+    is_disposable = True
+
     def __init__(
         self,
         root: Path,
@@ -98,17 +102,23 @@ class Engine:
         embedder: Embedder | None = None,
         embedders: Embedders | None = None,
         read_only: bool = False,
+        keep_damaged: bool = False,
     ) -> None:
-        """`embedder`, or `embedders`, take the place of those that the settings choose."""
+        """`embedder`, or `embedders`, take the place of those that the settings choose.
+
+        A project's database that is damaged or of a newer version is set aside and begun anew, unless `keep_damaged`.
+        """
         self.root = root.resolve()
         self.settings = settings
+        self._healing = Healing(self._is_damaged, self._repair, lambda: self.store.lease.holder() != 0)
         self._lent_embedders = embedders is not None  # whoever lends them closes them
-        self._embedders = embedders or (Embedders(embedder) if embedder is not None else _open_embedders(settings))
+        self._embedders = embedders or (Embedders(embedder) if embedder is not None else open_embedders(settings))
         self._pool = self._make_pool(settings.indexing.workers or default_workers())
         self._single = self._make_pool(1)  # for one file between the runs; a process only when it is used
         self._cache = _make_cache(settings)
         directory = None if in_memory else self._find_directory()
         self.read_only = read_only or (directory is not None and is_frozen(directory))
+        self._replacement = Replacement(self.root, allowed=self.is_disposable and not (self.read_only or keep_damaged))
         self._opened = self._open(directory)
         self._reopening = threading.Lock()
         self._closed = False
@@ -139,6 +149,22 @@ class Engine:
         return self._current().runs
 
     def _open(self, directory: Path | None) -> _Opened:
+        return self._replacement.open(directory, self._open_once)
+
+    def start_anew(self, error: CortexError) -> bool:
+        """Set the database of a project aside that turned out to be damaged, and begin an empty one; true where done."""
+        before = self._opened
+        if self._closed or not self._replacement.may_replace(before.store, error):
+            return False
+        with self._reopening:
+            if self._opened is before:
+                before.embedding.close()
+                self._replacement.discard(before.store, error)
+                self._opened = self._open(before.store.directory)
+                self._cache = _make_cache(self.settings)
+        return True
+
+    def _open_once(self, directory: Path | None) -> _Opened:
         root = root_text(self.root)
         if directory is not None and not self.read_only:
             ensure_store_dir(directory)
@@ -146,7 +172,11 @@ class Engine:
                 remember_project(self.settings.home, self.root)
         store = self._open_store(directory, root)
         store.lookup.redacts(self.settings.security.redact != "off")
-        source = self._main_source(store)
+        try:
+            source = self._main_source(store)
+        except BaseException:
+            store.close()
+            raise
         embedding = Embedding(store, self._embedders, lambda: self.settings)
         runs = Runs(store, source, self._pool, self.settings_of, embedding.makings)
         return _Opened(store, source, embedding, runs)
@@ -210,13 +240,21 @@ class Engine:
         forced run within a minute. Raises: LimitError, Cancelled, FileError DISK_FULL, StoreError.
         """
         wanted = None if paths is None else tuple(sorted({path.strip("/") for path in paths}))
+        cancel = Cancel() if cancel is None else cancel
         now = self._current()
-        return now.runs.index(
-            Wish(source or now.source, force, wanted, limited, progress, Cancel() if cancel is None else cancel)
-        )
+        try:
+            return now.runs.index(Wish(source or now.source, force, wanted, limited, progress, cancel))
+        except StoreError as error:
+            # A source of the old store means nothing in the new one: its keeper begins anew.
+            if not self.start_anew(error) or source is not None:
+                raise
+        now = self._current()
+        return now.runs.index(Wish(now.source, force, wanted, limited, progress, cancel))
 
     def serve_requests(self) -> None:
         """As the lease holder, do what other processes asked for, and let the indexes forget what they removed for good."""
+        if self._replacement.is_due(self.store.directory):
+            self.start_anew(StoreError("STORE_CORRUPT", "another process found the database damaged"))
         self._runs.serve_requests()
         if time.monotonic() < self._not_before:
             return
@@ -230,7 +268,8 @@ class Engine:
         """Have the indexes follow, where this process may, what somebody wrote who ended before they did, or what was copied without them."""
         if not self.store.lease.take():
             return
-        if self.store.truth.words_linger or self._words_state()[1] < self.store.truth.seq():
+        behind = self.store.truth.words_linger or self.store.indexes.state()[1] < self.store.truth.seq()
+        if behind or (not self.running and self.embedding.lags):
             self.embedding.catch_up()
             self.store.indexes.tidy()
 
@@ -281,6 +320,18 @@ class Engine:
 
         Raises: InputError, LimitError SEARCH_TIMEOUT or REGEX_TIMEOUT, Cancelled, StoreError.
         """
+        try:
+            return self._search(query, cancel, sources, docs)
+        except StoreError as error:
+            if not self.start_anew(error) or sources is not None:
+                raise
+        if not self.kept:
+            self.index(cancel=cancel)
+        return self._search(query, cancel, sources, docs)
+
+    def _search(
+        self, query: Query, cancel: Cancel | None, sources: Sequence[Source] | None, docs: frozenset[int] | None
+    ) -> Page:
         started = time.monotonic()
         check_query(query)
         indexed = sources is None and query.mode not in (Mode.EXACT, Mode.FULL)
@@ -306,17 +357,17 @@ class Engine:
 
     def _state(self) -> tuple[object, ...]:
         """All that an answer depends on besides its query."""
-        return self.store.truth.seq(), self._words_state(), self.embedding.state()
+        return self.store.truth.seq(), self.store.indexes.state(), self.embedding.state()
 
-    def _words_state(self) -> tuple[str, int]:
-        """Which words there are, and up to where; damaged ones are built anew where this process may."""
-        try:
-            return self.store.indexes.state()
-        except StoreError as error:
-            if error.code != "STORE_CORRUPT" or not self.store.lease.take():
-                raise
-            self.embedding.catch_up()
-            return self.store.indexes.state()
+    def _is_damaged(self) -> bool:
+        return self.store.indexes.damaged or self.embedding.damaged
+
+    def _repair(self) -> bool:
+        """Build damaged indexes anew in this thread; false where a keeper or another process does it."""
+        if self.kept or self.read_only or not self.store.lease.take():
+            return False
+        self.embedding.catch_up()
+        return True
 
     def _with_progress(self, page: Page) -> Page:
         """The page, saying which files it doesn't know yet, and not, during a first run, that there is nothing."""
@@ -325,6 +376,7 @@ class Engine:
             return replace(page, notes=(*page.notes, note)) if note else page
         note = self._runs.unread() if self._is_indexing() else NOT_ALL
         notes = (note, *(other for other in page.notes if not other.startswith(BELOW_THRESHOLD)))
+        notes = (self._replacement.notice, *notes) if self._replacement.notice else notes
         return replace(page, notes=notes, is_partial=True)
 
     def _is_indexing(self) -> bool:
@@ -336,7 +388,7 @@ class Engine:
     ) -> Page:
         match query.mode:
             case Mode.EXACT:
-                return self._search_exact(query, cancel, deadline)
+                return search_files(query, self.source, self.files(cancel), self.settings, deadline, cancel)
             case Mode.FULL:
                 return self._search_full(query, cancel, deadline)
             case _:
@@ -345,6 +397,7 @@ class Engine:
     def _search_index(
         self, query: Query, sources: Sequence[Source], docs: frozenset[int] | None, cancel: Cancel, deadline: float
     ) -> Page:
+        tried = not self._healing.heal()
         while True:
             now = self.embedding.answering()
             meaning = (now.stamp, now.embedder.query) if now.embedder and now.stamp else None
@@ -365,21 +418,13 @@ class Engine:
                     raise
                 log.warning("%s could not answer a question: %s", now.embedder.name, error.message)
                 continue  # it rests now: the next one answers, or words do
+            if not tried and self._is_damaged():
+                # It turned out on the way.
+                tried = True
+                if self._healing.heal():
+                    continue
             stands_in = meaning is not None and now.why and page.mode is not Mode.WORDS
             return replace(page, notes=(*page.notes, now.why)) if stands_in else page
-
-    def _search_exact(self, query: Query, cancel: Cancel, deadline: float) -> Page:
-        files = [file for file in self.files(cancel) if _wanted(file.path, query)]
-        found = search_exact(
-            query,
-            self.source,
-            files,
-            deadline=deadline,
-            max_file_size=self.settings.workspace.max_file_size,
-            cancel=cancel,
-            redacted=self.settings.security.redact != "off",
-        )
-        return found.page(query)
 
     def _search_full(self, query: Query, cancel: Cancel, deadline: float) -> Page:
         """Read the files as they are, cut and rank every chunk, without the index."""
@@ -407,7 +452,7 @@ class Engine:
                 preference = queue.prefer(parse(query.text, query.code).keywords)
             # Words of some files are there, and of all that fit, or what fits isn't known in this process.
             fitting = not self.running or (preference is not None and preference.is_searchable)
-            if fitting and self._words_state()[1] >= 1 and not self._is_short_run:
+            if fitting and self.store.indexes.state()[1] >= 1 and not self._is_short_run:
                 return
             time.sleep(POLL_SECONDS)
 
@@ -470,30 +515,8 @@ class Engine:
 
     def vitals(self) -> Vitals:
         """How the store is."""
-        truth, lookup, source = self.store.truth, self.store.lookup, self.source.id
-        counts = lookup.counts(source)
-        step, state = self._runs.under_way() or self._runs.step, self.freshness()
-        waiting = max(int(truth.get(f"files:{source}", "0")), step.total) if state.state != "ready" else 0
-        small, medium, large = lookup.sizes(source, SMALL_BYTES, LARGE_BYTES)
-        count, seconds = self._searches
-        return Vitals(
-            freshness=state,
-            holder=self.store.lease.held,
-            holder_pid=self.store.lease.holder(),
-            total_files=max(counts.docs, waiting),
-            indexed_files=counts.docs,
-            skipped=truth.skipped(source),
-            chunks=counts.chunks,
-            embedding=self.embedding.status(),
-            disk_bytes=self.store.disk_bytes(),
-            languages=lookup.languages(source),
-            sizes={"small": small, "medium": medium, "large": large},
-            average_chunk_tokens=round(counts.characters / 4 / counts.chunks, 1) if counts.chunks else 0.0,
-            average_search_ms=round(1000 * seconds / count, 2) if count else 0.0,
-            indexing_seconds=float(truth.get(f"seconds:{source}", "0")),
-            cache_bytes=self._cache.size,
-            cache_hit_rate=self._cache.hit_rate,
-            last_cleanup=rfc3339(int(truth.get("cleanup"))) if truth.get("cleanup") else "",
+        return vitals_of(
+            self.store, self.source, self.freshness(), self._runs, self.embedding, self._cache, self._searches
         )
 
     def operations(self, limit: int = 20) -> list[Operation]:
@@ -507,8 +530,8 @@ class Engine:
         before, self.settings = self.settings, settings
         self._cache = _make_cache(settings)
         self.store.lookup.redacts(settings.security.redact != "off")
-        if _who_embeds(before) != _who_embeds(settings):
-            old, self._embedders = self._embedders, _open_embedders(settings)
+        if who_embeds(before) != who_embeds(settings):
+            old, self._embedders = self._embedders, open_embedders(settings)
             self.embedding.use(self._embedders)
             if not self._lent_embedders:
                 old.close()
@@ -574,24 +597,3 @@ def rebuild_damaged(root: Path, settings: Settings) -> Path:
 def _make_cache(settings: Settings) -> Cache:
     size = min(settings.search.cache_size, settings.limits.memory.cache)
     return Cache(size, settings.retention.days * 86_400)
-
-
-def _open_embedders(settings: Settings) -> Embedders:
-    return Embedders(open_embedder(settings), open_local, open_again)
-
-
-def _who_embeds(settings: Settings) -> tuple[object, ...]:
-    """What decides which embedder is wanted."""
-    indexing = settings.indexing
-    return indexing.strategies, indexing.embedding_provider, settings.providers, settings.server.local_only
-
-
-def default_workers() -> int:
-    """Half of the cores, at most four: the process that remembers needs one too."""
-    return max(1, min(4, (os.cpu_count() or 2) // 2))
-
-
-def _wanted(path: str, query: Query) -> bool:
-    if query.path and path != query.path and not path.startswith(query.path + "/"):
-        return False
-    return not query.extensions or extension_of(path) in query.extensions

@@ -121,7 +121,7 @@ def _examine(found: Workspace, fix: bool) -> tuple[dict[str, object], list[Settl
         settled += _settle(check_watches(found.root), fix)
     try:
         unknown = not fix and not (store / STORE_NAME).exists()  # no store only to say that there is none
-        with Engine(found.root, found.settings, in_memory=unknown) as engine:
+        with Engine(found.root, found.settings, in_memory=unknown, keep_damaged=True) as engine:
             settled += _settle(check_index(engine), fix)
             return _facts(engine, settled), settled
     except (StoreError, FileError) as error:
