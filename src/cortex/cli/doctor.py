@@ -127,7 +127,8 @@ def _examine(found: Workspace, fix: bool) -> tuple[dict[str, object], list[Settl
     except (StoreError, FileError) as error:
         settled += _settle([unusable(found, error)], fix)
         facts: dict[str, object] = {**dict.fromkeys(FACTS)}
-        facts |= {"workspace": str(found.root), "store": str(store), "leftOut": [], "secrets": {}, "operations": []}
+        facts |= {"workspace": str(found.root), "store": str(store), "leftOut": [], "operations": []}
+        facts["secrets"] = {"leftOut": 0, "redacted": 0}
         return {**facts, "warnings": list(found.settings.warnings), "problems": _problems(settled)}, settled
 
 
