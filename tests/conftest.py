@@ -359,3 +359,61 @@ def _describe(process: psutil.Process) -> str:
         return f"{process.pid} {' '.join(process.cmdline())[:200]}"
     except psutil.Error:
         return str(process.pid)
+
+
+class TypedTerminal:
+    """A terminal on which a person types the same answer to every question."""
+
+    def __init__(self) -> None:
+        self.answer = "y"
+        self.questions: list[str] = []
+
+    def is_there(self) -> bool:
+        return True
+
+    def ask(self, question: str) -> str:
+        self.questions.append(question)
+        return f"{self.answer}\n"
+
+
+@pytest.fixture
+def at_terminal():
+    """A person at the terminal of the commands that run in this process, who says yes unless `answer` is another one."""
+    from cortex.cli.terminal import using
+
+    terminal = TypedTerminal()
+    with using(terminal):
+        yield terminal
+
+
+CENSOR = """
+from cortex.plugins import Line, Plugin, Redaction, Section, Verdict
+
+
+class Censor(Plugin):
+    name = "censor"
+    permissions = ("context", "preflight")
+
+    def preflight_upload(self, text):
+        at = text.find("Zeus")
+        found = (Redaction(at, at + 4, "code name"),) if at >= 0 else ()
+        warnings = ("a code name was left out",) if found else ()
+        return Verdict("forbidden" not in text, found, warnings, "a forbidden word")
+
+    def enrich_context_pack(self, subject, partial):
+        return [Section("Censored", (Line(f"{subject.kind} {subject.title}", subject.id),))]
+"""
+
+
+@pytest.fixture
+def censor(tmp_path_factory, monkeypatch):
+    """The name of a stranger's plugin that is installed: it refuses texts with "forbidden", and takes "Zeus" out."""
+    site = tmp_path_factory.mktemp("site")
+    (site / "censor.py").write_text(CENSOR, encoding="utf-8")
+    about = site / "censor-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: censor\nVersion: 1.0\n", encoding="utf-8")
+    (about / "entry_points.txt").write_text("[cortex.plugins]\ncensor = censor:Censor\n", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    monkeypatch.syspath_prepend(str(site))
+    return "censor"

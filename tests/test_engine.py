@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -19,8 +20,9 @@ import pytest
 
 from cortex import engine as engine_module
 from cortex import keeper as keeper_module
+from cortex import repair
 from cortex.embedders.hashing import HashingEmbedder
-from cortex.engine import Engine, rebuild_damaged
+from cortex.engine import Engine
 from cortex.errors import Cancelled, CortexError
 from cortex.paths import ensure_store_dir
 from cortex.settings import load
@@ -692,20 +694,129 @@ def test_a_project_that_was_moved_away_is_not_made_anew(open_engine, root):
     assert engine.index().unchanged == 3
 
 
-def test_a_damaged_store_says_how_to_go_on_and_does(open_engine, root):
+def damage(directory: Path, *patterns: str) -> None:
+    """Turn a bit in each of these files."""
+    for path in [path for pattern in patterns for path in directory.glob(pattern)]:
+        raw = bytearray(path.read_bytes())
+        raw[len(raw) // 3] ^= 4
+        path.write_bytes(raw)
+
+
+def test_a_damaged_database_is_kept_and_the_project_indexed_anew(open_engine, root):
     first = open_engine()
     first.index()
     first.close()
     (first.store.directory / "cortex.db").write_bytes(b"garbage" * 1000)
     with pytest.raises(CortexError) as caught:
-        open_engine()
+        Engine(root, first.settings, keep_damaged=True)
     assert caught.value.code == "STORE_CORRUPT"
-    assert "--force" in caught.value.suggestions[0]
-    kept = rebuild_damaged(root, first.settings)
-    assert kept.read_bytes().startswith(b"garbage")
     engine = open_engine()
+    (kept,) = first.store.directory.glob("cortex.db.damaged-*")
+    assert kept.read_bytes().startswith(b"garbage")
+    note = engine.search(Query("switch lamp")).notes[0]
+    assert "damaged and is built anew" in note and kept.name in note
     engine.index()
     assert paths(engine, "switch lamp")[0] == "src/lamp.py"
+
+
+def test_an_index_of_a_newer_version_is_kept_and_built_anew(open_engine):
+    first = open_engine()
+    first.index()
+    first.close()
+    with sqlite3.connect(first.store.directory / "cortex.db") as raw:
+        raw.execute("PRAGMA user_version = 99")
+    raw.close()
+    engine = open_engine()
+    assert engine.index().added == 3
+    assert "newer version of Cortex" in engine._replacement.notice
+    assert len(list(first.store.directory.glob("cortex.db.damaged-*"))) == 1
+
+
+def test_a_database_that_turns_out_to_be_damaged_is_replaced_in_the_same_call(open_engine):
+    engine = open_engine()
+    engine.index()
+    ruin_texts(engine)
+    assert paths(engine, "switch lamp")[0] == "src/lamp.py"
+    assert len(list(engine.store.directory.glob("cortex.db.damaged-*"))) == 1
+    assert engine.store.check() == []
+
+
+def test_who_holds_the_lease_replaces_a_database_that_another_found_damaged(open_engine):
+    holder = open_engine()
+    holder.index()
+    other = open_engine()
+    ruin_texts(holder)
+    assert code_of(lambda: other.search(Query("switch lamp", mode=Mode.WORDS))) == "STORE_CORRUPT"
+    holder.serve_requests()
+    holder.index()
+    assert paths(other, "switch lamp")[0] == "src/lamp.py"
+
+
+def test_of_databases_that_were_set_aside_the_last_two_are_kept(open_engine):
+    for _ in range(4):
+        engine = open_engine()
+        engine.close()
+        (engine.store.directory / "cortex.db").write_bytes(b"garbage" * 100)
+    open_engine()
+    assert len(list(engine.store.directory.glob("cortex.db.damaged-*"))) == 2
+
+
+def ruin_texts(engine: Engine) -> None:
+    """Make every stored text unreadable."""
+    with engine.store.connections.write() as connection:
+        connection.execute("UPDATE blobs SET text = x'00ff'")
+
+
+@pytest.mark.parametrize("kind", ["pos", "fast", "idx", "term", "fieldnorm", "store"])
+def test_a_damaged_word_index_is_built_anew_in_the_same_call(open_engine, capfd, kind):
+    first = open_engine()
+    first.index()
+    first.close()
+    damage(first.store.directory, f"words-*/*.{kind}")
+    engine = open_engine()
+    page = engine.search(Query("switch lamp", mode=Mode.WORDS))
+    assert (page.hits[0].path, page.notes) == ("src/lamp.py", ())
+    assert engine.store.check() == []
+    assert "panicked" not in capfd.readouterr().err
+
+
+def test_damaged_vectors_are_made_anew_in_the_same_call(open_engine):
+    first = open_engine(HashingEmbedder())
+    first.index()
+    first.close()
+    damage(first.store.directory, "vectors-*/*/rows-*")
+    engine = open_engine(HashingEmbedder())
+    assert engine.store.check()
+    engine.index()
+    assert paths(engine, "switch lamp", Mode.MEANING)[0] == "src/lamp.py"
+    assert engine.store.check() == []
+
+
+def test_without_words_meaning_and_names_answer_and_say_so(open_engine, monkeypatch):
+    monkeypatch.setattr(repair, "HEAL_SECONDS", 0.0)
+    holder, reader = open_engine(HashingEmbedder()), open_engine(HashingEmbedder())
+    holder.index()
+    damage(holder.store.directory, "words-*/*.fast")
+    for mode in (Mode.HYBRID, Mode.WORDS):
+        page = reader.search(Query("switch_lamp", mode=mode))
+        assert page.hits[0].path == "src/lamp.py"
+        assert any("word index is damaged" in note for note in page.notes)
+    holder.serve_requests()
+    page = reader.search(Query("switch_lamp"))
+    assert page.hits[0].path == "src/lamp.py" and page.notes == ()
+
+
+def test_a_folder_in_the_place_of_a_file_is_moved_away(open_engine):
+    first = open_engine()
+    first.index()
+    first.close()
+    for name in ("lease", "cortex.db-shm", "cortex.db-wal"):
+        (first.store.directory / name).unlink(missing_ok=True)
+        (first.store.directory / name / "inside").mkdir(parents=True)
+    engine = open_engine()
+    assert engine.index().unchanged == 3
+    assert engine.holds()
+    assert len(list(first.store.directory.glob("cortex.db.damaged-*/inside"))) == 3
 
 
 # -- life ------------------------------------------------------------------------------------------------------------------

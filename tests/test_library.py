@@ -12,8 +12,13 @@ import pytest
 
 from cortex.engines import Engines
 from cortex.errors import Cancelled, ConfigError, CortexError, FileError, InputError, StoreError
+from cortex.guarded import Embedders
 from cortex.keeper import Keeper
+from cortex.kinds import Observation
 from cortex.library import Library, has_folders, id_of
+from cortex.records.finding import Asked, find
+from cortex.records.rights import person
+from cortex.records.writing import create
 from cortex.settings import Settings, load
 from cortex.sources.places import reason_against
 from cortex.types import Mode, Query
@@ -420,3 +425,38 @@ def test_the_usual_exceptions_of_code_are_none_among_documents(open_library, tmp
     folder = library.add_folder(place)
     library.index(source=folder.source)
     assert {doc.path for doc in library.store.lookup.docs(folder.source.id)} == {"build/plan.md", "day.log"}
+
+
+@pytest.mark.parametrize("kind", ["pos", "fast"])
+def test_damaged_words_of_a_home_lock_nothing_and_are_built_anew_for_who_only_reads(tmp_path, kind):
+    settings = load(None, environment={"CORTEX_HOME": str(tmp_path / "home")}, user_home=tmp_path)
+    with Library(settings, embedders=Embedders(None)) as library:
+        create(library, Observation("The lamp flickers", "at night"), actor=person())
+    before = (settings.home / "cortex.db").read_bytes()
+    for path in settings.home.glob(f"words-*/*.{kind}"):
+        path.write_bytes(path.read_bytes()[::-1])
+    with Library(settings, embedders=Embedders(None)) as library:
+        assert [hit.record.body.title for hit in find(library.reader, Asked("lamp")).hits] == ["The lamp flickers"]
+        create(library, Observation("The desk creaks", "by day"), actor=person())
+        assert library.store.check() == []
+    assert before and not list(settings.home.glob("cortex.db.damaged-*"))
+
+
+@pytest.mark.parametrize("harm", ["newer", "garbage", "folder"])
+def test_the_database_of_a_home_is_never_set_aside_and_no_advice_says_so(open_library, settings, harm):
+    open_library().close()
+    database = settings.home / "cortex.db"
+    if harm == "newer":
+        with sqlite3.connect(database) as raw:
+            raw.execute("PRAGMA user_version = 99")
+        raw.close()
+    elif harm == "garbage":
+        database.write_bytes(b"garbage" * 1000)
+    else:
+        database.unlink()
+        database.mkdir()
+    with pytest.raises(StoreError) as caught:
+        open_library()
+    assert caught.value.code == ("STORE_NEWER" if harm == "newer" else "STORE_CORRUPT")
+    assert "cortex.db" not in " ".join(caught.value.suggestions)
+    assert database.exists() and not list(settings.home.glob("cortex.db.damaged-*"))

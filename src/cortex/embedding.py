@@ -118,6 +118,8 @@ class Embedding:
             return "Qdrant still has to remove what was removed here"
         if vectors.memory > self._room or not sets.fits(stamp, self._room):
             return f"limits.memory.embeddings leaves no room for all vectors of {one.name}"
+        if sets.damaged(stamp):
+            return f"the vectors of {one.name} are damaged and are being made anew"
         # How much it is, `status` counts: every search would pay for that.
         return f"{'not everything' if vectors.memory else 'nothing'} is embedded by {one.name} yet"
 
@@ -201,7 +203,25 @@ class Embedding:
         try:
             self._store.indexes.catch_up(self.makings(), self._room)
         except LimitError as error:  # the words have it, and an answer says that there are words only
+            if error.code != "EMBEDDINGS_LIMIT":
+                raise
             log.warning("%s", error.message)
+
+    @property
+    def damaged(self) -> bool:
+        """Whether the files of the wanted vectors are there and can't be used."""
+        wanted = self._embedders.wanted
+        return wanted is not None and wanted.stamp is not None and self._store.indexes.sets.damaged(wanted.stamp)
+
+    @property
+    def lags(self) -> bool:
+        """Whether vectors that are made with the words are behind, though they could be made."""
+        wanted = self._embedders.wanted
+        if wanted is None or wanted.costly or wanted.rests or wanted.stamp is None:
+            return False
+        sets = self._store.indexes.sets
+        behind = not sets.away and sets.of(wanted.stamp).watermark < self._store.truth.seq()
+        return behind and sets.fits(wanted.stamp, self._room)
 
     @property
     def working(self) -> bool:

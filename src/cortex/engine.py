@@ -23,15 +23,17 @@ from cortex.errors import CortexError, StoreError
 from cortex.filequeue import Preference
 from cortex.guarded import Embedders, open_embedders, who_embeds
 from cortex.indexsettings import SETTLE_SECONDS, FollowedSettings, IndexState
-from cortex.paths import STORE_FOLDER, ensure_store_dir, is_frozen, remember_project, root_text, store_dir
+from cortex.paths import ensure_store_dir, is_frozen, remember_project, root_text
+from cortex.process import default_workers
+from cortex.repair import Healing, Replacement
 from cortex.runs import Runs, Wish
-from cortex.scratch import Scratch
-from cortex.search import BELOW_THRESHOLD, NO_EMBEDDER, check_query, parse, search, search_exact
+from cortex.scratch import Scratch, search_files
+from cortex.search import BELOW_THRESHOLD, NO_EMBEDDER, check_query, parse, search
 from cortex.settings import Settings
-from cortex.sources import git
 from cortex.sources.files import scan
-from cortex.store import STORE_NAME, Operation, Store, set_aside
-from cortex.text import hash_bytes, rfc3339
+from cortex.store import Operation, Store
+from cortex.storefolder import find_store, has_lost_project
+from cortex.text import hash_bytes
 from cortex.types import (
     Cancel,
     FileView,
@@ -47,7 +49,8 @@ from cortex.types import (
     Vitals,
 )
 from cortex.views import Views
-from cortex.worker import Pool, default_workers
+from cortex.vitals import vitals_of
+from cortex.worker import Pool
 
 FULL_MODE_FILES = 2_500  # above this, reading everything for one answer takes longer than indexing it once
 FIRST_ANSWER_SECONDS = 8.0  # how long a query waits for a first index before it answers from what is there
@@ -55,9 +58,7 @@ SHORT_RUN_FILES = 100  # that take a moment
 POLL_SECONDS = 0.05
 RETRY_SECONDS = 5.0  # after the indexes could not follow
 ORPHAN_DAYS = 14
-OWN_PATTERNS = ("cortex.db*", "lease", "words*", "vectors*")  # of files in a store's folder
 NOT_ALL = "this folder is not fully indexed yet: answered from what is there"
-SMALL_BYTES, LARGE_BYTES = 10_000, 100_000
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +90,9 @@ class Followed:
 class Engine:
     """One open store and the folder it indexes."""
 
+    # Everything in a project's store can be read again from its files; a home's is never set aside.
+    is_disposable = True
+
     def __init__(
         self,
         root: Path,
@@ -98,11 +102,16 @@ class Engine:
         embedder: Embedder | None = None,
         embedders: Embedders | None = None,
         read_only: bool = False,
+        keep_damaged: bool = False,
     ) -> None:
-        """`embedder`, or `embedders`, take the place of those that the settings choose."""
+        """`embedder`, or `embedders`, take the place of those that the settings choose.
+
+        A project's database that is damaged or of a newer version is set aside and begun anew, unless `keep_damaged`.
+        """
         self.root = root.resolve()
         self.settings = settings
         self.followed_settings = FollowedSettings(settings)
+        self._healing = Healing(self._is_damaged, self._repair, lambda: self.store.lease.holder() != 0)
         self._lent_embedders = embedders is not None  # whoever lends them closes them
         self._embedders = embedders or (Embedders(embedder) if embedder is not None else open_embedders(settings))
         self._pool = self._make_pool(settings.indexing.workers or default_workers())
@@ -111,6 +120,7 @@ class Engine:
         directory = None if in_memory else self._find_directory()
         self.read_only = read_only or (directory is not None and is_frozen(directory))
         self._follows = not (in_memory or self.read_only)
+        self._replacement = Replacement(self.root, allowed=self.is_disposable and not (self.read_only or keep_damaged))
         self._opened = self._open(directory)
         self._reopening = threading.Lock()
         self._closed = False
@@ -142,6 +152,22 @@ class Engine:
         return self._current().runs
 
     def _open(self, directory: Path | None) -> _Opened:
+        return self._replacement.open(directory, self._open_once)
+
+    def start_anew(self, error: CortexError) -> bool:
+        """Set the database of a project aside that turned out to be damaged, and begin an empty one; true where done."""
+        before = self._opened
+        if self._closed or not self._replacement.may_replace(before.store, error):
+            return False
+        with self._reopening:
+            if self._opened is before:
+                before.embedding.close()
+                self._replacement.discard(before.store, error)
+                self._opened = self._open(before.store.directory)
+                self._cache = _make_cache(self.settings)
+        return True
+
+    def _open_once(self, directory: Path | None) -> _Opened:
         root = root_text(self.root)
         if directory is not None and not self.read_only:
             ensure_store_dir(directory)
@@ -149,7 +175,11 @@ class Engine:
                 remember_project(self.settings.home, self.root)
         store = self._open_store(directory, root)
         store.lookup.redacts(self.settings.security.redact != "off")
-        source = self._main_source(store)
+        try:
+            source = self._main_source(store)
+        except BaseException:
+            store.close()
+            raise
         embedding = Embedding(store, self._embedders, lambda: self.settings)
         runs = Runs(store, source, self._pool, self.settings_of, embedding.makings)
         return _Opened(store, source, embedding, runs)
@@ -186,7 +216,7 @@ class Engine:
             return before
         with self._reopening:
             directory = before.store.directory
-            if self._opened is not before or directory is None or _lost_its_project(directory):
+            if self._opened is not before or directory is None or has_lost_project(directory):
                 return self._opened
             log.warning("the files of %s were removed or replaced: it is opened anew", directory)
             self._opened = self._open(directory)
@@ -214,14 +244,22 @@ class Engine:
         """
         self.follow_settings(settle_seconds=0.0)
         wanted = None if paths is None else tuple(sorted({path.strip("/") for path in paths}))
+        cancel = Cancel() if cancel is None else cancel
         now = self._current()
-        return now.runs.index(
-            Wish(source or now.source, force, wanted, limited, progress, Cancel() if cancel is None else cancel)
-        )
+        try:
+            return now.runs.index(Wish(source or now.source, force, wanted, limited, progress, cancel))
+        except StoreError as error:
+            # A source of the old store means nothing in the new one: its keeper begins anew.
+            if not self.start_anew(error) or source is not None:
+                raise
+        now = self._current()
+        return now.runs.index(Wish(now.source, force, wanted, limited, progress, cancel))
 
     def serve_requests(self) -> None:
         """As the lease holder, do what other processes asked for, and let the indexes forget what they removed for good."""
         self.follow_settings()
+        if self._replacement.is_due(self.store.directory):
+            self.start_anew(StoreError("STORE_CORRUPT", "another process found the database damaged"))
         self._runs.serve_requests()
         if time.monotonic() < self._not_before:
             return
@@ -235,7 +273,8 @@ class Engine:
         """Have the indexes follow, where this process may, what somebody wrote who ended before they did, or what was copied without them."""
         if not self.store.lease.take():
             return
-        if self.store.truth.words_linger or self._words_state()[1] < self.store.truth.seq():
+        behind = self.store.truth.words_linger or self.store.indexes.state()[1] < self.store.truth.seq()
+        if behind or (not self.running and self.embedding.lags):
             self.embedding.catch_up()
             self.store.indexes.tidy()
 
@@ -286,6 +325,18 @@ class Engine:
 
         Raises: InputError, LimitError SEARCH_TIMEOUT or REGEX_TIMEOUT, Cancelled, StoreError.
         """
+        try:
+            return self._search(query, cancel, sources, docs)
+        except StoreError as error:
+            if not self.start_anew(error) or sources is not None:
+                raise
+        if not self.kept:
+            self.index(cancel=cancel)
+        return self._search(query, cancel, sources, docs)
+
+    def _search(
+        self, query: Query, cancel: Cancel | None, sources: Sequence[Source] | None, docs: frozenset[int] | None
+    ) -> Page:
         started = time.monotonic()
         check_query(query)
         indexed = sources is None and query.mode not in (Mode.EXACT, Mode.FULL)
@@ -313,17 +364,17 @@ class Engine:
 
     def _state(self) -> tuple[object, ...]:
         """All that an answer depends on besides its query."""
-        return self.store.truth.seq(), self._words_state(), self.embedding.state()
+        return self.store.truth.seq(), self.store.indexes.state(), self.embedding.state()
 
-    def _words_state(self) -> tuple[str, int]:
-        """Which words there are, and up to where; damaged ones are built anew where this process may."""
-        try:
-            return self.store.indexes.state()
-        except StoreError as error:
-            if error.code != "STORE_CORRUPT" or not self.store.lease.take():
-                raise
-            self.embedding.catch_up()
-            return self.store.indexes.state()
+    def _is_damaged(self) -> bool:
+        return self.store.indexes.damaged or self.embedding.damaged
+
+    def _repair(self) -> bool:
+        """Build damaged indexes anew in this thread; false where a keeper or another process does it."""
+        if self.kept or self.read_only or not self.store.lease.take():
+            return False
+        self.embedding.catch_up()
+        return True
 
     def _with_progress(self, page: Page) -> Page:
         """The page, saying which files it doesn't know yet, and not, during a first run, that there is nothing."""
@@ -332,6 +383,7 @@ class Engine:
             return replace(page, notes=(*page.notes, note)) if note else page
         note = self._runs.unread() if self._is_indexing() else NOT_ALL
         notes = (note, *(other for other in page.notes if not other.startswith(BELOW_THRESHOLD)))
+        notes = (self._replacement.notice, *notes) if self._replacement.notice else notes
         return replace(page, notes=notes, is_partial=True)
 
     def _is_indexing(self) -> bool:
@@ -343,7 +395,7 @@ class Engine:
     ) -> Page:
         match query.mode:
             case Mode.EXACT:
-                return self._search_exact(query, cancel, deadline)
+                return search_files(query, self.source, self.files(cancel), self.settings, deadline, cancel)
             case Mode.FULL:
                 return self._search_full(query, cancel, deadline)
             case _:
@@ -352,6 +404,7 @@ class Engine:
     def _search_index(
         self, query: Query, sources: Sequence[Source], docs: frozenset[int] | None, cancel: Cancel, deadline: float
     ) -> Page:
+        tried = not self._healing.heal()
         while True:
             now = self.embedding.answering()
             meaning = (now.stamp, now.embedder.query) if now.embedder and now.stamp else None
@@ -372,20 +425,13 @@ class Engine:
                     raise
                 log.warning("%s could not answer a question: %s", now.embedder.name, error.message)
                 continue  # it rests now: the next one answers, or words do
+            if not tried and self._is_damaged():
+                # It turned out on the way.
+                tried = True
+                if self._healing.heal():
+                    continue
             stands_in = meaning is not None and now.why and page.mode is not Mode.WORDS
             return replace(page, notes=(*page.notes, now.why)) if stands_in else page
-
-    def _search_exact(self, query: Query, cancel: Cancel, deadline: float) -> Page:
-        found = search_exact(
-            query,
-            self.source,
-            self.files(cancel),
-            deadline=deadline,
-            max_file_size=self.settings.workspace.max_file_size,
-            cancel=cancel,
-            redacted=self.settings.security.redact != "off",
-        )
-        return found.page(query)
 
     def _search_full(self, query: Query, cancel: Cancel, deadline: float) -> Page:
         """Read the files as they are, cut and rank every chunk, without the index."""
@@ -413,7 +459,7 @@ class Engine:
                 preference = queue.prefer(parse(query.text, query.code).keywords)
             # Words of some files are there, and of all that fit, or what fits isn't known in this process.
             fitting = not self.running or (preference is not None and preference.is_searchable)
-            if fitting and self._words_state()[1] >= 1 and not self._is_short_run:
+            if fitting and self.store.indexes.state()[1] >= 1 and not self._is_short_run:
                 return
             time.sleep(POLL_SECONDS)
 
@@ -489,30 +535,8 @@ class Engine:
 
     def vitals(self) -> Vitals:
         """How the store is."""
-        truth, lookup, source = self.store.truth, self.store.lookup, self.source.id
-        counts = lookup.counts(source)
-        step, state = self._runs.under_way() or self._runs.step, self.freshness()
-        waiting = max(int(truth.get(f"files:{source}", "0")), step.total) if state.state != "ready" else 0
-        small, medium, large = lookup.sizes(source, SMALL_BYTES, LARGE_BYTES)
-        count, seconds = self._searches
-        return Vitals(
-            freshness=state,
-            holder=self.store.lease.held,
-            holder_pid=self.store.lease.holder(),
-            total_files=max(counts.docs, waiting),
-            indexed_files=counts.docs,
-            skipped=truth.skipped(source),
-            chunks=counts.chunks,
-            embedding=self.embedding.status(),
-            disk_bytes=self.store.disk_bytes(),
-            languages=lookup.languages(source),
-            sizes={"small": small, "medium": medium, "large": large},
-            average_chunk_tokens=round(counts.characters / 4 / counts.chunks, 1) if counts.chunks else 0.0,
-            average_search_ms=round(1000 * seconds / count, 2) if count else 0.0,
-            indexing_seconds=float(truth.get(f"seconds:{source}", "0")),
-            cache_bytes=self._cache.size,
-            cache_hit_rate=self._cache.hit_rate,
-            last_cleanup=rfc3339(int(truth.get("cleanup"))) if truth.get("cleanup") else "",
+        return vitals_of(
+            self.store, self.source, self.freshness(), self._runs, self.embedding, self._cache, self._searches
         )
 
     def operations(self, limit: int = 20) -> list[Operation]:
@@ -573,24 +597,5 @@ class Engine:
         self.close()
 
 
-def find_store(root: Path, home: Path) -> Path:
-    """The folder of a root's store. One that came with the repository is a stranger's: it could answer with anything."""
-    folder = store_dir(root, home)
-    if (folder / STORE_NAME).exists() and git.tracks(folder, *OWN_PATTERNS):
-        return store_dir(root, home, in_project=False)
-    return folder
-
-
-def _lost_its_project(directory: Path) -> bool:
-    """Whether the folder around a project's store is gone, too: it was moved or unmounted, and must not be made anew."""
-    return directory.name == STORE_FOLDER and not directory.parent.is_dir()
-
-
-def rebuild_damaged(root: Path, settings: Settings) -> Path:
-    """Set a damaged store aside, so that the next engine starts from nothing; returns where the old file went."""
-    return set_aside(find_store(root.resolve(), settings.home))
-
-
 def _make_cache(settings: Settings) -> Cache:
-    size = min(settings.search.cache_size, settings.limits.memory.cache)
-    return Cache(size, settings.retention.days * 86_400)
+    return Cache(min(settings.search.cache_size, settings.limits.memory.cache), settings.retention.days * 86_400)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cortex.engine import Engine
-from cortex.errors import ConfigError, CortexError
+from cortex.errors import ConfigError, CortexError, StoreError
 from cortex.keeper import Keeper
 from cortex.process import give_memory_back, memory_bytes
 from cortex.settings import Settings, load_again
@@ -115,7 +115,12 @@ class Engines:
             engine.follow_settings()
             if wait:
                 _await_first_look(one, engine)
-            yield engine
+            try:
+                yield engine
+            except StoreError as error:
+                # A damaged index of a project is built anew for the next call, whichever call found it.
+                engine.start_anew(error)
+                raise
         finally:
             with self._lock:
                 one.calls -= 1

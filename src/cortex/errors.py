@@ -1,11 +1,11 @@
 """The whole error tree. A caller catches by class; a person or an agent reads code, message and suggestions.
 
     CortexError
-    ├── ConfigError        configuration   CONFIG_INVALID, WORKSPACE_UNKNOWN, WORKSPACE_MISSING, CLIENT_FILE_INVALID, ENTRY_FOREIGN, CHUNKS_FOREIGN, SOURCE_UNKNOWN, SOURCE_REFUSED, CORE_CONNECTED, CORE_MISSING
-    ├── InputError         processing      QUERY_EMPTY, QUERY_INVALID, REGEX_INVALID, ARGUMENT_INVALID, CURSOR_INVALID, BUDGET_TOO_SMALL, DOCUMENT_UNKNOWN, MEMORY_UNKNOWN, MEMORY_AMBIGUOUS, MEMORY_REFUSED, RECORD_UNKNOWN, RECORD_INVALID, RECORD_CHANGED, TARGET_NOT_FOUND, SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY, SENSITIVE_BLOCKED, RIGHTS_MISSING, RESYNC_NEEDED, WORKSPACE_AMBIGUOUS
+    ├── ConfigError        configuration   CONFIG_INVALID, WORKSPACE_UNKNOWN, WORKSPACE_MISSING, CLIENT_FILE_INVALID, ENTRY_FOREIGN, CHUNKS_FOREIGN, SOURCE_UNKNOWN, SOURCE_REFUSED, PLUGIN_UNUSABLE, PLUGIN_UNKNOWN, CORE_CONNECTED, CORE_MISSING
+    ├── InputError         processing      QUERY_EMPTY, QUERY_INVALID, REGEX_INVALID, ARGUMENT_INVALID, CURSOR_INVALID, BUDGET_TOO_SMALL, DOCUMENT_UNKNOWN, MEMORY_UNKNOWN, MEMORY_AMBIGUOUS, MEMORY_REFUSED, RECORD_UNKNOWN, RECORD_INVALID, RECORD_CHANGED, TARGET_NOT_FOUND, SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY, SENSITIVE_BLOCKED, RIGHTS_MISSING, APPROVAL_NEEDED, RESYNC_NEEDED, WORKSPACE_AMBIGUOUS
     ├── FileError          filesystem      PATH_OUTSIDE, FILE_NOT_FOUND, FILE_UNREADABLE, IMPORT_UNREADABLE, PERMISSION_DENIED, DISK_FULL
-    ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_LOST, STORE_NEWER, STORE_UNWRITABLE, STORE_READ_ONLY, STORE_IO
-    ├── LimitError         resource        INDEX_TIMEOUT, SEARCH_TIMEOUT, REGEX_TIMEOUT, MEMORY_LIMIT, DISK_LIMIT, EMBEDDINGS_LIMIT, INDEX_BUSY, RATE_LIMITED, WORKER_FAILED
+    ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_LOST, INDEX_DAMAGED, STORE_NEWER, STORE_UNWRITABLE, STORE_READ_ONLY, STORE_IO
+    ├── LimitError         resource        INDEX_TIMEOUT, SEARCH_TIMEOUT, REGEX_TIMEOUT, MEMORY_LIMIT, MEMORY_SHORT, DISK_LIMIT, EMBEDDINGS_LIMIT, INDEX_BUSY, RATE_LIMITED, WORKER_FAILED
     ├── NetworkError       network         SERVER_LOST, CORTEXD_UNAVAILABLE, EMBEDDER_UNAVAILABLE, EMBEDDER_REFUSED, EMBEDDER_ANSWER, EMBEDDER_CHANGED, EMBEDDER_MISSING, QDRANT_UNAVAILABLE, CORE_UNAVAILABLE, CORE_DENIED, CORE_REFUSED, CORE_ANSWER, ADDRESS_REFUSED, REQUEST_REFUSED, AUTH_REQUIRED, AUTH_EXPIRED
     └── Cancelled          processing      CANCELLED
 
@@ -60,6 +60,12 @@ CODES: Mapping[str, Code] = {
     "SOURCE_REFUSED": Code(
         "configuration", False, "Choose another folder; `cortex kb list` shows those that there are."
     ),
+    "PLUGIN_UNUSABLE": Code(
+        "configuration",
+        False,
+        "Mend the plugin, or have a person take it out of team.plugins in $CORTEX_HOME/config.yml.",
+    ),
+    "PLUGIN_UNKNOWN": Code("configuration", False, "Install the plugin beside Cortex, or name one that is known."),
     "CORE_CONNECTED": Code(
         "configuration",
         False,
@@ -101,6 +107,9 @@ CODES: Mapping[str, Code] = {
         "processing", False, "Take the secret out and say where it is kept instead; nothing was written."
     ),
     "RIGHTS_MISSING": Code("processing", False, "Make a draft with cortex_create_draft: a person decides about it."),
+    "APPROVAL_NEEDED": Code(
+        "processing", False, "Leave it to a person, who decides in a terminal window of their own."
+    ),
     "RESYNC_NEEDED": Code("processing", False, "Pull from the start, then compare what is there with what is visible."),
     "PATH_OUTSIDE": Code("filesystem", False, "Give a path relative to the workspace root, without `..`."),
     "FILE_NOT_FOUND": Code(
@@ -120,13 +129,18 @@ CODES: Mapping[str, Code] = {
     "STORE_CORRUPT": Code(
         "filesystem",
         False,
-        "A project's index is built anew, and nothing lost, by `cortex index --force`; "
+        "A project's index is built anew by itself, or by `cortex index --force`; "
         "for your home `cortex doctor` says what is damaged and what saves it.",
     ),
     "STORE_LOST": Code(
         "filesystem",
         False,
         "Run `cortex backup restore` to bring back the last snapshot, or `cortex doctor` to see what there is.",
+    ),
+    "INDEX_DAMAGED": Code(
+        "filesystem",
+        True,
+        "Try again in a moment: the index is built anew from what is stored, and nothing is lost.",
     ),
     "STORE_NEWER": Code("filesystem", False, "Upgrade Cortex: this store was written by a newer version."),
     "STORE_UNWRITABLE": Code(
@@ -143,6 +157,12 @@ CODES: Mapping[str, Code] = {
     ),
     "SEARCH_TIMEOUT": Code("processing", True, "Ask for fewer results or a narrower path, or raise search.timeout."),
     "MEMORY_LIMIT": Code("resource", True, "Raise limits.memory.heap, reduce maxFiles or exclude large folders."),
+    "MEMORY_SHORT": Code(
+        "resource",
+        True,
+        "End other programs or raise the limit on memory (`ulimit -v`), then try again; "
+        "nothing that was stored is lost.",
+    ),
     "DISK_LIMIT": Code("resource", False, "Raise limits.disk.database or exclude large folders."),
     "EMBEDDINGS_LIMIT": Code(
         "resource", False, "Raise limits.memory.embeddings or exclude large folders; until then search goes by words."
@@ -265,11 +285,11 @@ class Cancelled(CortexError):
 
 
 _CLASSES: Mapping[type[CortexError], str] = {
-    ConfigError: "CONFIG_INVALID WORKSPACE_UNKNOWN WORKSPACE_MISSING CLIENT_FILE_INVALID ENTRY_FOREIGN CHUNKS_FOREIGN SOURCE_UNKNOWN SOURCE_REFUSED CORE_CONNECTED CORE_MISSING",
-    InputError: "QUERY_EMPTY QUERY_INVALID REGEX_INVALID ARGUMENT_INVALID CURSOR_INVALID BUDGET_TOO_SMALL DOCUMENT_UNKNOWN MEMORY_UNKNOWN MEMORY_AMBIGUOUS MEMORY_REFUSED RECORD_UNKNOWN RECORD_INVALID RECORD_CHANGED TARGET_NOT_FOUND SCOPE_NOT_FOUND IDEMPOTENCY_REPLAY SENSITIVE_BLOCKED RIGHTS_MISSING RESYNC_NEEDED WORKSPACE_AMBIGUOUS",
+    ConfigError: "CONFIG_INVALID WORKSPACE_UNKNOWN WORKSPACE_MISSING CLIENT_FILE_INVALID ENTRY_FOREIGN CHUNKS_FOREIGN SOURCE_UNKNOWN SOURCE_REFUSED PLUGIN_UNUSABLE PLUGIN_UNKNOWN CORE_CONNECTED CORE_MISSING",
+    InputError: "QUERY_EMPTY QUERY_INVALID REGEX_INVALID ARGUMENT_INVALID CURSOR_INVALID BUDGET_TOO_SMALL DOCUMENT_UNKNOWN MEMORY_UNKNOWN MEMORY_AMBIGUOUS MEMORY_REFUSED RECORD_UNKNOWN RECORD_INVALID RECORD_CHANGED TARGET_NOT_FOUND SCOPE_NOT_FOUND IDEMPOTENCY_REPLAY SENSITIVE_BLOCKED RIGHTS_MISSING APPROVAL_NEEDED RESYNC_NEEDED WORKSPACE_AMBIGUOUS",
     FileError: "PATH_OUTSIDE FILE_NOT_FOUND FILE_UNREADABLE IMPORT_UNREADABLE PERMISSION_DENIED DISK_FULL",
-    StoreError: "STORE_LOCKED STORE_CORRUPT STORE_LOST STORE_NEWER STORE_UNWRITABLE STORE_READ_ONLY STORE_IO",
-    LimitError: "INDEX_TIMEOUT SEARCH_TIMEOUT REGEX_TIMEOUT MEMORY_LIMIT DISK_LIMIT EMBEDDINGS_LIMIT INDEX_BUSY RATE_LIMITED WORKER_FAILED",
+    StoreError: "STORE_LOCKED STORE_CORRUPT STORE_LOST INDEX_DAMAGED STORE_NEWER STORE_UNWRITABLE STORE_READ_ONLY STORE_IO",
+    LimitError: "INDEX_TIMEOUT SEARCH_TIMEOUT REGEX_TIMEOUT MEMORY_LIMIT MEMORY_SHORT DISK_LIMIT EMBEDDINGS_LIMIT INDEX_BUSY RATE_LIMITED WORKER_FAILED",
     NetworkError: "SERVER_LOST CORTEXD_UNAVAILABLE EMBEDDER_UNAVAILABLE EMBEDDER_REFUSED EMBEDDER_ANSWER EMBEDDER_CHANGED EMBEDDER_MISSING QDRANT_UNAVAILABLE CORE_UNAVAILABLE CORE_DENIED CORE_REFUSED CORE_ANSWER ADDRESS_REFUSED REQUEST_REFUSED AUTH_REQUIRED AUTH_EXPIRED",
 }
 _BY_CODE = {code: kind for kind, codes in _CLASSES.items() for code in codes.split()}
@@ -293,5 +313,21 @@ def explained(error: Exception, doing: str, *suggestions: str) -> CortexError:
         return FileError("DISK_FULL", f"the disk is full: {error}")
     if isinstance(error, PermissionError):
         return FileError("PERMISSION_DENIED", str(error))
+    if is_short_of_memory(error):
+        return short_of_memory(doing)
     message = f"{doing} failed unexpectedly ({type(error).__name__}: {error})"
     return CortexError("INTERNAL_ERROR", message, context={"operation": doing}, suggestions=suggestions)
+
+
+def is_short_of_memory(error: BaseException) -> bool:
+    """Tell whether an exception says that the process gets no more memory, or no more threads."""
+    if isinstance(error, MemoryError):
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, RuntimeError) and "start new thread" in str(error)
+
+
+def short_of_memory(doing: str) -> LimitError:
+    """Make the error for work that the system gave no memory for."""
+    return LimitError("MEMORY_SHORT", f"{doing} failed: this process gets no more memory")

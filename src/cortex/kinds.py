@@ -25,6 +25,7 @@ class Actor:
 
     name: str
     tier: int  # 0 reads, 1 observes and drafts, 2 writes, 3 approves, 4 all
+    via: str = ""  # how they write, for the audit log: one of `records.rights.VIAS`, "" unknown
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,8 @@ class FolderState:
 class Library(Engine):
     """One person's documents."""
 
+    # The home's database is the only copy of memories and records.
+    is_disposable = False
     has_files = True  # what links to code may lie on this machine
 
     def __init__(
@@ -73,11 +75,13 @@ class Library(Engine):
         self._lent_qdrant = qdrant is not None
         self._qdrant = qdrant or open_qdrant(settings)
         self._reader: Library | None = None
+        self._owner: Library | None = None  # of a reader: the library that may write
         self._reader_turn = threading.Lock()
         self.chores: tuple[Callable[[Library], None], ...] = ()  # what else its keeper sees to
         self._ids: tuple[int, dict[str, tuple[Folder, str]]] = (-1, {})
         self._backing_up: threading.Thread | None = None
         self._idle = (0, -1)  # a holder who was waited for in vain, and how far the words were then
+        self._ends: list[Callable[[], None]] = []  # what else ends with it
         super().__init__(settings.home, settings, embedder=embedder, embedders=embedders, read_only=read_only)
 
     # -- what an engine asks -------------------------------------------------------------------------------------------
@@ -138,6 +142,9 @@ class Library(Engine):
         if is_due(database):
             self._backing_up = threading.Thread(target=_back_up, args=(database,), name="snapshot", daemon=True)
             self._backing_up.start()
+
+    def _repair(self) -> bool:
+        return super()._repair() if self._owner is None else self._owner._repair()
 
     def follow(self, *, forget: bool = False) -> bool:
         """Have what was written found, and what was deleted gone, here or by whoever holds the lease; true where that is so now.
@@ -301,6 +308,7 @@ class Library(Engine):
         with self._reader_turn:
             if self._reader is None:
                 self._reader = Library(self.settings, embedders=self._embedders, read_only=True, qdrant=self._qdrant)
+                self._reader._owner = self
             return self._reader
 
     def reconfigure(self, settings: Settings) -> None:
@@ -320,8 +328,14 @@ class Library(Engine):
         if reader is not None:
             reader.rest(idle_seconds)
 
+    def at_close(self, end: Callable[[], None]) -> None:
+        """Have something end with the library."""
+        self._ends.append(end)
+
     def close(self) -> None:
         """Close it, and its reader."""
+        while self._ends:
+            self._ends.pop()()
         with self._reader_turn:
             reader, self._reader = self._reader, None
         if reader is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from contextlib import suppress
 
@@ -32,3 +33,8 @@ def give_memory_back() -> None:
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):  # another C library
             ctypes.CDLL(None).malloc_trim(0)
+
+
+def default_workers() -> int:
+    """Count half of the cores, at most four: the process that remembers needs one too."""
+    return max(1, min(4, (os.cpu_count() or 2) // 2))

@@ -337,7 +337,7 @@ class Runs:
         try:
             source = self._store.truth.source_by_id(request.source)
             if source is None or not source.root:
-                raise StoreError("STORE_CORRUPT", f"the store has no folder with the number {request.source}")
+                raise StoreError("STORE_LOCKED", f"the store has no folder with the number {request.source} any more")
             report = self._here(Wish(source, request.force, request.paths, request.limited, self._tell(request.id)))
         except Exception as failure:  # who asked must get an answer, or waits for it
             error = explained(failure, "indexing")

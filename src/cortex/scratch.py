@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
 from cortex.errors import Cancelled, LimitError
 from cortex.process import give_memory_back
+from cortex.search import search_exact
 from cortex.settings import Settings
-from cortex.types import Cancel, IndexReport, Mode, Page, Progress, ProgressCallback, Query
+from cortex.store import extension_of
+from cortex.types import Cancel, Found, IndexReport, Mode, Page, Progress, ProgressCallback, Query, Source
 
 POLL_SECONDS = 0.05
 
@@ -93,3 +95,25 @@ class Scratch:
         """Let go of what was read; a search under way ends at its next file."""
         if self._reader is not None:
             self._reader.close()
+
+
+def search_files(
+    query: Query, source: Source, files: Iterable[Found], settings: Settings, deadline: float, cancel: Cancel
+) -> Page:
+    """Search for the very words of a query, or a regular expression, in files as they are."""
+    found = search_exact(
+        query,
+        source,
+        [file for file in files if _is_wanted(file.path, query)],
+        deadline=deadline,
+        max_file_size=settings.workspace.max_file_size,
+        cancel=cancel,
+        redacted=settings.security.redact != "off",
+    )
+    return found.page(query)
+
+
+def _is_wanted(path: str, query: Query) -> bool:
+    if query.path and path != query.path and not path.startswith(query.path + "/"):
+        return False
+    return not query.extensions or extension_of(path) in query.extensions

@@ -82,6 +82,31 @@ def cortex(capsys):
     return call
 
 
+# Makes stdin the controlling terminal of a new session, as a terminal's window does for its shell.
+CONTROLLED = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+
+
+@pytest.fixture
+def in_window():
+    """`in_window(text, *arguments)`: exit code, stdout and what the terminal shows of a command in a window of its own."""
+
+    def run(text: str, *arguments: object) -> tuple[int, str, str]:
+        pty = pytest.importorskip("pty")
+        master, slave = pty.openpty()
+        os.write(master, text.encode())
+        command = [sys.executable, "-c", CONTROLLED, sys.executable, "-m", "cortex", *map(str, arguments)]
+        running = subprocess.Popen(
+            command, stdin=slave, stdout=subprocess.PIPE, stderr=slave, encoding="utf-8", start_new_session=True
+        )
+        out, _ = running.communicate(timeout=60)
+        shown = os.read(master, 65_536).decode()
+        os.close(slave)
+        os.close(master)
+        return running.returncode, out, shown
+
+    return run
+
+
 @pytest.fixture
 def impatient(monkeypatch):
     """Whoever asks a cortexd that doesn't answer waits for a second, not for five, nor for three until it is killed."""

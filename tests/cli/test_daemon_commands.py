@@ -109,10 +109,17 @@ def test_start_says_what_kept_it_from_writing_a_file_and_runs_all_the_same(corte
 
 
 def test_a_flag_without_an_effect_says_so_and_plugins_are_on_from_then_on(cortex):
-    notes = cortex.read("start", "--skip-sync", "--plugins", "a,b", "--no-mcp-write")["notes"]
+    notes = cortex.read("start", "--skip-sync", "--plugins", "coldstart,git", "--no-mcp-write")["notes"]
     assert [note.split()[0] for note in notes] == ["--plugins:"]
     assert "--skip-sync has no effect" in cortex.read("start", "--skip-sync")["notes"][0]
-    assert cortex.read("status")["plugins"] == ["git", "a", "b"]
+    assert cortex.read("status")["plugins"] == ["git", "coldstart"]
+
+
+def test_an_unknown_plugin_is_refused_with_those_that_are_known_before_anything_starts(cortex):
+    error = cortex.read("start", "--plugins", "coldstrat", code=1)["error"]
+    assert (error["code"], error["context"]["known"][:2]) == ("PLUGIN_UNKNOWN", ["git", "coldstart"])
+    assert "unknown plugin 'coldstrat'; known: git, coldstart" in error["message"]
+    assert not cortex.state().running and cortex.read("status")["plugins"] == ["git"]
 
 
 def test_the_log_level_reaches_cortexd(cortex):

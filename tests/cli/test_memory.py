@@ -19,7 +19,7 @@ from protocol.client import Client
 from protocol.code_server import CORTEX, check_envelope
 from protocol.golden import check_golden
 
-pytestmark = pytest.mark.usefixtures("shop")
+pytestmark = pytest.mark.usefixtures("shop", "at_terminal")
 
 COMMANDS = (
     *("add", "list", "show", "search", "scopes", "edit", "approve", "reject", "promote", "supersede", "delete"),

@@ -11,7 +11,7 @@ from cortex.store import Store
 from foreign.claude_bases import make_claude_mem
 from protocol.code_server import check_envelope
 
-pytestmark = pytest.mark.usefixtures("shop")
+pytestmark = pytest.mark.usefixtures("shop", "at_terminal")
 
 posix = pytest.mark.skipif(os.name == "nt", reason="there is no pty")
 RAILWAY, SQLITE = "Railway env vars need a prefix", "SQLite over Postgres"
@@ -106,29 +106,19 @@ def test_an_unknown_id_among_others_changes_nothing(cortex, foreign):
 
 
 @pytest.mark.usefixtures("lamps")
-def test_many_are_judged_only_after_asking_and_undone_in_one_step(cortex):
+def test_many_are_judged_only_after_asking_and_undone_in_one_step(cortex, at_terminal):
+    at_terminal.answer = "n"
     code, out, err = cortex("memory", "approve", "--all")
-    assert (code, out) == (2, "")
-    assert "this would approve 30" in err
-    assert "--yes" in err
+    assert (code, out, err) == (130, "", "Nothing was decided.\n")
+    assert at_terminal.questions[-1].endswith("… and 20 more\nApprove 30 memories? [y/N]:")
     assert answer(cortex, "list", "--state", "staging")["total"] == 30
-    code, out, _ = cortex("memory", "approve", "--all", "--yes")
+    at_terminal.answer = "y"
+    code, out, _ = cortex("memory", "approve", "--all")
     assert code == 0
     assert out.startswith("✓ Approved 30 memories:\n")
     assert out.endswith("… and 20 more\n")
     assert answer(cortex, "undo")["undone"] == 30
     assert answer(cortex, "list", "--state", "staging")["total"] == 30
-
-
-@posix
-@pytest.mark.usefixtures("lamps")
-def test_on_a_terminal_a_person_is_asked(cortex, typed):
-    code, out, err = typed("n\n", "memory", "reject", "--all")
-    assert (code, out) == (130, "")
-    assert "Reject these 30 memories?" in err
-    assert answer(cortex, "list", "--state", "staging")["total"] == 30
-    code, out, _ = typed("y\n", "memory", "reject", "--all", "--json")
-    assert (code, json.loads(out)["changed"]) == (0, 30)
 
 
 # -- supersede ---------------------------------------------------------------------------------------------------------
@@ -272,6 +262,6 @@ def test_a_decision_about_all_waits_until_all_are_read(cortex, isolated, monkeyp
         code, _, err = cortex("memory", "list")
         assert code == 0
         assert "of 1,800 rows of other products are not read yet" in err
-        assert answer(cortex, "reject", "--all", "--yes")["changed"] == 1_800
+        assert answer(cortex, "reject", "--all")["changed"] == 1_800
         assert titles(cortex) == []
         assert answer(cortex, "undo")["undone"] == 1_800

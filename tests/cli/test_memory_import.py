@@ -9,7 +9,7 @@ import pytest
 from cli.memory_answers import answer, titles
 from protocol.code_server import check_envelope
 
-pytestmark = pytest.mark.usefixtures("shop")
+pytestmark = pytest.mark.usefixtures("shop", "at_terminal")
 
 NOTES = {
     "decisions/0001-sqlite.md": "---\ntags: [db, local]\ntype: decision\ndate: 2026-03-04\n---\n# Use SQLite\n\nIt is local.\n",

@@ -14,7 +14,7 @@ from cortex.kinds import Observation, Wanted
 from cortex.records.rights import agent
 from cortex.records.writing import create_observations
 
-pytestmark = pytest.mark.usefixtures("shop")
+pytestmark = pytest.mark.usefixtures("shop", "at_terminal")
 
 HEADER = {"id", "kind", "version", "author", "created_at", "updated_at", "title", "state", "sensitivity"}
 SECRET = "ghp_" + "aZ3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY1zB3"
@@ -601,14 +601,28 @@ def test_the_audit_log_says_who_did_what_when_and_under_which_key(cortex, thread
         (thread, 1),
     ]
     assert log[2]["key"] == "my-key"
-    assert {(one["actor"], one["tier"]) for one in log} == {("person", 4)}
+    assert {(one["actor"], one["tier"], one["via"]) for one in log} == {("person", 4, "terminal")}
     some = answer(cortex, "audit", thread[:20], "--limit", "2")
     assert ([one["version"] for one in some["audit"]], some["more"]) == ([3, 2], True)
     _, out, err = cortex("audit", "-n", "1")
-    assert (f"person (4) resolve thread: {thread} version 3, key " in out, "--limit" in err) == (True, True)
+    assert (f"person (4) terminal resolve thread: {thread} version 3, key " in out, "--limit" in err) == (True, True)
     assert refusal(cortex, "audit", "thread_01ARZ3NDEKTSV4RRFFQ69G5FAV")["code"] == "RECORD_UNKNOWN"
 
 
 def test_an_audit_log_of_nothing_says_so(cortex):
     assert cortex("audit") == (0, "", "Nothing was written yet.\n")
     assert answer(cortex, "audit") == {"audit": [], "more": False}
+
+
+def test_a_link_opens_the_record_that_it_names_whatever_its_kind(cortex, thread):
+    comment = answer(cortex, "thread", "comment", thread, "Fifteen minutes.")["id"]
+    artifact = answer(cortex, "artifact", "create", "Ports", "--body", "8080.")["id"]
+    answer(cortex, "subcortex", "create", "billing", "--name", "Billing")
+    for kind, number in (("thread", thread), ("comment", comment), ("artifact", artifact)):
+        assert answer(cortex, "show", f"cortex://{kind}/{number}")["id"] == number
+        assert answer(cortex, "show", number[:20])["id"] == number
+    assert answer(cortex, "show", "cortex://subcortex/billing")["slug"] == "billing"
+    assert "Fifteen minutes." in cortex("show", f"cortex://comment/{comment}")[1]
+    assert f"cortex://thread/{thread}" in cortex("show", comment)[1]
+    assert answer(cortex, "thread", "show", f"cortex://thread/{thread}")["id"] == thread
+    assert refusal(cortex, "show", "cortex://thread/thread_01ARZ3NDEKTSV4RRFFQ69G5FAV")["code"] == "RECORD_UNKNOWN"

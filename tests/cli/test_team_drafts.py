@@ -11,7 +11,7 @@ from cortex.records.routing import route
 from cortex.records.writing import create
 from cortex.settings import environment, load
 
-pytestmark = pytest.mark.usefixtures("shop")
+pytestmark = pytest.mark.usefixtures("shop", "at_terminal")
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_a_draft_is_looked_at_approved_published_and_told(cortex, thread):
     (listed,) = answer(cortex, "drafts", "list")["drafts"]
     assert (listed["id"], listed["author"], listed["state"]) == (number, AGENT, "pending_review")
     _, out, _ = cortex("drafts", "show", number[:20])
-    assert f"publishes it as a comment in {thread} (Why do people get logged out?)" in out
+    assert f"whether it is published as a comment in {thread} (Why do people get logged out?)" in out
     assert "It happened on Monday, too." in out
     assert "I read the logs." in out
     assert answer(cortex, "thread", "show", thread)["comments"] == []

@@ -13,7 +13,7 @@ ID = re.compile(r"\b(?:thread|artifact|task)_[0-9A-Z]{26}\b")
 
 
 @pytest.fixture
-def team(cortex, shop):
+def team(cortex, shop, at_terminal):
     """A subcortex with what a pack has, and another one."""
     answer(
         cortex,

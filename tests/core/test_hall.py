@@ -35,6 +35,15 @@ def test_without_a_visitor_nothing_is_seen_and_nothing_written(place, ada):
     assert titles(place.hall) == ["a"]
 
 
+def test_damaged_words_are_built_anew_while_the_core_answers(place, ada):
+    thread = ada.post("/threads", {"title": "How often do we retry?"})
+    assert ada.post("/search", {"query": "retry"})["results"][0]["id"] == thread["id"]
+    (words,) = place.hall.store.directory.glob("words-*")
+    (words / "damaged").touch()  # as another process says that it failed there
+    assert ada.post("/search", {"query": "retry"})["results"][0]["id"] == thread["id"]
+    assert place.hall.back.store.check() == [] and not words.exists()
+
+
 def test_two_halls_do_not_share_a_directory(place, open_place, settings, folder):
     with pytest.raises(StoreError, match="each Core needs its own"):
         Hall(settings, place.ledger, folder / "ledger", embedders=Embedders(None))
@@ -87,6 +96,13 @@ def test_what_another_process_writes_is_followed_and_another_history_built_anew(
     assert titles(other.hall) == ["after", "before"]
     assert other.hall.back.store.truth.get(EPOCH) == away.ledger.epoch()
     assert ada.post("/search", {"query": "after"})["results"]
+
+
+def test_a_damaged_replica_is_filled_anew(away, open_place, database, folder):
+    away.person("ada", 4).post("/threads", {"title": "kept"})
+    open_place(database, folder / "other").hall.close()
+    (folder / "other" / "cortex.db").write_bytes(b"garbage" * 1000)
+    assert titles(open_place(database, folder / "other").hall) == ["kept"]
 
 
 def go_back(database: str, change: int) -> None:

@@ -409,6 +409,7 @@ def test_the_examples_of_document_commands_have_the_shape_of_real_answers(tmp_pa
         assert answer(name, *more) == documented(f"cortex kb {name}"), name
 
 
+@pytest.mark.usefixtures("at_terminal")
 def test_the_examples_of_memory_commands_have_the_shape_of_real_answers(
     tmp_path: Path, answered: Answered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -449,6 +450,7 @@ def test_the_examples_of_memory_commands_have_the_shape_of_real_answers(
     check("import", str(shop))
 
 
+@pytest.mark.usefixtures("at_terminal")
 def test_the_examples_of_team_commands_have_the_shape_of_real_answers(tmp_path: Path, answered: Answered) -> None:
     shop, home = tmp_path / "shop", tmp_path / "home"
     (shop / ".git").mkdir(parents=True)

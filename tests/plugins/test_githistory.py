@@ -234,6 +234,6 @@ def test_what_a_slow_git_says_in_time_is_told(shop: Path, tmp_path: Path, monkey
 
 def test_settings_that_do_not_fit_are_a_warning(shop: Path) -> None:
     with Plugins({"git": {"commits": "many"}}, shop) as plugins:
-        why = "plugin git: its settings don't fit: commits: 'many' is no integer"
+        why = "plugin git: its settings don't fit: commits: 'many' is not of type 'integer'"
         assert plugins.enrich(Subject("code", path="lamp.py")) == ([], [why])
         assert plugins.preflight("x").allowed

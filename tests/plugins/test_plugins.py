@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -18,7 +19,7 @@ import pytest
 
 from cortex.plugins import Limits, Line, Plugins, Section, Subject, enabled_by
 from cortex.plugins.answers import LINES, OBSERVATIONS, SECTIONS, observations_of, sections_of
-from cortex.plugins.schema import complaint
+from cortex.plugins.configuration import misfit
 
 PATIENT = Limits(
     answer_seconds=30, event_seconds=30, start_seconds=30
@@ -192,10 +193,14 @@ def test_a_process_that_ended_while_nobody_asked_is_started_again_and_nobody_not
         ("misnamed", {}, "it calls itself 'another'; `name` must be the name of its entry point"),
         ("greedy", {}, "permission 'everything' is none of context, preflight, observe, files"),
         ("unbuilt", {}, "OSError: no licence"),
-        ("good", {}, "its settings don't fit: the settings: 'word' is missing"),
-        ("good", 5, "its settings don't fit: the settings: 5 is no object"),
-        ("good", {"word": 5}, "its settings don't fit: word: 5 is no string"),
-        ("good", {"word": "", "wrod": ""}, "its settings don't fit: wrod: unknown; known: word, log"),
+        ("good", {}, "its settings don't fit: the settings: 'word' is a required property"),
+        ("good", 5, "its settings don't fit: 5 is no object"),
+        ("good", {"word": 5}, "its settings don't fit: word: 5 is not of type 'string'"),
+        (
+            "good",
+            {"word": "", "wrod": ""},
+            "its settings don't fit: the settings: Additional properties are not allowed ('wrod' was unexpected)",
+        ),
     ],
 )
 def test_a_plugin_that_can_not_be_used_says_why_at_once_and_is_not_tried_again(
@@ -212,7 +217,7 @@ def test_nothing_is_written_while_it_is_unknown_whether_a_plugin_has_a_say() -> 
     with opened(missing={}) as plugins:
         screening = plugins.preflight("x")
         assert not screening.allowed
-        assert "missing can't be asked" in screening.reason and "take it out of the setting" in screening.reason
+        assert "missing can't be used" in screening.reason and screening.unusable == "missing"
 
 
 # -- what goes wrong -------------------------------------------------------------------------------------------------------
@@ -269,7 +274,7 @@ def test_what_a_policy_can_not_judge_is_not_written(tmp_path: Path) -> None:
         for act in ("raise", "exit", "garble", "maybe", "overreach", "speak", "well"):
             screening = plugins.preflight(act)
             assert not screening.allowed
-            assert screening.reason.startswith("the plugin wrong can't be asked whether this may be written ("), act
+            assert screening.reason.startswith("the plugin wrong can't be used ("), act
             assert "rests" not in screening.reason
             assert plugins.preflight("approve").allowed
 
@@ -367,19 +372,37 @@ def gone(pid: int) -> bool:
     [
         ({}, {}, ""),
         ({}, True, ""),
-        ({"a": 1}, {"additionalProperties": {"type": "string"}}, "a: 1 is no string"),
-        ({"a": [1, "b"]}, {"properties": {"a": {"items": {"type": "integer"}}}}, "a[1]: 'b' is no integer"),
-        ({"a": True}, {"properties": {"a": {"type": ["integer", "null"]}}}, "a: True is no integer or null"),
-        ({"a": 3}, {"properties": {"a": {"minimum": 4}}}, "a: 3 is less than 4"),
-        ({"a": 3}, {"properties": {"a": {"maximum": 2}}}, "a: 3 is more than 2"),
-        ({"a": "x"}, {"properties": {"a": {"enum": ["y", "z"]}}}, "a: 'x' is none of 'y', 'z'"),
-        ({"a": "x"}, {"properties": {"a": False}}, "a: nothing is allowed there"),
-        ({"a": {"b": 1}}, {"properties": {"a": {"required": ["c"]}}}, "a: 'c' is missing"),
-        ({"a": 1}, {"properties": {"a": {"type": "nonsense"}}}, "a: 1 is no nonsense"),
+        ({"a": "abc"}, {"properties": {"a": {"pattern": "^a", "minLength": 3}}}, ""),
+        ({"a": [1, "b"]}, {"properties": {"a": {"items": {"type": "integer"}}}}, "a[1]: 'b' is not of type 'integer'"),
+        ({"a": "b"}, {"properties": {"a": {"pattern": "^a"}}}, "a: 'b' does not match '^a'"),
+        ({"a": "b"}, {"properties": {"a": {"minLength": 2}}}, "a: 'b' is too short"),
+        (
+            {"a": 1},
+            {"oneOf": [{"required": ["b"]}, {"required": ["c"]}]},
+            "the settings: {'a': 1} is not valid under any",
+        ),
+        (
+            {"a": 1},
+            {"properties": {"a": {"$ref": "#/$defs/t"}}, "$defs": {"t": {"type": "string"}}},
+            "a: 1 is not of type",
+        ),
+        ({"a": 1}, {"properties": {"a": {"$ref": "#/$defs/nowhere"}}}, "refers to what isn't in it"),
+        ({"a": 1}, {"properties": {"a": {"type": "nonsense"}}}, "its config_schema is no JSON schema"),
+        ({"a": 1}, {"additionalProperties": False}, "the settings: Additional properties are not allowed ('a'"),
     ],
 )
-def test_settings_are_compared_with_the_schema(value: object, schema: object, said: str) -> None:
-    assert complaint(value, schema) == said
+def test_settings_are_compared_with_the_schema(value: object, schema: dict[str, object] | bool, said: str) -> None:
+    found = misfit(value, schema)
+    assert said in found and bool(found) == bool(said)
+
+
+def test_a_schema_that_names_another_address_fetches_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/schema.json"
+        assert address in misfit({"a": 1}, {"properties": {"a": {"$ref": address}}})
+        with pytest.raises(BlockingIOError):  # nobody came
+            server.accept()
 
 
 def test_of_a_flood_the_beginning_counts() -> None:

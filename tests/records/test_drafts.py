@@ -76,7 +76,8 @@ def test_a_draft_is_approved_published_found_and_told(library: Library) -> None:
         key="s1:draft:1",
     )
     assert (kept.body.state, kept.author, replayed) == ("pending_review", "agent", False)
-    assert f"cortex drafts approve {kept.id}" in following and thread.id in following
+    assert "a person decides" in following and thread.id in following
+    assert "cortex drafts" not in following  # an agent reads it, and may have a shell
     (waiting,) = inbox(library).entries
     assert (waiting.kind, waiting.about) == ("draft", kept.id)
     assert not library.store.recorded.select(Wanted(kinds=("comment",)))
@@ -203,7 +204,7 @@ def test_a_draft_that_belongs_nowhere_is_kept_until_a_person_says_where(
     library: Library, drafted: Draft, missing: str
 ) -> None:
     record, _, following = create_draft(library, drafted, actor=AGENT)
-    assert missing in following and "--target" in following
+    assert missing in following and "says where it belongs" in following
     error = refusal(lambda: approve(library, record.id, actor=PERSON))
     assert error.code == "TARGET_NOT_FOUND" and missing in error.message and "--target" in error.suggestions[0]
     assert listed(library) == [record]

@@ -155,11 +155,12 @@ def test_each_way_in_finds_something_here(find: Find):
     assert [name for name, query in QUERIES.items() if not any(map(ways[name], find(query)))] == []
 
 
-def test_without_a_word_index_nothing_is_found(store: tuple[Store, int]):
+def test_without_a_word_index_names_and_places_are_found(store: tuple[Store, int]):
     opened, source = store
-    parsed = parse("first")
-    assert masses_of(None, parsed) == {}
-    assert find_by_words(opened, None, Narrow((source,)), parsed, {}) == {}
+    assert masses_of(None, parse("first")) == {}
+    for way in ("definition", "beginning", "joined", "place"):
+        assert find_by_words(opened, None, Narrow((source,)), parse(QUERIES[way]), {}), way
+    assert find_by_words(opened, None, Narrow((source,)), parse("of"), {}) == {}
 
 
 def test_a_rare_word_is_worth_more_than_a_common_one(store: tuple[Store, int]):

@@ -1,6 +1,7 @@
 """Generations on disk: taken over after a kill, copied from a living process, rebuilt where damaged, removed when nobody has them."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 import time
@@ -124,6 +125,26 @@ def test_a_damaged_generation_is_built_anew(folder, place, opened, until, damage
     until(lambda: "n7" in ids(shelf.search(Wanted("apple number 7"))))
     (current,) = [path for path in generations.newest_first(place) if generations.is_published(path)]
     assert sum(log.stat().st_size for log in current.glob("store/vectors-*/*/rows-*.log")) == 300 * (8 + 2 * 16)
+
+
+@pytest.mark.parametrize("harm", ["words", "database"])
+def test_a_generation_that_is_damaged_while_it_answers_is_built_anew(folder, place, opened, until, harm):
+    write_chunks(folder / "a.json", *[make_chunk(f"n{n}", f"apple number {n}") for n in range(20)])
+    shelf = opened()
+    wait_until_loaded(shelf, until, 20)
+    before = shelf.state().generation
+    if harm == "words":
+        (words,) = (place / str(before)).glob("store/words-*")
+        (words / "damaged").touch()  # as another process says that it failed there
+        assert any("word index is damaged" in note for note in shelf.search(Wanted("apple number 7")).notes)
+    else:
+        with sqlite3.connect(place / str(before) / "store" / "cortex.db") as connection:
+            connection.execute("DROP TABLE entries")
+        connection.close()
+        assert "n7" in ids(shelf.search(Wanted("apple number 7")))
+    until(lambda: shelf.state().generation != before)
+    found = shelf.search(Wanted("apple number 7"))
+    assert "n7" in ids(found) and not any("damaged" in note for note in found.notes)
 
 
 def test_what_is_kept_of_folders_that_nobody_asks_about_goes_after_a_month(folder, place, opened, until):

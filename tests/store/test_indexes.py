@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cortex.embedders.hashing import HashingEmbedder
-from cortex.errors import NetworkError, StoreError
+from cortex.errors import NetworkError
 from cortex.store import FIELDS, Making, Narrow, Store, Term, indexes, vectorsets
 from cortex.store.words import NO_WATERMARK, Words
 
@@ -176,15 +176,16 @@ def test_a_reader_that_looked_before_the_words_had_caught_up_looks_again(open_st
     assert find(reader, "lamp") == ["a.py", "b.py"]
 
 
-def test_a_reader_does_not_make_a_generation_that_was_removed_before_it_came(open_store, folder_of):
+def test_a_reader_goes_on_without_words_that_were_removed_before_it_came(open_store, folder_of):
     folder = folder_of(open_store())
     folder.write(a_py="lamp = 1\n")
     folder.catch_up()
     reader = open_store()
     shutil.rmtree(folder.store.directory / generations(folder.store)[0])
-    with pytest.raises(StoreError):
-        reader.indexes.words()
-    assert generations(folder.store) == []
+    assert reader.indexes.words() is None and reader.indexes.damaged
+    assert folder.store.indexes.damaged  # who holds the lease sees it
+    folder.catch_up()
+    assert not reader.indexes.damaged and find(reader, "lamp") == ["a.py"]
 
 
 READER = """

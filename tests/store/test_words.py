@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from cortex.errors import StoreError
+from cortex.errors import LimitError, StoreError
 from cortex.store import words as words_module
-from cortex.store.words import FIELDS, MAX_HELD, NO_WATERMARK, Narrow, Row, Term, Words, extension_of
+from cortex.store.words import FIELDS, MAX_HELD, NO_WATERMARK, Narrow, Row, Term, Words, extension_of, find_damage
 from cortex.types import Chunk, Doc
 
 EVERYWHERE = Narrow((1,))
@@ -170,7 +170,7 @@ def test_a_reader_follows_a_writer_when_it_reloads(tmp_path):
 def test_opening_words_that_are_not_there_makes_none(tmp_path):
     with pytest.raises(StoreError) as caught:
         Words(tmp_path / "w")
-    assert caught.value.code == "STORE_CORRUPT"
+    assert caught.value.code == "INDEX_DAMAGED"
     assert not (tmp_path / "w").exists()
 
 
@@ -195,7 +195,7 @@ def test_damaged_words_are_an_error_or_work_but_never_a_crash(tmp_path, damage):
             words.watermark()
             assert len(find(words, "lamp", limit=100)) in (0, 59)
         except StoreError as error:
-            assert error.code == "STORE_CORRUPT"
+            assert error.code == "INDEX_DAMAGED"
 
 
 def test_deleted_rows_do_not_come_back_when_the_merges_of_a_killed_writer_end(tmp_path):
@@ -221,3 +221,32 @@ def test_which_of_many_words_a_row_holds_is_told_for_each(tmp_path):
     held = words.held([*said, "beyond"], EVERYWHERE, 10)
     assert held == {(1, 1): frozenset(said), (2, 2): frozenset({"word3", "word17"})}
     assert words.held([], EVERYWHERE, 10) == {}
+
+
+def test_a_changed_byte_anywhere_in_a_segment_is_found(tmp_path):
+    words = Words(tmp_path / "w", create=True)
+    words.apply([row(doc, doc, f"lamp number{doc}") for doc in range(1, 60)], (), 1)
+    words.close()
+    assert find_damage(tmp_path / "w") == ""
+    files = [path for path in (tmp_path / "w").iterdir() if path.suffix not in (".json", ".lock")]
+    assert len(files) >= 5
+    for path in files:
+        whole = path.read_bytes()
+        for place in (0, len(whole) - 1):
+            changed = bytearray(whole)
+            changed[place] ^= 1
+            path.write_bytes(changed)
+            assert find_damage(tmp_path / "w", again=True) == path.name
+        path.write_bytes(whole)
+    assert find_damage(tmp_path / "w", again=True) == ""
+
+
+def test_short_memory_is_no_damage(tmp_path, monkeypatch):
+    monkeypatch.setattr(words_module, "ROOM_BYTES", 1 << 60)
+    words = Words(tmp_path / "w", create=True)
+    with pytest.raises(LimitError) as caught:
+        words.apply([row(1, 1, "lamp")], (), 1)
+    assert caught.value.code == "MEMORY_SHORT" and "ulimit" in caught.value.suggestions[0]
+    monkeypatch.undo()
+    words.apply([row(1, 1, "lamp")], (), 1)
+    assert find(words, "lamp") == [(1, 1)]

@@ -292,3 +292,16 @@ def test_the_state_tells_how_a_home_stands(library, core):
     after = state.of(library)
     assert (after.waiting, after.refused, after.records, after.error) == (0, 0, 1, "") and after.last_sync > 0
     assert after.bytes > 20 and after.cursor == "e1:1"
+
+
+def test_what_was_written_before_a_plugin_judged_is_judged_before_it_is_sent(homes, core, censor):
+    with homes() as before:
+        ids = [make(before, Observation(title)) for title in ("Fine", "forbidden", "Of Zeus", "Good")]
+    library = homes(**{"team.plugins": [censor]})
+    connect(library, core.url, TOKEN)
+    outcome = once(library, core)
+    assert (outcome.status, outcome.flushed, outcome.refused) == ("partial", 2, 2)
+    assert list(core.kept) == [ids[0], ids[3]] and len(library.store.recorded.get(ids)) == 4
+    reasons = sorted(entry.reason for entry in library.store.outbox.refused())
+    assert "would leave something out of it" in "".join(reasons) and "a forbidden word" in "".join(reasons)
+    assert {entry.code for entry in library.store.outbox.refused()} == {"SENSITIVE_BLOCKED"}

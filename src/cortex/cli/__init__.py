@@ -46,6 +46,7 @@ COMMANDS = {
     "hook": "hook.hook",
     "inbox": "inbox.inbox",
     "inbox done": "inbox.done",
+    "show": "permalink.show",
     "audit": "audit.audit",
     "install": "install.install_clients",
     "uninstall": "install.uninstall_clients",

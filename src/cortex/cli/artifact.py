@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -59,6 +60,7 @@ from cortex.cli.team_options import (
     written,
 )
 from cortex.cli.team_show import (
+    beginning_of,
     day,
     say_head,
     say_list,
@@ -67,13 +69,13 @@ from cortex.cli.team_show import (
     tell_record,
     told_title,
 )
+from cortex.cli.terminal import decide, writer
 from cortex.errors import InputError
-from cortex.kinds import SENSITIVE, Artifact, Record
+from cortex.kinds import SENSITIVE, Actor, Artifact, Record
 from cortex.library import Library
 from cortex.records import changing
 from cortex.records.checks import ARTIFACT_TYPES, STATES, VERIFICATIONS
 from cortex.records.revising import revise
-from cortex.records.rights import person
 from cortex.records.targets import resolve_ref
 from cortex.records.writing import create
 from cortex.store import Deed
@@ -235,7 +237,10 @@ def create_one(
                 code_links=links,
             )
             kept = replace(made, code_links=code_cited(library, links))
-            return create(library, kept, actor=person(), key=key, payload=repr(made))
+            actor = writer()
+            if made.state == "accepted":
+                actor = _decide(library, "accept_artifact", made, "Write it as accepted?")
+            return create(library, kept, actor=actor, key=key, payload=repr(made))
 
         again = f"cortex artifact create {shlex.quote(title)} --body-file"
         record = written(body, body_file, keep, edit=edit, name=KIND, again=again, instead=INSTEAD)
@@ -286,7 +291,16 @@ def edit_one(
         before = resolve_ref(library.store.recorded, told, KIND)
         if not (plain or owner is not None or reviewed or any(one is not None for one in lists)):
             again = f"cortex artifact edit {before.id} --body-file"
-            after = edited(library, before, "body", action="edit", key=key, again=again, instead=INSTEAD)
+            after = edited(
+                library,
+                before,
+                "body",
+                action="edit",
+                key=key,
+                again=again,
+                instead=INSTEAD,
+                actor=partial(_editor, library, before),
+            )
         else:
             if owner is not None:
                 plain["owner"] = "".join(people_told(library, [owner]))
@@ -306,11 +320,28 @@ def edit_one(
                     tags=changed(body.tags, tags_told(tag), untag or (), "tag", str),
                 )
 
-            after = revise(library, before.id, change, actor=person(), action="edit", key=key, payload=payload)
+            actor = _editor(library, before, change(before.body))
+            after = revise(library, before.id, change, actor=actor, action="edit", key=key, payload=payload)
         say_cautions(library, after)
     same = after.version == before.version
     text = "Nothing was changed." if same else f"✓ Changed {after.id}: version {after.version}"
     return tell_record(after, text, as_json=as_json)
+
+
+def _editor(library: Library, before: Record[Artifact], after: Artifact) -> Actor:
+    """Who makes a change: of what is accepted, and of what is put out of use, a person who was asked."""
+    if after.state == "deprecated" != before.body.state:
+        return _decide(library, "deprecate_artifact", after, f"Deprecate {before.id}?")
+    if before.body.state == "accepted" and after != before.body:
+        return _decide(library, "edit_accepted", after, f"It is accepted. Have {before.id} say this?")
+    return writer()
+
+
+def _decide(library: Library, action: str, artifact: Artifact, question: str) -> Actor:
+    """Ask the person, with what the artifact says."""
+    rests_on = [f"  rests on {one.ref}" for one in artifact.evidence]
+    lines = [artifact.title, *beginning_of(artifact.body), *rests_on, question]
+    return decide(library.settings, action, "\n".join(lines))
 
 
 def _ref_told(library: Library, body: Artifact, told: str) -> str:
@@ -341,8 +372,11 @@ def accept(
     with team() as library:
         number = number_of(library, told, KIND)
         more = evidence_told(library, evidence)
+        now: Artifact = resolve_ref(library.store.recorded, number, KIND).body
+        shown = replace(now, evidence=(*now.evidence, *more))
+        actor = _decide(library, "accept_artifact", shown, f"Accept {number}?")
         try:
-            record = changing.accept_artifact(library, number, actor=person(), key=key, evidence=more)
+            record = changing.accept_artifact(library, number, actor=actor, key=key, evidence=more)
         except InputError as error:
             if error.context.get("field") == "evidence":
                 error.context["accept"] = number
@@ -362,7 +396,10 @@ def supersede(
     """Have one artifact take the place of another; both say so."""
     with team() as library:
         ends = [number_of(library, one, KIND) for one in (old, new)]
-        record = changing.supersede_artifact(library, *ends, actor=person(), key=key, note=note)
+        titles = library.store.recorded.get(ends)
+        question = f"Have {told_title(ends[1], titles)} take the place of {told_title(ends[0], titles)}?"
+        actor = decide(library.settings, "supersede_artifact", question)
+        record = changing.supersede_artifact(library, *ends, actor=actor, key=key, note=note)
     return tell_record(record, f"✓ {ends[1]} takes the place of {record.id}: {record.body.title}", as_json=as_json)
 
 
@@ -376,5 +413,7 @@ def deprecate(
     """Say that an artifact doesn't hold any more, where nothing takes its place."""
     with team() as library:
         number = number_of(library, told, KIND)
-        record = changing.deprecate_artifact(library, number, actor=person(), key=key, note=note)
+        now: Artifact = resolve_ref(library.store.recorded, number, KIND).body
+        actor = _decide(library, "deprecate_artifact", now, f"Deprecate {number}?")
+        record = changing.deprecate_artifact(library, number, actor=actor, key=key, note=note)
     return tell_record(record, f"✓ Deprecated {record.id}: {record.body.title}", as_json=as_json)

@@ -23,7 +23,7 @@ def audit(
     limit: LimitOption = 30,
     as_json: JsonFlag = False,
 ) -> int:
-    """Show who changed which record when, and under which key, the newest first."""
+    """Show who changed which record when, how (agent, terminal, command, server) and under which key, the newest first."""
     with team() as library:
         deeds = library.store.recorded.deeds(number_of(library, about, ""), limit + 1)
     more, deeds = len(deeds) > limit, deeds[:limit]
@@ -39,7 +39,7 @@ def audit(
 
 def _row(one: Deed) -> tuple[str, ...]:
     what = f"{one.action.replace('_', ' ')}: {one.record} version {one.version}, key {one.key}"
-    return moment(one.at), f"{one.actor} ({one.tier})", what
+    return moment(one.at), f"{one.actor} ({one.tier})", one.via or "-", what
 
 
 def _json(one: Deed) -> dict[str, object]:
@@ -48,6 +48,7 @@ def _json(one: Deed) -> dict[str, object]:
         "at": moment(one.at),
         "actor": one.actor,
         "tier": one.tier,
+        "via": one.via,
         "action": one.action,
         "record": one.record,
         "version": one.version,

@@ -192,9 +192,9 @@ def _record(done: Change, home: Path, root: Path | None) -> None:
 @contextmanager
 def _open_store(home: Path, root: Path | None) -> Iterator[Store]:
     """The store of a project, or the person's own."""
-    from cortex.engine import find_store
     from cortex.paths import ensure_store_dir
     from cortex.store import Store, check_present
+    from cortex.storefolder import find_store
 
     folder = find_store(root, home) if root else home
     if root is None:

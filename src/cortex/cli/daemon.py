@@ -20,6 +20,7 @@ from cortex.daemon.control import State
 from cortex.daemon.rendezvous import Rendezvous
 from cortex.errors import ConfigError, CortexError, NetworkError
 from cortex.paths import find_project_root
+from cortex.plugins.running import check_known
 from cortex.settings import Key, environment, find_home, known_key, load, write_setting
 
 
@@ -152,6 +153,7 @@ def _enable(home: Path, told: str) -> str:
     assert isinstance(key, Key)
     own = load(None, environment={**environment(), "CORTEX_HOME": str(home), "CORTEX_PROFILE": ""})
     more = [name for one in told.split(",") if (name := one.strip()) and name not in own.team.plugins]
+    check_known(more)
     if not more:
         return f"--plugins: {told} {'are' if ',' in told else 'is'} on already"
     new = own.check(key, [*own.team.plugins, *dict.fromkeys(more)], project=None)

@@ -19,12 +19,13 @@ from cortex.cli import workspace
 from cortex.cli.checks import Finding, Level
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
-from cortex.engine import Engine, find_store
+from cortex.engine import Engine
 from cortex.errors import ConfigError, FileError, StoreError, explained
 from cortex.paths import find_project_root
 from cortex.settings import Workspace, environment, load
 from cortex.settings.others import variables_of_others
 from cortex.store import STORE_NAME
+from cortex.storefolder import find_store
 from cortex.text import rfc3339
 from cortex.types import count_secrets
 
@@ -121,7 +122,7 @@ def _examine(found: Workspace, fix: bool) -> tuple[dict[str, object], list[Settl
         settled += _settle(check_watches(found.root), fix)
     try:
         unknown = not fix and not (store / STORE_NAME).exists()  # no store only to say that there is none
-        with Engine(found.root, found.settings, in_memory=unknown) as engine:
+        with Engine(found.root, found.settings, in_memory=unknown, keep_damaged=True) as engine:
             settled += _settle(check_index(engine), fix)
             return _facts(engine, settled), settled
     except (StoreError, FileError) as error:

@@ -26,6 +26,7 @@ from cortex.cli.team_options import (
     team,
 )
 from cortex.cli.team_show import (
+    beginning_of,
     brief_json,
     day,
     record_json,
@@ -36,12 +37,12 @@ from cortex.cli.team_show import (
     say_text,
     told_code,
 )
+from cortex.cli.terminal import decide
 from cortex.errors import CortexError, InputError
-from cortex.kinds import Draft, Record
+from cortex.kinds import Actor, Draft, Record
 from cortex.library import Library
 from cortex.records import drafts
 from cortex.records.checks import STATES
-from cortex.records.rights import person
 from cortex.records.targets import resolve_ref
 
 KIND = "draft"
@@ -58,6 +59,9 @@ class _Decided:
     draft: Record[Draft] | None = None
     record: Record[Any] | None = None  # what it was published as
     error: CortexError | None = None
+
+
+Act = Callable[[Library, str, Actor], _Decided]
 
 
 @app.command("list")
@@ -126,6 +130,8 @@ def _say(record: Record[Draft], now: int, after: str) -> None:
     say_list("Cites", body.citations)
     say_list("Code", [told_code(one) for one in body.code_links])
     say_text(after)
+    if drafts.state_of(body, now) in (drafts.PENDING, drafts.EXPIRED):
+        say(f"`cortex drafts approve {record.id}` or `reject` asks you here, on a terminal.")
 
 
 @app.command("approve")
@@ -141,30 +147,31 @@ def approve(
 ) -> int:
     """Approve drafts: they are published at once, in the name of who wrote them, who hears of it."""
 
-    def act(library: Library, number: str) -> _Decided:
-        done = drafts.approve(library, number, actor=person(), key=key, target=target, notes=notes)
+    def act(library: Library, number: str, actor: Actor) -> _Decided:
+        done = drafts.approve(library, number, actor=actor, key=key, target=target, notes=notes)
         return _Decided(number, done.draft, done.record)
 
-    return _decide(ids, key, act, as_json=as_json)
+    return _decide("approve_draft", ids, key, act, target=target, as_json=as_json)
 
 
 @app.command("reject")
 def reject(ids: IdsArgument, notes: NotesOption = "", key: KeyOption = "", as_json: JsonFlag = False) -> int:
     """Reject drafts: they stay as they are, and who wrote them hears why."""
 
-    def act(library: Library, number: str) -> _Decided:
-        return _Decided(number, drafts.reject(library, number, actor=person(), key=key, notes=notes))
+    def act(library: Library, number: str, actor: Actor) -> _Decided:
+        return _Decided(number, drafts.reject(library, number, actor=actor, key=key, notes=notes))
 
-    return _decide(ids, key, act, as_json=as_json)
+    return _decide("reject_draft", ids, key, act, as_json=as_json)
 
 
-def _decide(ids: Sequence[str], key: str, act: Callable[[Library, str], _Decided], *, as_json: bool) -> int:
+def _decide(action: str, ids: Sequence[str], key: str, act: Act, *, target: str = "", as_json: bool) -> int:
     """Decide about each of these; where one can't be, the others are, and the exit code says so."""
     if key and len(ids) > 1:
         raise InputError("ARGUMENT_INVALID", "a key is for one write: name one draft with --key")
     with team() as library:
         numbers = list(dict.fromkeys(number_of(library, one, KIND) for one in ids))
-        done = [_try(library, number, act, alone=len(numbers) == 1) for number in numbers]
+        actor = decide(library.settings, action, _question(library, action, numbers, target))
+        done = [_try(library, number, actor, act, alone=len(numbers) == 1) for number in numbers]
     failed = [one for one in done if one.error]
     if as_json:
         print_json(
@@ -179,9 +186,25 @@ def _decide(ids: Sequence[str], key: str, act: Callable[[Library, str], _Decided
     return 0 if not failed else 1 if len(failed) == len(done) else PART
 
 
-def _try(library: Library, number: str, act: Callable[[Library, str], _Decided], *, alone: bool) -> _Decided:
+def _question(library: Library, action: str, numbers: Sequence[str], target: str) -> str:
+    """What a person decides about: every draft with where it goes, what to look at and how it begins."""
+    lines = []
+    for record in library.store.recorded.get(numbers).values():
+        body = record.body
+        place = target or body.target or "nowhere yet"
+        lines.append(f"{record.id}: {body.title}")
+        lines.append(f"  {body.type} by {record.author}, for {place}")
+        lines += [f"  look at: {flag.replace('_', ' ')}" for flag in body.risk_flags]
+        lines += [f"  {name}: {value}" for name, value in body.patch]
+        lines += beginning_of(body.body, 30 if len(numbers) == 1 else 5)
+    verb = "Publish" if action == "approve_draft" else "Reject"
+    what = "it" if len(numbers) == 1 else f"these {len(numbers)}"
+    return "\n".join([*lines, f"{verb} {what}?"])
+
+
+def _try(library: Library, number: str, actor: Actor, act: Act, *, alone: bool) -> _Decided:
     try:
-        return act(library, number)
+        return act(library, number, actor)
     except CortexError as error:
         if alone:
             raise

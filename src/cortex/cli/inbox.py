@@ -11,10 +11,11 @@ from cortex.cli.options import JsonFlag
 from cortex.cli.show import many, print_json, say
 from cortex.cli.team_options import KeyOption, number_of, one_of, team
 from cortex.cli.team_show import day, say_more, say_rows
+from cortex.cli.terminal import writer
 from cortex.errors import InputError
 from cortex.records.inbox import EVERYTHING, LIMIT, NOTIFICATIONS, Entry, acknowledge
 from cortex.records.inbox import inbox as inbox_of
-from cortex.records.rights import PERSON, person
+from cortex.records.rights import PERSON
 from cortex.store import kind_of_id
 
 MOST = 1000  # notifications that are done with at once
@@ -82,7 +83,7 @@ def done(
             numbers = [one.id for one in entries]
         else:
             numbers = [number_of(library, one, "notification") for one in ids or ()]
-        gone = acknowledge(library, numbers, actor=person(), key=key) if numbers else ()
+        gone = acknowledge(library, numbers, actor=writer(), key=key) if numbers else ()
     if as_json:
         print_json({"done": list(gone)})
     else:

@@ -18,9 +18,8 @@ from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, progress_bar, say
 from cortex.cli.status import meet, rows
 from cortex.daemon.control import look
-from cortex.engine import Engine, rebuild_damaged
-from cortex.errors import CortexError, StoreError
-from cortex.settings import Workspace
+from cortex.engine import Engine
+from cortex.errors import CortexError
 from cortex.types import Cancel, IndexReport
 
 if TYPE_CHECKING:  # it loads numpy, which few commands need
@@ -46,7 +45,9 @@ def index(
 ) -> int:
     """Index a folder, or bring its index up to date."""
     with ExitStack() as stack:
-        engines = [stack.enter_context(_open(found, force)) for found in workspace.find([path] if path else [])]
+        engines = [
+            stack.enter_context(Engine(found.root, found.settings)) for found in workspace.find([path] if path else [])
+        ]
         exporters = [open_exporter(engine) for engine in engines] if chunks else []
         reports, failed = [], None
         for engine in engines:
@@ -77,17 +78,6 @@ def index(
         for why in (*waiting, *(note for engine in engines for note in engine.state.shortcomings())):
             say(f"warning: {why}", error=True)
         return 1 if waiting else 0
-
-
-def _open(found: Workspace, force: bool) -> Engine:
-    try:
-        return Engine(found.root, found.settings)
-    except StoreError as error:
-        if error.code != "STORE_CORRUPT" or not force:
-            raise
-        kept = rebuild_damaged(found.root, found.settings)
-        say(f"the damaged store was kept as {kept}", error=True)
-        return Engine(found.root, found.settings)
 
 
 def _row(engine: Engine, report: IndexReport) -> dict[str, object]:

@@ -14,6 +14,7 @@ import typer
 from cortex.cli.show import ask, say
 from cortex.errors import CortexError, InputError
 from cortex.library import Library
+from cortex.plugins.policy import plugin_warnings
 from cortex.settings import Settings, environment, load
 
 LOOK_SECONDS = 0.25  # between two looks at what others wrote
@@ -38,7 +39,10 @@ def open_library(profile: str | None = None) -> Iterator[Library]:
     following = threading.Thread(target=_follow_others, args=(library, ended), name="follow others", daemon=True)
     following.start()
     try:
-        yield library
+        with plugin_warnings() as warnings:
+            yield library
+        for warning in warnings:
+            say(f"note: {warning}", error=True)
     finally:
         ended.set()
         following.join(END_SECONDS)

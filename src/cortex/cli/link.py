@@ -12,12 +12,12 @@ from cortex.cli.show import print_json, say
 from cortex.cli.team_look import list_records
 from cortex.cli.team_options import AllFlag, IdsArgument, KeyOption, LimitOption, StateOption, number_of, one_of, team
 from cortex.cli.team_show import Titles, brief_json, day, record_json, say_more, told_title
+from cortex.cli.terminal import decide, writer
 from cortex.errors import InputError
 from cortex.kinds import Link, Record
 from cortex.library import Library
 from cortex.records import changing
 from cortex.records.checks import RELATIONS
-from cortex.records.rights import person
 from cortex.records.warnings import refusal_of
 from cortex.records.writing import create
 
@@ -41,7 +41,12 @@ def add(
     word = one_of(relation, RELATIONS, "RELATION")
     with team() as library:
         ends = [number_of(library, one, "") for one in (source, target)]
-        record = create(library, Link(ends[0], word, ends[1], note), actor=person(), key=key)
+        made = Link(ends[0], word, ends[1], note)
+        known = library.store.recorded.get(ends)
+        replaces = word == "supersedes" and all(one.kind == "artifact" for one in known.values())
+        question = f"Have {told_title(ends[0], known)} take the place of {told_title(ends[1], known)}?"
+        actor = decide(library.settings, "supersede_artifact", question) if replaces else writer()
+        record = create(library, made, actor=actor, key=key)
         known = _ends(library, [record])
     if as_json:
         print_json(_row(record, known))
@@ -106,7 +111,11 @@ def _judge(ids: Sequence[str], key: str, *, confirmed: bool, as_json: bool) -> i
         raise InputError("ARGUMENT_INVALID", "a key is for one write: name one link with --key")
     with team() as library:
         numbers = [number_of(library, one, KIND) for one in ids]
-        done = [changing.judge_link(library, one, confirmed, actor=person(), key=key) for one in numbers]
+        links = library.store.recorded.get(numbers).values()
+        shown = [f"{one.id}: {_told(one, _ends(library, [one]))}" for one in links]
+        question = "Is that so?" if confirmed else "Dismiss that?"
+        actor = decide(library.settings, "judge_link", "\n".join([*shown, question]))
+        done = [changing.judge_link(library, one, confirmed, actor=actor, key=key) for one in numbers]
         known = _ends(library, done)
     if as_json:
         print_json({"links": [_row(one, known) for one in done]})

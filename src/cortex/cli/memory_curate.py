@@ -32,6 +32,7 @@ from cortex.cli.memory_options import (
 from cortex.cli.memory_show import counted, cut_to, decision_json, decision_line, say_rows
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
+from cortex.cli.terminal import decide
 from cortex.library import Library
 from cortex.memories.choosing import Filter, find_told
 from cortex.memories.curating import ACTIONS, delete, judge, supersede, undo
@@ -39,7 +40,6 @@ from cortex.memories.ids import told_id
 from cortex.memories.places import Database, databases
 from cortex.store import OWN, Decision, Remembered
 
-ASK_ABOVE = 20  # memories that are judged without asking
 MAX_TITLE = 60  # columns of a title in the log
 SHOWN = 10  # memories that are named where there are many
 WAITING = [StateName.STAGING, StateName.UNCURATED]
@@ -62,7 +62,6 @@ def judging(action: str, meaning: str) -> Callable[..., int]:
         older_than: OlderOption = "",
         reason: ReasonOption = "",
         dry_run: DryFlag = False,
-        yes: YesFlag = False,
         as_json: JsonFlag = False,
     ) -> int:
         wanted = filter_of(
@@ -75,7 +74,7 @@ def judging(action: str, meaning: str) -> Callable[..., int]:
             matching=matching,
             older_than=older_than,
         )
-        return _judge(action, ids, wanted, reason, everything=everything, dry=dry_run, yes=yes, as_json=as_json)
+        return _judge(action, ids, wanted, reason, everything=everything, dry=dry_run, as_json=as_json)
 
     command.__doc__ = meaning
     return command
@@ -98,18 +97,17 @@ def _judge(
     *,
     everything: bool,
     dry: bool,
-    yes: bool,
     as_json: bool,
 ) -> int:
     with memories(whole=everything, quiet=as_json) as library:
         present = databases(library.settings)
         chosen = chosen_by(library, ids, wanted, filter_of(WAITING), everything=everything)
         changing = [one for one in chosen if one.state is not ACTIONS[action]]
-        if len(changing) > ASK_ABOVE and not yes and not dry:
-            _say_some(changing, present)
-            confirm(
-                f"{action.capitalize()} these {len(changing):,} memories?", f"this would {action} {len(changing):,}"
-            )
+        if changing and not dry:
+            lines = [f"{told_id(one, present)}: {one.memory.title}" for one in changing[:SHOWN]]
+            lines += [f"… and {len(changing) - SHOWN:,} more"] if len(changing) > SHOWN else []
+            question = f"{action.capitalize()} {counted(len(changing))}?"
+            decide(library.settings, "judge_memory", "\n".join([*lines, question]))
         changed = len(changing) if dry else judge(library, changing, action, reason=reason)
     if as_json:
         ids_changed = [told_id(one, present) for one in changing]
@@ -137,6 +135,8 @@ def supersede_one(
     """Have one memory take the place of another, which is not found any more."""
     with memories() as library:
         before, after = find_told(library, old), find_told(library, by)
+        question = f"Have “{after.memory.title}” take the place of “{before.memory.title}”?"
+        decide(library.settings, "judge_memory", question)
         supersede(library, before, after, reason=reason)
         present = databases(library.settings)
     if as_json:
@@ -212,6 +212,7 @@ def _tell_deletion(chosen: Sequence[Remembered], present: Sequence[Database], *,
 def undo_last(as_json: JsonFlag = False) -> int:
     """Take the last step back: every memory of it is as it was. What was added is rejected, not forgotten; a deletion stays."""
     with memories() as library:
+        decide(library.settings, "judge_memory", "Take the last step back?")
         count = undo(library)
         steps = [one for one in library.store.remembered.decisions(count) if one.action == "undo"] if count else []
         rows = [_about(library, one) for one in steps]

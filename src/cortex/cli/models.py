@@ -20,10 +20,11 @@ from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
 from cortex.cli.status import in_time
 from cortex.embedders import Embedder, leaves, open_embedder
-from cortex.engine import Engine, find_store
+from cortex.engine import Engine
 from cortex.errors import CortexError, InputError
 from cortex.settings import Settings
 from cortex.store import STORE_NAME
+from cortex.storefolder import find_store
 from cortex.text import TOKEN_CHARACTERS
 from cortex.types import EmbeddingState, Stamp
 

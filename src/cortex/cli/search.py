@@ -17,7 +17,7 @@ import typer
 from cortex.cli import workspace
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import ask, print_json, printable, progress_bar, say
-from cortex.engine import Engine, find_store
+from cortex.engine import Engine
 from cortex.engines import Engines
 from cortex.errors import ConfigError, CortexError, InputError
 from cortex.everywhere import Located, Place, search_all
@@ -35,6 +35,7 @@ from cortex.paths import find_project_root
 from cortex.search import NO_EMBEDDER
 from cortex.settings import Settings, Workspace, environment, load
 from cortex.store import STORE_NAME
+from cortex.storefolder import find_store
 from cortex.types import Cancel, Freshness, Hit, Mode, Page, Query
 
 MODES = {

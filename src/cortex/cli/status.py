@@ -19,12 +19,13 @@ from cortex.cli.show import print_json, say
 from cortex.daemon import control
 from cortex.daemon.control import State
 from cortex.daemon.rendezvous import Rendezvous, find
-from cortex.engine import OWN_PATTERNS, Engine, find_store
+from cortex.engine import Engine
 from cortex.engines import CLOSED
 from cortex.errors import ConfigError, CortexError, FileError
 from cortex.paths import bytes_on_disk
 from cortex.settings import Override, environment, load
 from cortex.store import STORE_NAME
+from cortex.storefolder import OWN_PATTERNS, find_store
 
 TURN_OFF = (
     "CORTEX_NO_SIDECAR=1 in the environment, or --no-sidecar in the client's entry: each client then serves itself"

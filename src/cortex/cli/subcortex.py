@@ -42,12 +42,12 @@ from cortex.cli.team_show import (
     tell_record,
     told_title,
 )
+from cortex.cli.terminal import writer
 from cortex.errors import InputError
 from cortex.kinds import Record, Subcortex, Wanted
 from cortex.records import changing
 from cortex.records.checks import OPEN_TASK_STATES
 from cortex.records.revising import revise
-from cortex.records.rights import person
 from cortex.records.targets import resolve_ref
 from cortex.records.writing import create
 
@@ -170,7 +170,7 @@ def create_one(
                 glossary=words,
                 naming=tuple(naming or ()),
             )
-            return create(library, body, actor=person(), key=key)
+            return create(library, body, actor=writer(), key=key)
 
         again = f"cortex subcortex create {slug} --name {shlex.quote(name)} --charter-file"
         record = written(charter, charter_file, keep, edit=edit, name=slug, again=again, instead=INSTEAD)
@@ -231,7 +231,7 @@ def edit_one(
         if plain or any(one is not None for one in lists):
             payload = repr((before.id, sorted(plain.items()), lists))
             after = revise(
-                library, before.id, change, actor=person(), action="edit_subcortex", key=key, payload=payload
+                library, before.id, change, actor=writer(), action="edit_subcortex", key=key, payload=payload
             )
         else:
             again = f"cortex subcortex edit {before.body.slug} --charter-file"
@@ -260,7 +260,7 @@ def _each(told: str, ids: Sequence[str], act: Any, done: str, key: str, *, as_js
         named = [resolve_ref(library.store.recorded, one, "") for one in ids]
         record = None
         for one in named:
-            record = act(library, subcortex, one.id, actor=person(), key=key)
+            record = act(library, subcortex, one.id, actor=writer(), key=key)
     assert record is not None
     if as_json:
         print_json(record_json(record))
@@ -274,5 +274,5 @@ def _each(told: str, ids: Sequence[str], act: Any, done: str, key: str, *, as_js
 def archive(told: SlugArgument, key: KeyOption = "", as_json: JsonFlag = False) -> int:
     """Archive a subcortex: it is in no pack and no search any more; `edit --state active` brings it back."""
     with team() as library:
-        record = changing.archive(library, number_of(library, told, KIND), actor=person(), key=key, kind=KIND)
+        record = changing.archive(library, number_of(library, told, KIND), actor=writer(), key=key, kind=KIND)
     return tell_record(record, f"✓ Archived {record.body.slug}", as_json=as_json)

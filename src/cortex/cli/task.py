@@ -39,11 +39,12 @@ from cortex.cli.team_options import (
     written,
 )
 from cortex.cli.team_show import day, say_head, say_text, tell_record
+from cortex.cli.terminal import writer
 from cortex.errors import InputError
 from cortex.kinds import Record, Task
 from cortex.records import changing
 from cortex.records.checks import OPEN_TASK_STATES, PRIORITIES, STATES
-from cortex.records.rights import PERSON, person
+from cortex.records.rights import PERSON
 from cortex.records.targets import resolve_ref
 from cortex.records.writing import create
 
@@ -159,7 +160,7 @@ def create_one(
                 code_links=links,
             )
             kept = replace(made, code_links=code_cited(library, links))
-            return create(library, kept, actor=person(), key=key, payload=repr(made))
+            return create(library, kept, actor=writer(), key=key, payload=repr(made))
 
         again = f"cortex task create {shlex.quote(title)} --body-file"
         instead = "give the text with --body"
@@ -205,7 +206,7 @@ def update(
             return plain | added
 
         payload = repr((before.id, told_patch))
-        record = changing.update_task(library, before.id, patch, actor=person(), key=key, payload=payload)
+        record = changing.update_task(library, before.id, patch, actor=writer(), key=key, payload=payload)
         if assign:
             say_strangers(library, record)
     same = record.version == before.version

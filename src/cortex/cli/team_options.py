@@ -18,14 +18,14 @@ from cortex.cli.library import open_library
 from cortex.cli.memory_options import from_root, here, read_text
 from cortex.cli.show import many, say
 from cortex.cli.syncing import waits_for
+from cortex.cli.terminal import writer
 from cortex.errors import CODES, InputError
-from cortex.kinds import NORMAL, SENSITIVE, CodeLink, Evidence, Record, Term
+from cortex.kinds import NORMAL, SENSITIVE, Actor, CodeLink, Evidence, Record, Term
 from cortex.library import Library
 from cortex.memories.places import project_at
 from cortex.records.codelinks import cited
 from cortex.records.noticing import who
 from cortex.records.revising import revise
-from cortex.records.rights import person
 from cortex.records.targets import resolve_ref
 from cortex.store import kind_of_id
 
@@ -255,9 +255,20 @@ def _not_empty(text: str) -> str:
 
 
 def edited(
-    library: Library, before: Record[Any], field: str, *, action: str, key: str, again: str, instead: str
+    library: Library,
+    before: Record[Any],
+    field: str,
+    *,
+    action: str,
+    key: str,
+    again: str,
+    instead: str,
+    actor: Callable[[Any], Actor] = lambda after: writer(),
 ) -> Record[Any]:
-    """A text of a record in an editor; where somebody has changed it meanwhile, nothing is overwritten."""
+    """A text of a record in an editor; where somebody has changed it meanwhile, nothing is overwritten.
+
+    `actor` gives who writes the body that it becomes.
+    """
     text: str = getattr(before.body, field)
 
     def keep(told: str) -> Record[Any]:
@@ -268,7 +279,7 @@ def edited(
             library,
             before.id,
             lambda body: replace(body, **{field: now}),
-            actor=person(),
+            actor=actor(replace(before.body, **{field: now})),
             action=action,
             key=key,
             version=before.version,

@@ -105,6 +105,13 @@ def say_text(text: str, heading: str = "", *, gap: bool = True) -> None:
     say(wrapped(text.strip("\n"), min(columns(), MAX_WIDTH)), lines=True)
 
 
+def beginning_of(text: str, lines: int = 30) -> list[str]:
+    """The first lines of a text, indented, and how many more there are."""
+    given = text.strip("\n").splitlines() if text.strip() else []
+    more = len(given) - lines
+    return [f"  | {line}" for line in given[:lines]] + ([f"  | … {more} more lines"] if more > 0 else [])
+
+
 def say_list(heading: str, entries: Sequence[str]) -> None:
     """A list with a heading, where it has anything."""
     if entries:

@@ -57,12 +57,12 @@ from cortex.cli.team_options import (
     written,
 )
 from cortex.cli.team_show import day, say_head, say_list, say_text, tell_record
+from cortex.cli.terminal import decide, writer
 from cortex.errors import InputError
 from cortex.kinds import SENSITIVE, Comment, Record, Thread, Wanted
 from cortex.records import changing
 from cortex.records.checks import THREAD_TYPES
 from cortex.records.revising import revise
-from cortex.records.rights import person
 from cortex.records.targets import resolve_ref
 from cortex.records.warnings import refusal_of
 from cortex.records.writing import create
@@ -187,7 +187,7 @@ def create_one(
                 code_links=links,
             )
             kept = replace(made, code_links=code_cited(library, links))
-            return create(library, kept, actor=person(), key=key, payload=repr(made))
+            return create(library, kept, actor=writer(), key=key, payload=repr(made))
 
         again = f"cortex thread create {shlex.quote(title)} --body-file"
         record = written(
@@ -228,7 +228,7 @@ def comment(
             if not text.strip():
                 raise InputError("ARGUMENT_INVALID", "there is no text: nothing was written")
             made = Comment(thread, text, answered, sensitivity=sensitivity(sensitive), citations=cited)
-            return create(library, made, actor=person(), key=key, summary=summary)
+            return create(library, made, actor=writer(), key=key, summary=summary)
 
         record = written(
             body,
@@ -255,7 +255,11 @@ def resolve(
     """Resolve a thread: nothing is open there any more."""
     with team() as library:
         number = number_of(library, told, KIND)
-        record = changing.resolve_thread(library, number, resolution, actor=person(), key=key)
+        title = resolve_ref(library.store.recorded, number, KIND).body.title
+        outcome = [f"  | {resolution}"] if resolution else []
+        question = "\n".join([f"{number}: {title}", *outcome, "Resolve it?"])
+        actor = decide(library.settings, "resolve_thread", question)
+        record = changing.resolve_thread(library, number, resolution, actor=actor, key=key)
     return tell_record(record, f"✓ Resolved {record.id}: {record.body.title}", as_json=as_json)
 
 
@@ -263,7 +267,7 @@ def resolve(
 def reopen(told: IdArgument, key: KeyOption = "", as_json: JsonFlag = False) -> int:
     """Open a thread again that was resolved or archived."""
     with team() as library:
-        record = changing.reopen_thread(library, number_of(library, told, KIND), actor=person(), key=key)
+        record = changing.reopen_thread(library, number_of(library, told, KIND), actor=writer(), key=key)
     return tell_record(record, f"✓ Opened again {record.id}: {record.body.title}", as_json=as_json)
 
 
@@ -271,7 +275,7 @@ def reopen(told: IdArgument, key: KeyOption = "", as_json: JsonFlag = False) -> 
 def archive(told: IdArgument, key: KeyOption = "", as_json: JsonFlag = False) -> int:
     """Archive a thread: nobody comments there any more, and it is found after the others; `reopen` brings it back."""
     with team() as library:
-        record = changing.archive(library, number_of(library, told, KIND), actor=person(), key=key, kind=KIND)
+        record = changing.archive(library, number_of(library, told, KIND), actor=writer(), key=key, kind=KIND)
     return tell_record(record, f"✓ Archived {record.id}: {record.body.title}", as_json=as_json)
 
 
@@ -309,7 +313,7 @@ def edit_one(
             def change(body: Thread) -> Thread:
                 return replace(body, **plain, tags=changed(body.tags, tags_told(tag), untag or (), "tag", str))
 
-            after = revise(library, before.id, change, actor=person(), action="edit", key=key, payload=payload)
+            after = revise(library, before.id, change, actor=writer(), action="edit", key=key, payload=payload)
         say_cautions(library, after)
     same = after.version == before.version
     text = "Nothing was changed." if same else f"✓ Changed {after.id}: version {after.version}"

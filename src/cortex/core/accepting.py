@@ -15,12 +15,13 @@ from cortex.core.taking import Taking
 from cortex.errors import CortexError, FileError, StoreError
 from cortex.kinds import Actor
 from cortex.records.ids import go_on_from
-from cortex.records.rights import AGENT, MOST_OF_AGENTS
+from cortex.records.rights import AGENT, BY_AGENT, MOST_OF_AGENTS, SERVER
+from cortex.records.screening import Screen, Work, screened_step
 from cortex.records.steps import check_key
 from cortex.records.wording import wording
 from cortex.seeing import Viewer
 from cortex.settings import Settings
-from cortex.store import Changed, Kept, Step
+from cortex.store import Changed, Done, Kept, Screened, Step
 from cortex.store.ledger import Ledger
 from cortex.store.outbox import UPLOAD
 from cortex.store.principals import Principal
@@ -40,8 +41,17 @@ class Accepted:
     error: CortexError | None = None
 
 
-def accept(ledger: Ledger, principal: Principal, viewer: Viewer, action: Action, settings: Settings) -> Accepted:
+def accept(
+    ledger: Ledger,
+    principal: Principal,
+    viewer: Viewer,
+    action: Action,
+    settings: Settings,
+    screen: Screen | None = None,
+) -> Accepted:
     """Take what a home wrote, once for each key; what can't be taken is told and not raised.
+
+    `screen` has the verdicts of this Core's plugins: what they refuse is refused, what they redact is written so.
 
     "refused" is for good, as things are; "retry" is for a moment in which the ledger can't be written. What fails for another reason
     would do so each time, and nothing behind it would ever be taken: it is refused, too, so that somebody sees it.
@@ -57,17 +67,21 @@ def accept(ledger: Ledger, principal: Principal, viewer: Viewer, action: Action,
         made = _made(step, viewer, ids)
         return json.dumps(ids)
 
-    try:
-        known = frozenset(one.name for one in ledger.principals.all()) if action.action == UPLOAD else None
-        check_key(action.key, MOST_KEY)
-        done = ledger.records.perform(
+    def attempt(work: Work, screened: Screened | None) -> Done:
+        return ledger.records.perform(
             work,
             actor=actor_of(principal, action),
             key=action.key,
             action=action.action,
             payload=canonical(changes),
             wording=wording(settings),
+            screen=screened,
         )
+
+    try:
+        known = frozenset(one.name for one in ledger.principals.all()) if action.action == UPLOAD else None
+        check_key(action.key, MOST_KEY)
+        done = screened_step(screen, work, attempt)
         told = None if done.replayed else made
         records = shown(ledger, viewer, json.loads(done.result)) if told is None else told
     except CortexError as error:
@@ -78,8 +92,8 @@ def accept(ledger: Ledger, principal: Principal, viewer: Viewer, action: Action,
 
 
 def is_passing(error: CortexError) -> bool:
-    """Whether the ledger can't be written just now, whatever was sent."""
-    return isinstance(error, (StoreError, FileError))
+    """Whether nothing can be written just now, whatever was sent."""
+    return isinstance(error, (StoreError, FileError)) or error.code == "PLUGIN_UNUSABLE"
 
 
 def _made(step: Step, viewer: Viewer, ids: Sequence[str]) -> tuple[Kept, ...] | None:
@@ -100,8 +114,8 @@ def actor_of(principal: Principal, action: Action) -> Actor:
     """Who does what a home tells: the principal, or their agent, who never may do more than agents."""
     tier = min(principal.tier, action.tier)
     if action.actor == AGENT:
-        return Actor(agent_of(principal.name), min(tier, MOST_OF_AGENTS))
-    return Actor(principal.name, tier)
+        return Actor(agent_of(principal.name), min(tier, MOST_OF_AGENTS), BY_AGENT)
+    return Actor(principal.name, tier, SERVER)
 
 
 def shown(ledger: Ledger, viewer: Viewer, ids: Sequence[str]) -> tuple[Kept, ...]:

@@ -17,7 +17,7 @@ from cortex.core.present import Present
 from cortex.errors import InputError, StoreError
 from cortex.kinds import Actor, Record
 from cortex.seeing import Get, Viewer, sees
-from cortex.store import Done, Guard, Records, Sees, Step, Wording, kind_of_id
+from cortex.store import Done, Guard, Records, Screened, Sees, Step, Wording, kind_of_id
 from cortex.store.ledger import Ledger
 
 
@@ -58,6 +58,7 @@ class Desk(Records):
         sees: Sees | None = None,
         guard: Guard | None = None,
         quiet: bool = False,
+        screen: Screened | None = None,
     ) -> Done:
         """As the ledger does it, but only what the visitor may do.
 
@@ -75,6 +76,7 @@ class Desk(Records):
             wording=wording,
             sees=sees_of(visit.viewer),
             guard=policy.guard_of(visit.viewer),
+            screen=screen,
         )
         visit.replayed = done.replayed
         self._take_over()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from cortex.core.routing import Asked
 from cortex.core.shapes import Row
 from cortex.core.sight import is_asked
 from cortex.errors import CortexError, InputError, NetworkError, StoreError
+from cortex.records.screening import Screen, screen_of, texts_of
 from cortex.seeing import Viewer
 from cortex.store.principals import Principal
 from cortex.sync import wire
@@ -53,9 +54,11 @@ def flush(asked: Asked) -> Told:
     sent = [_read(told, number) for number, told in enumerate(asked.body.actions)]
     results: list[Row] = []
     singly = False
+    if (screen := screen_of(asked.hall)) is not None:
+        screen.ask(_texts(one.action for one in sent if one.action))  # nobody waits for the database meanwhile
     while len(results) < len(sent) and _told(results) < MOST_TOLD and not asked.cancel:
         done = len(results)
-        error = _try(asked, sent[done : done + 1] if singly else _turn(sent[done:]), results)
+        error = _try(asked, sent[done : done + 1] if singly else _turn(sent[done:]), results, screen)
         if error is not None:
             within = results[done:]
             del results[done:]
@@ -69,6 +72,13 @@ def flush(asked: Asked) -> Told:
                 raise error
         asked.hall.keep_up()
     return Told({"results": results})
+
+
+def _texts(actions: Iterable[wire.Action]) -> Iterator[str]:
+    """What actions say that wasn't said before."""
+    for change in (one for action in actions for one in action.changes):
+        before = set(texts_of(change.before)) if change.before else set[str]()
+        yield from (text for text in texts_of(change.after) if text not in before)
 
 
 def _told(results: Sequence[Row]) -> int:
@@ -85,11 +95,11 @@ def _turn(sent: Sequence[_Sent]) -> Sequence[_Sent]:
     return sent
 
 
-def _try(asked: Asked, sent: Sequence[_Sent], results: list[Row]) -> CortexError | None:
+def _try(asked: Asked, sent: Sequence[_Sent], results: list[Row], screen: Screen | None) -> CortexError | None:
     """Take the next actions in one transaction; gives what it failed at, then nothing of them is kept."""
     try:
         with asked.core.ledger.together():
-            _take(asked, sent, results)
+            _take(asked, sent, results, screen)
     except CortexError as error:
         return error
     except (OSError, MemoryError):  # of this machine
@@ -105,7 +115,7 @@ def _is_of_one(error: CortexError, results: Sequence[Row]) -> bool:
     return within or not isinstance(error, (StoreError, NetworkError))
 
 
-def _take(asked: Asked, sent: Sequence[_Sent], results: list[Row]) -> None:
+def _take(asked: Asked, sent: Sequence[_Sent], results: list[Row], screen: Screen | None) -> None:
     """Take the next actions, as long as others may be kept waiting, and up to one that changes what somebody may see: the next depend on that."""
     until = time.monotonic() + TURN_SECONDS
     asked.core.ledger.records.look_ahead(
@@ -115,7 +125,7 @@ def _take(asked: Asked, sent: Sequence[_Sent], results: list[Row]) -> None:
     )
     sender = _sender(asked)
     for one in sent:
-        _take_one(asked, sender, one, results)
+        _take_one(asked, sender, one, results, screen)
         scopes = one.action is not None and any(change.kind == "subcortex" for change in one.action.changes)
         if scopes or time.monotonic() > until:
             return
@@ -126,7 +136,9 @@ def _sender(asked: Asked) -> tuple[Principal, Viewer]:
     return asked.hall.present.look(asked.principal.name) or (asked.principal, asked.viewer)
 
 
-def _take_one(asked: Asked, sender: tuple[Principal, Viewer], one: _Sent, results: list[Row]) -> None:
+def _take_one(
+    asked: Asked, sender: tuple[Principal, Viewer], one: _Sent, results: list[Row], screen: Screen | None
+) -> None:
     if results and results[-1]["status"] == accepting.RETRY:
         results.append(wire.result_to(one.key, accepting.RETRY, ()))
         return
@@ -136,7 +148,7 @@ def _take_one(asked: Asked, sender: tuple[Principal, Viewer], one: _Sent, result
         there = accepting.shown(asked.core.ledger, viewer, one.ids[:MOST_IDS])
         results.append(wire.result_to(one.key, accepting.REFUSED, there, error))
         return
-    done = accepting.accept(asked.core.ledger, principal, viewer, one.action, asked.hall.settings)
+    done = accepting.accept(asked.core.ledger, principal, viewer, one.action, asked.hall.settings, screen)
     results.append(wire.result_to(one.action.key, done.status, done.records, done.error))
 
 

@@ -28,9 +28,10 @@ from cortex.records.finding import Asked, find
 from cortex.records.rights import PERSON
 from cortex.records.targets import by_slug
 from cortex.records.wording import wording
+from cortex.repair import DISCARDED
 from cortex.seeing import EVERYWHERE, Viewer
 from cortex.settings import Settings
-from cortex.store import Store
+from cortex.store import Store, set_aside
 from cortex.store.ledger import SQLITE, Ledger
 
 PAGE = 500  # records that are taken over in one transaction
@@ -86,7 +87,14 @@ class Hall(Library):
         self._emptied = 0  # how often another history began
         self._scopes: tuple[tuple[tuple[int, int], int], tuple[Record[Subcortex], ...]] | None = None
         self._once_open: tuple[tuple[tuple[str, int], ...], frozenset[str]] = ((), frozenset())
-        self.back = Back(own, embedders=embedders)
+        try:
+            self.back = Back(own, embedders=embedders)
+        except StoreError as error:
+            # A replica has nothing that its database hasn't.
+            if ledger.kind == SQLITE or error.code not in DISCARDED:
+                raise
+            log.warning("%s; it is filled anew, and the old one kept as %s", error.message, set_aside(directory))
+            self.back = Back(own, embedders=embedders)
         try:
             if not self.back.holds():
                 raise StoreError(
@@ -152,7 +160,9 @@ class Hall(Library):
 
         What is in the same directory can be read as it is: nobody waits until what others wrote just now is found, too.
         """
-        if self._mark() == self._done or not self._turn.acquire(blocking=self.ledger.kind != SQLITE):
+        if (self._mark() == self._done and not self._is_damaged()) or not self._turn.acquire(
+            blocking=self.ledger.kind != SQLITE
+        ):
             return
         try:
             self.follow()
@@ -186,7 +196,8 @@ class Hall(Library):
         before, wanted = self._done, self._last()
         with self._turn:
             put_back = wanted is not None and before.change > wanted.change
-            if wanted is not None and self._done.covers(wanted) and not put_back and not forget:
+            done = wanted is not None and self._done.covers(wanted) and not put_back
+            if done and not forget and not self._is_damaged():
                 return True
             try:
                 mark = self._take_over()

@@ -241,6 +241,7 @@ def _deed_row(one: Deed) -> Row:
         "record_id": one.record,
         "version": one.version,
         "idempotency_key": one.key,
+        "via": one.via,
     }
 
 

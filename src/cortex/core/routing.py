@@ -20,6 +20,7 @@ from cortex.core.envelopes import Told
 from cortex.core.hall import Hall
 from cortex.errors import InputError
 from cortex.kinds import Actor
+from cortex.records.rights import SERVER
 from cortex.records.steps import check_key
 from cortex.seeing import Viewer
 from cortex.settings import Settings
@@ -74,7 +75,7 @@ class Asked:
 
     @property
     def actor(self) -> Actor:
-        return Actor(self.principal.name, self.principal.tier)
+        return Actor(self.principal.name, self.principal.tier, SERVER)
 
 
 @dataclass(frozen=True, slots=True)

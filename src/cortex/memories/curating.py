@@ -14,7 +14,7 @@ from cortex.library import Library
 from cortex.memories.hygiene import fingerprint
 from cortex.memories.states import name_of
 from cortex.memories.wording import word
-from cortex.memories.writing import HOOK, PERSON, Written, add, checked, that_say
+from cortex.memories.writing import HOOK, PERSON, Written, add, checked, screened, that_say
 from cortex.store import OWN, Remembered, Verdict
 from cortex.types import Citation, Memory, MemoryState
 
@@ -94,7 +94,7 @@ def edit(
 
     Raises: InputError MEMORY_REFUSED.
     """
-    memory = checked(memory)
+    memory = screened(library, checked(memory))
     if one.origin != OWN:
         told = replace(memory, key="", provenance=f"edited from {one.origin}#{one.memory.key}")
         return add(library, told, scope=one.scope, actor=actor, supersedes=[one], citations=citations or ())

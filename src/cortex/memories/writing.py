@@ -22,6 +22,7 @@ from cortex.memories.importing import Brought
 from cortex.memories.places import databases
 from cortex.memories.states import name_of
 from cortex.memories.wording import text_of, word
+from cortex.plugins.policy import policy_of
 from cortex.store import OWN, SHOWN, STAGED, NewMemory, Remembered, Verdict
 from cortex.text import rfc3339
 from cortex.types import Citation, Memory, MemoryState, Mode, Query
@@ -70,7 +71,7 @@ def add(
 
     Raises: InputError MEMORY_REFUSED, where it says nothing, too much, or a secret.
     """
-    memory = checked(memory)
+    memory = screened(library, checked(memory))
     gone = {one.ref for one in supersedes}
     known = [one for one in that_say(library, fingerprint(memory)) if one.ref not in gone]
     if known:
@@ -144,7 +145,7 @@ def _worth_keeping(
     seen, used = set[bytes](), set[str]()
     for one in brought:
         try:
-            memory = checked(one.memory)
+            memory = screened(library, checked(one.memory))
         except InputError as error:
             refused.append((redact(one.memory.title)[0], error.message))
             continue
@@ -194,6 +195,20 @@ def checked(memory: Memory) -> Memory:
     if leaks:
         raise _refusal(f"it holds a secret ({', '.join(leaks)}); say where the secret is kept instead")
     return memory
+
+
+def screened(library: Library, memory: Memory) -> Memory:
+    """The memory as plugins let it be written. Raises: InputError SENSITIVE_BLOCKED; ConfigError PLUGIN_UNUSABLE."""
+    policy = policy_of(library)
+    if policy is None:
+        return memory
+
+    def of(name: str, text: str) -> str:
+        return policy.screened(text, name) if text.strip() else text
+
+    texts = {name: of(name, getattr(memory, name)) for name in ("title", "subtitle", "text")}
+    lists = {name: tuple(of(name, text) for text in getattr(memory, name)) for name in ("facts", "concepts")}
+    return checked(replace(memory, **texts, **lists))
 
 
 def _refusal(why: str) -> InputError:

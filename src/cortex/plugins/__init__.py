@@ -1,7 +1,7 @@
 """Plugins: other people's code that adds to context packs, brings observations and judges what is written.
 
-`interface` is what an author sees, `running` what Cortex calls, `hosts` and `child` the process between them, `githistory` the plugin
-that comes with Cortex.
+`interface` is what an author sees, `running` what Cortex calls, `hosts` and `child` the process between them, `githistory` and
+`coldstart` the plugins that come with Cortex, `policy` what all of them say of a text before it is written.
 """
 
 from __future__ import annotations

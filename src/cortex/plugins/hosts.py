@@ -24,8 +24,8 @@ from typing import BinaryIO, TypeVar, cast
 
 from cortex.plugins.answers import Declared, declared_of
 from cortex.plugins.child import MAX_ANSWER_BYTES, encode, plain
+from cortex.plugins.configuration import misfit
 from cortex.plugins.interface import HOOKS, Context, Plugin
-from cortex.plugins.schema import complaint
 
 MOST_FAILURES = 3  # in a row
 MEMORY_BYTES = 2 << 30  # on Linux; libraries for numbers reserve hundreds of megabytes that they never touch
@@ -94,7 +94,7 @@ class Inside:
         self.name = kind.name
         self.breaker = Breaker()
         self.known = Declared(kind.category, frozenset(kind.permissions), frozenset(HOOKS), dict(kind.config_schema))
-        wrong = _misfit(config, kind.config_schema)
+        wrong = misfit(config, kind.config_schema)
         if wrong:
             self.breaker.bad(Failed(wrong, final=True))
         own = {} if wrong else cast(Mapping[str, object], config)
@@ -236,7 +236,7 @@ class Host:
         except ValueError as error:
             raise Failed(str(error), final=True) from error
         self.known = declared
-        if wrong := _misfit(self._config, declared.schema):
+        if wrong := misfit(self._config, declared.schema):
             raise Failed(wrong, final=True)
         seconds = self._limits.start_seconds
         loaded = self._exchange({"hook": "load", "seconds": seconds, **self._context()}, seconds)
@@ -350,11 +350,6 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()
-
-
-def _misfit(config: object, schema: Mapping[str, object]) -> str:
-    wrong = complaint(config, {"type": "object"}) or complaint(config, schema)
-    return f"its settings don't fit: {wrong}" if wrong else ""
 
 
 def _why(reply: Mapping[str, object]) -> str:

@@ -45,7 +45,7 @@ class Context:
 class Subject:
     """What a context pack is about."""
 
-    kind: str  # thread, task, subcortex, artifact, code
+    kind: str  # thread, task, subcortex, artifact, code; bootstrap: a project that nothing is known of yet
     id: str = ""
     title: str = ""
     path: str = ""  # of a file, relative to `repo_root`

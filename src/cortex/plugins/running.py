@@ -10,16 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial as bound
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import cast
 
+from cortex.errors import ConfigError
 from cortex.plugins.answers import observations_of, sections_of, verdict_of
+from cortex.plugins.coldstart import ColdStart
 from cortex.plugins.githistory import GitHistory
 from cortex.plugins.hosts import Failed, Host, Inside, Limits
-from cortex.plugins.interface import HOOKS, Observation, Plugin, Redaction, Section, Subject
+from cortex.plugins.interface import GROUP, HOOKS, Observation, Plugin, Redaction, Section, Subject
 
 SWITCH = "enabled"  # the one word in a plugin's settings that is ours
-BUILT_IN: Mapping[str, type[Plugin]] = {GitHistory.name: GitHistory}
+BUILT_IN: Mapping[str, type[Plugin]] = {kind.name: kind for kind in (GitHistory, ColdStart)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class Screening:
     text: str
     warnings: tuple[str, ...] = ()
     reason: str = ""  # why not
+    unusable: str = ""  # the plugin that couldn't be asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,23 @@ class Standing:
     category: str = ""  # "" until it was first used
     permissions: tuple[str, ...] = ()
     resting: str = ""  # why it isn't asked any more
+
+
+def known_names() -> tuple[str, ...]:
+    """The plugins that can be turned on: those that come with Cortex, and those that are installed beside it."""
+    installed = {point.name for point in entry_points(group=GROUP)}
+    return (*BUILT_IN, *sorted(installed - set(BUILT_IN)))
+
+
+def check_known(names: Iterable[str]) -> None:
+    """Raises: ConfigError PLUGIN_UNKNOWN with the names that are known."""
+    known = known_names()
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigError(
+            "PLUGIN_UNKNOWN",
+            f"unknown plugin {unknown[0]!r}; known: {', '.join(known)}",
+            context={"plugin": unknown[0], "known": list(known)},
+        )
 
 
 def enabled_by(names: Iterable[str], settings: object = None) -> dict[str, object]:
@@ -118,11 +139,9 @@ class Plugins:
                 read = bound(verdict_of, text=text)
                 verdict = host.call("preflight_upload", {"text": text}, self._limits.answer_seconds, read)
             except Failed as failed:
-                reason = (
-                    f"the plugin {host.name} can't be asked whether this may be written ({failed}), so nothing was written;"
-                    " mend it, or take it out of the setting team.plugins"
+                return Screening(
+                    False, text, tuple(warnings), f"the plugin {host.name} can't be used ({failed})", unusable=host.name
                 )
-                return Screening(False, text, tuple(warnings), reason)
             warnings += (f"plugin {host.name}: {one}" for one in verdict.warnings)
             if not verdict.allowed:
                 reason = f"the plugin {host.name} refuses it: {verdict.reason or 'it gives no reason'}"

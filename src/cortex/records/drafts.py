@@ -45,6 +45,7 @@ LARGE_CHARACTERS = 10_000
 TITLE_CHARACTERS = 120
 PAGE = 100
 DRAFTS = Wanted(kinds=("draft",))
+_KEPT = "It waits in the Cortex inbox"
 _OUTSIDE = re.compile(r"https?://(?!localhost\b|127\.)", re.IGNORECASE)
 _PRIVATE = re.compile(
     r"\b(?:confidential|internal only|do not (?:share|distribute))\b|(?<![\w.+-])(?!git@)[\w.+-]{1,64}@[\w-]{1,63}\.[a-z]{2,}",
@@ -77,7 +78,9 @@ def create_draft(
         flags = dict.fromkeys((*risks_of(kept, step.get), *kept.risk_flags))
         record = step.make(new_id(Draft), replace(kept, risk_flags=tuple(flags), expires=step.now + EXPIRES_MS))
         if actor.name != person_of(actor.name):
-            notice_review(step, record, new.title, reasons.DRAFTED.format(name=actor.name, what=NAMES[new.type]))
+            notice_review(
+                step, record, record.body.title, reasons.DRAFTED.format(name=actor.name, what=NAMES[new.type])
+            )
         return record.id
 
     done = perform(
@@ -172,7 +175,7 @@ def listed(
 
 
 def next_step(records: RecordLookup, record: Record[Draft], now: int = 0) -> str:
-    """What comes next for a draft, in a sentence or two."""
+    """What comes next for a draft, in a sentence or two: that a person decides and where, never by which command."""
     draft = record.body
     match state_of(draft, now or now_ms()):
         case "published":
@@ -180,15 +183,17 @@ def next_step(records: RecordLookup, record: Record[Draft], now: int = 0) -> str
         case "rejected":
             return "It was rejected" + (f": {one_line(draft.review_notes, 300)}" if draft.review_notes else ".")
     place = destination(records, draft)
-    command = f"`cortex drafts approve {record.id}`"
     if place.missing:
-        where = _with_target(record.id, draft)
-        return f"It is kept, but can't be published yet: {place.missing}. A person says where it belongs: {where}."
+        return f"{_KEPT}, but can't be published yet: {place.missing}. The person who decides says where it belongs."
     if place.record is None:
-        return f"It waits for a person: {command} publishes it as {NAMES[draft.type]} of no subcortex."
+        return f"{_KEPT}: a person decides whether it is published as {NAMES[draft.type]} of no subcortex."
     where = f"{place.record.id} ({one_line(place.record.body.title, 80)})"
-    verb = "changes" if draft.type == "task_update" else f"publishes it as {NAMES[draft.type]} in"
-    return f"It waits for a person: {command} {verb} {where}."
+    what = (
+        f"{where} is changed so"
+        if draft.type == "task_update"
+        else f"it is published as {NAMES[draft.type]} in {where}"
+    )
+    return f"{_KEPT}: a person decides whether {what}."
 
 
 def risks_of(draft: Draft, get: Get) -> tuple[str, ...]:
@@ -298,8 +303,9 @@ def _decide(step: Step, found: Record[Draft], body: Draft, notes: str) -> Record
     close_notices(step, kept.id)
     if kept.author != step.actor.name:
         approved = body.state == PUBLISHED
+        body = kept.body  # as plugins let it be written
         why = (reasons.PUBLISHED if approved else reasons.REJECTED).format(name=step.actor.name, what=body.published)
-        reason = why + (f": {notes}" if notes else "")
+        reason = why + (f": {body.review_notes}" if body.review_notes else "")
         type = "draft_approved" if approved else "draft_rejected"
         notice(step, type, kept.author, kept.id, body.title, reason, sensitivity=body.sensitivity)
     return kept

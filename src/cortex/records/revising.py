@@ -30,7 +30,7 @@ from cortex.records.clashing import clashes_of, write_clashes
 from cortex.records.discussing import renew_summary
 from cortex.records.ids import fresh_key
 from cortex.records.noticing import close_notices, notice_accepted, notice_task
-from cortex.records.rights import TIERS, need
+from cortex.records.rights import TIERS, need, need_person
 from cortex.records.steps import perform, written
 from cortex.records.superseding import check_supersedes, write_superseded
 from cortex.records.targets import resolve_ref, resolved
@@ -103,12 +103,22 @@ def revise_in(
     check_move(before, after)
     check_kept(before, after)
     need_sensitive(step, after)
+    if isinstance(after, Artifact):
+        _need_decision(step, before, after)
     if isinstance(after, Artifact) and after.state == "accepted" != before.state:
         written = _accept(step, replace(record, body=replace(after, last_reviewed=step.now)))
     else:
         written = step.put(replace(record, body=after))
     follow(step, before, written)
     return written
+
+
+def _need_decision(step: Step, before: Any, after: Artifact) -> None:
+    """Have a person decide what changes an accepted artifact, or puts one out of use."""
+    if after.state == "deprecated" != before.state:
+        need_person(step.actor, "deprecate_artifact")
+    elif before.state == "accepted":
+        need_person(step.actor, "edit_accepted")
 
 
 def _accept(step: Step, record: Record[Artifact]) -> Record[Artifact]:

@@ -12,8 +12,9 @@ from cortex.kinds import Actor, Record, refs_of
 from cortex.leaks import find_leaks
 from cortex.library import Library
 from cortex.records.ids import fresh_key, go_on_from
+from cortex.records.screening import screen_of, screened_step
 from cortex.records.wording import wording
-from cortex.store import Done, Step
+from cortex.store import Done, Screened, Step
 from cortex.store.outboxrows import TIER
 
 _KEY = re.compile(r"[\x21-\x7e]+")
@@ -31,24 +32,29 @@ def perform(
 ) -> Done:
     """Do `work` once for this key, and have what it wrote found, now or as soon as the indexes can.
 
-    Raises: InputError RECORD_INVALID for a key that is none, IDEMPOTENCY_REPLAY, RECORD_CHANGED; whatever `work` raises.
+    Raises: InputError RECORD_INVALID for a key that is none, IDEMPOTENCY_REPLAY, RECORD_CHANGED, SENSITIVE_BLOCKED by a plugin;
+    ConfigError PLUGIN_UNUSABLE; whatever `work` raises.
     """
 
-    def begin(step: Step) -> str:
-        go_on_from(step.newest())
-        result = work(step)
-        _check_accepted(step)
-        return result
+    def attempt(work: Callable[[Step], str], screen: Screened | None) -> Done:
+        def begin(step: Step) -> str:
+            go_on_from(step.newest())
+            result = work(step)
+            _check_accepted(step)
+            return result
+
+        return library.store.records.perform(
+            begin,
+            actor=acting(library, actor),
+            key=key,
+            action=action,
+            payload=payload,
+            wording=wording(library.settings),
+            screen=screen,
+        )
 
     check_key(key)
-    done = library.store.records.perform(
-        begin,
-        actor=acting(library, actor),
-        key=key,
-        action=action,
-        payload=payload,
-        wording=wording(library.settings),
-    )
+    done = screened_step(screen_of(library), work, attempt)
     library.follow()  # a retry, too: who tried first may have ended before it was found
     return done
 

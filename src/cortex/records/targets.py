@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from cortex.errors import InputError
 from cortex.kinds import KINDS, PREFIXES, SENSITIVE, Artifact, Body, Comment, Record, Subcortex, Wanted
 from cortex.leaks import redact
+from cortex.records.permalinks import named_in
 from cortex.store import RecordLookup, kind_of_id
 from cortex.text import one_line
 
@@ -40,11 +41,11 @@ class Place(Protocol):
 
 
 def resolve_ref(place: RecordLookup | Place, ref: str, kind: str = "") -> Record[Any]:
-    """The record that is meant: by its id, by at least 8 characters of its ULID, or a subcortex by its slug.
+    """The record that is meant: by its id, by at least 8 characters of its ULID, by a permalink, or a subcortex by its slug.
 
     Raises: InputError RECORD_UNKNOWN with near ones.
     """
-    ref = one_line(ref, 200)
+    ref = named_in(one_line(ref, 200))
     if (named := _one(place, ref)) is not None and kind in ("", named.kind):
         return named
     if kind in ("", "subcortex") and (found := by_slug(place, ref)) is not None:

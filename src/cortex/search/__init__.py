@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from cortex.errors import Cancelled, InputError, LimitError
+from cortex.errors import Cancelled, InputError, LimitError, StoreError
 from cortex.redaction import Redacted
 from cortex.search import diversity, evidence
 from cortex.search.candidates import Meaning, Near, add_by_meaning, find_by_words, likeness_by_meaning, masses_of
@@ -28,6 +28,7 @@ from cortex.types import Cancel, Hit, Mode, Page, Query, Source
 
 __all__ = [
     "BELOW_THRESHOLD",
+    "DAMAGED",
     "NO_EMBEDDER",
     "Meaning",
     "check_query",
@@ -40,6 +41,8 @@ MAX_QUERY_CHARACTERS = 20_000
 
 NO_EMBEDDER = "no embedder is configured"
 BELOW_THRESHOLD = "nothing reaches the threshold"
+DAMAGED = "the word index is damaged and is being built anew: names and meaning answer until then, ask again soon"
+DAMAGED_VECTORS = "the vectors are damaged and are being made anew"
 UNKNOWN_WORDS = "the model knows no word of the query"
 FITTED = "local"  # whose nearness `relevance` was fitted by
 
@@ -57,8 +60,31 @@ def search(
 ) -> Page:
     """Answer a query in mode hybrid, meaning or words; without `meaning` by words, and `why_words` is told; `docs` are all that may answer.
 
-    Raises: InputError QUERY_EMPTY or QUERY_INVALID, LimitError SEARCH_TIMEOUT, Cancelled.
+    Words that fail are done without, and the answer says so.
+
+    Raises: InputError QUERY_EMPTY or QUERY_INVALID, LimitError SEARCH_TIMEOUT or MEMORY_SHORT, Cancelled.
     """
+    try:
+        return _search(store, sources, query, meaning, cancel, deadline, why_words, docs)
+    except StoreError as error:
+        if error.code != "INDEX_DAMAGED":
+            raise
+        store.indexes.doubt(error)
+        if not store.indexes.damaged:
+            meaning, why_words = None, DAMAGED_VECTORS
+        return _search(store, sources, query, meaning, cancel, deadline, why_words, docs)
+
+
+def _search(
+    store: Store,
+    sources: Sequence[Source],
+    query: Query,
+    meaning: Meaning | None,
+    cancel: Cancel,
+    deadline: float,
+    why_words: str,
+    docs: frozenset[int] | None,
+) -> Page:
     check_query(query)
     parsed = parse(query.text, query.code, _corpus_of(sources))
     near = None if meaning is None or query.mode is Mode.WORDS else (meaning[0], meaning[1](parsed.text))
@@ -69,6 +95,8 @@ def search(
     mode = Mode.WORDS if near is None else query.mode
     notes = [] if query.mode is mode else [f"answered by words: {why_words}"]
     words = store.indexes.words()  # before the view: which words count must not be read from a state that is over
+    if words is None and store.indexes.damaged:
+        notes.append(DAMAGED)
     with store.reading():
         numbers = tuple(source.id for source in sources)
         if query.path:

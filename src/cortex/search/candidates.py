@@ -63,12 +63,10 @@ def masses_of(words: Words | None, parsed: Parsed, seen: tuple[Narrow, int] | No
 def find_by_words(
     store: Store, words: Words | None, narrow: Narrow, parsed: Parsed, masses: Mapping[str, float]
 ) -> dict[Pair, Candidate]:
-    """Candidates whose words, names or paths answer to the query's."""
-    if words is None:
-        return {}
+    """Candidates whose words, names or paths answer to the query's; names and paths alone, where there are no words."""
     terms = _terms(parsed)
-    matched, best = _by_words(words, narrow, terms)
-    covered, rest = _by_coverage(words, narrow, masses)
+    matched, best = ({}, 1.0) if words is None else _by_words(words, narrow, terms)
+    covered, rest = ({}, 0.0) if words is None else _by_coverage(words, narrow, masses)
     weights = weights_of(parsed.classes, parsed.corpus)
     defined = _by_definition(store.lookup, words, narrow, parsed) if weights.definition else {}
     joined = _by_joined_words(store.lookup, narrow, parsed) if weights.joined else {}
@@ -90,8 +88,9 @@ def find_by_words(
         elif parsed.is_name:
             one.defines = evidence.reexport(one)
         one.located = located.get(pair, NOTHING)[0]
-    if parsed.corpus is Corpus.MEMORIES:
+    if parsed.corpus is Corpus.MEMORIES and words is not None:
         add_beside(store, words, narrow, terms, best, masses, found)
+    if parsed.corpus is Corpus.MEMORIES:
         for one in found.values():
             one.speaks = evidence.speaker(one.place.chunk, parsed)
     return found
@@ -194,7 +193,7 @@ def _by_coverage(words: Words, narrow: Narrow, masses: Mapping[str, float]) -> t
     return {(doc, chunk): min(1.0, share) for doc, chunk, share in rows}, min(1.0, rest)
 
 
-def _by_definition(lookup: Lookup, words: Words, narrow: Narrow, parsed: Parsed) -> Strengths:
+def _by_definition(lookup: Lookup, words: Words | None, narrow: Narrow, parsed: Parsed) -> Strengths:
     """Chunks that define a name of the query; for a query that is one unknown name, those whose name begins so."""
     found = lookup.definitions(narrow.sources, parsed.names)
     if found or not parsed.is_name:
@@ -208,7 +207,9 @@ def _by_definition(lookup: Lookup, words: Words, narrow: Narrow, parsed: Parsed)
         )
     prefix = parsed.names[0]
     longer = lookup.definitions_beginning(narrow.sources, prefix) if len(prefix) >= MIN_PREFIX else []
-    references = {one.name: words.frequency("".join(split_identifier(one.name)[:1])) for one in longer}
+    references = {
+        one.name: 0 if words is None else words.frequency("".join(split_identifier(one.name)[:1])) for one in longer
+    }
     most = max(references.values(), default=0)
     return _strongest(
         ((one.doc, one.chunk), evidence.beginning(one.name, prefix, references[one.name], most), one.name)

@@ -494,6 +494,10 @@ class Team(Group):
     name: Annotated[Line, Mark(Trust.NEVER)] = Field(
         "", description="Team: what others call you in mentions and assignments; empty: your login name."
     )
+    approval: Annotated[Literal["terminal", "studio"], Mark(Trust.NEVER)] = Field(
+        "terminal",
+        description="Team: where a person decides: commands ask on a terminal; studio: only on the page of a later version.",
+    )
     plugins: Annotated[Texts, Mark(Trust.NEVER)] = Field(("git",), description="Team: plugins that are used.")
     server: Annotated[Url, Mark(Trust.NEVER)] = Field(  # what the team keeps goes there, and a token
         "",

@@ -12,11 +12,21 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cortex.errors import Cancelled, ConfigError, CortexError, FileError, LimitError, NetworkError, explained
+from cortex.errors import (
+    Cancelled,
+    ConfigError,
+    CortexError,
+    FileError,
+    LimitError,
+    NetworkError,
+    StoreError,
+    explained,
+)
 from cortex.redaction import Redacted, note_of, redact_entry
 from cortex.search import check_query, search
 from cortex.settings import Settings
@@ -25,7 +35,7 @@ from cortex.shelf.building import States
 from cortex.shelf.checks import check_files
 from cortex.shelf.following import Follower
 from cortex.shelf.generations import Generation
-from cortex.shelf.loading import Loading
+from cortex.shelf.loading import DAMAGES, Loading
 from cortex.types import Cancel, Entry, Mode, Page, Query, Stamp
 
 __all__ = ["Found", "Shelf", "ShelfState", "Wanted", "chunks_dir"]
@@ -33,6 +43,7 @@ __all__ = ["Found", "Shelf", "ShelfState", "Wanted", "chunks_dir"]
 RETRY_SECONDS = 5.0  # after a build that failed for another reason than its files
 READY_SECONDS = 30.0  # that a question waits for the first generation
 FILTERS = 16  # whose docs are remembered
+POLL_SECONDS = 0.05
 NOTES = 5  # problems that an answer tells
 RELOAD = "reload"  # the problem that isn't a file's
 
@@ -145,7 +156,17 @@ class Shelf:
         query = Query(wanted.text, limit=wanted.limit, threshold=wanted.min_score, snippets=(0,))
         check_query(query)
         self._await_ready(cancel)
-        with self._loading.using() as generation:
+        try:
+            return self._search(wanted, query, cancel)
+        except StoreError as error:
+            if error.code not in DAMAGES:
+                raise
+            before = self._loading.current
+        self._await_rebuilt(before, cancel)
+        return self._search(wanted, query, cancel)
+
+    def _search(self, wanted: Wanted, query: Query, cancel: Cancel) -> Found:
+        with self._using() as generation:
             stamps = generation.stamps
             choice = self._choose(generation)
             docs = self._docs(generation, wanted)
@@ -156,6 +177,8 @@ class Shelf:
                     raise
                 page = self._ask(generation, query, Choice(None, error.message), docs, cancel)
             entries = generation.store.entries.read([hit.doc for hit in page.hits])
+            if generation.store.indexes.damaged:
+                self._spoil(generation)
         found = [(entries[hit.doc], hit.relevance) for hit in page.hits if hit.doc in entries]
         shown = [(self._shown(entry), relevance) for entry, relevance in found]
         redacted = note_of((entry.id, line) for (entry, lines), _ in shown for line in lines)
@@ -169,9 +192,32 @@ class Shelf:
     def entry(self, name: str) -> Entry | None:
         """The chunk with this id, if there is one. Raises: LimitError INDEX_BUSY."""
         self._await_ready(Cancel())
-        with self._loading.using() as generation:
+        with self._using() as generation:
             entry = generation.store.entries.called(name)
         return None if entry is None else self._shown(entry)[0]
+
+    @contextmanager
+    def _using(self) -> Iterator[Generation]:
+        """The current generation; one that turns out to be damaged is loaded anew."""
+        with self._loading.using() as generation:
+            try:
+                yield generation
+            except StoreError as error:
+                if error.code in DAMAGES:
+                    self._spoil(generation)
+                raise
+
+    def _spoil(self, generation: Generation) -> None:
+        self._loading.spoil(generation)
+        self._follower.look_again()
+
+    def _await_rebuilt(self, before: Generation | None, cancel: Cancel) -> None:
+        """Wait until another generation has taken the place of a damaged one, or for so long as a first one."""
+        deadline = time.monotonic() + READY_SECONDS
+        while self._loading.current is before and time.monotonic() < deadline:
+            if cancel:
+                raise Cancelled()
+            time.sleep(POLL_SECONDS)
 
     def _choose(self, generation: Generation) -> Choice:
         """Whose vectors answer. Raises: NetworkError, where none can and one is required."""

@@ -23,6 +23,8 @@ from cortex.shelf.generations import Generation
 from cortex.sources.chunkfiles import ENDING, ChunkFile, Listing, Signature, list_chunk_files, shown
 from cortex.store.indexes import DEAD_ROWS, DEAD_SHARE
 
+DAMAGES = ("STORE_CORRUPT", "INDEX_DAMAGED")  # a generation is a copy of the chunk files, whole
+
 log = logging.getLogger(__name__)
 
 
@@ -41,12 +43,18 @@ class Loading:
         self._problems: dict[str, str] = {}  # by file; "" is the directory
         self._following = False  # whether the files have been looked at before
         self._missing: frozenset[str] = frozenset()  # files that are gone, and whose chunks still answer
+        self._spoiled: Generation | None = None  # that turned out to be damaged
         self._strange: tuple[str, ...] = ()  # what is no chunk file though it is called like one
 
     @property
     def loaded(self) -> bool:
         """Whether there is something to ask."""
         return self._current is not None
+
+    @property
+    def current(self) -> Generation | None:
+        """The generation that answers now."""
+        return self._current
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -98,9 +106,15 @@ class Loading:
             return False
         self._note_missing(listing.files)
         changed, gone = to_read(self.states, listing.files, self._failed, self._missing)
+        if self._spoiled is not None and self._spoiled is self._current:
+            return self._rebuild_all(listing.files)
         if not changed and not gone:
             return False
         return self._rebuild(listing.files, changed, gone)
+
+    def spoil(self, generation: Generation) -> None:
+        """Have everything loaded anew at the next look: what is on disk of this generation is damaged."""
+        self._spoiled = generation
 
     def _note_missing(self, files: Sequence[ChunkFile]) -> None:
         """Decide which files that are gone still answer, and say so.
@@ -163,9 +177,12 @@ class Loading:
         try:
             return self._rebuild_in(generations.begin(self._home, self._current), files, changed, gone)
         except StoreError as error:
-            if error.code != "STORE_CORRUPT":
+            if error.code not in DAMAGES:
                 raise
             log.warning("the chunks are loaded anew: %s", error.message)
+        return self._rebuild_all(files)
+
+    def _rebuild_all(self, files: Sequence[ChunkFile]) -> bool:
         everything = {file.name for file in files}
         return self._rebuild_in(generations.begin(self._home, None, empty=True), files, everything, set())
 
@@ -177,7 +194,8 @@ class Loading:
                 changed, gone = to_read(self.states, files, self._failed)
             built = build(fresh.store, fresh.source, files, changed, gone)
             self._note_built(built, {file.name: file.signature for file in files})
-            if built.states == self.states and self._current is not None:  # nothing but files that can't be read
+            same = built.states == self.states and self._spoiled is not self._current
+            if same and self._current is not None:  # nothing but files that can't be read
                 fresh.retire()
                 return False
             if not built.states and self._current is None:
@@ -211,7 +229,8 @@ class Loading:
     def _warm(self, generation: Generation, states: States) -> None:
         """Open what the first question needs, before there is one."""
         generation.stamps = stamps_of(states)
-        generation.store.indexes.words()
+        if generation.store.indexes.words() is None and generation.store.indexes.damaged:
+            raise StoreError("INDEX_DAMAGED", "the words of chunks are damaged")
         check_vectors(generation.store, states)
 
     def _swap(self, fresh: Generation, states: dict[str, FileState]) -> None:

@@ -46,12 +46,12 @@ from cortex.store.recordlookup import Brief, Deed, Kept, RecordLookup
 from cortex.store.recordreading import kind_of_id
 from cortex.store.recordrows import Worded, Wording
 from cortex.store.records import Done, Records
-from cortex.store.recordstep import Guard, Sees, Step
+from cortex.store.recordstep import Guard, Screened, Sees, Step
 from cortex.store.redactions import Redactions
 from cortex.store.schema import is_current, is_outdated, migrate
 from cortex.store.snapshots import MIGRATION, list_snapshots, make_snapshot
 from cortex.store.truth import Change, Known, Truth
-from cortex.store.words import FIELDS, Narrow, Term, Words, extension_of, stem_of
+from cortex.store.words import FIELDS, Narrow, Term, Words, extension_of, remove_generation, stem_of
 
 __all__ = [
     "DOCUMENTS",
@@ -97,6 +97,7 @@ __all__ = [
     "Remembered",
     "Request",
     "ScopeCount",
+    "Screened",
     "Sees",
     "Standing",
     "Step",
@@ -111,14 +112,18 @@ __all__ = [
     "Words",
     "check_present",
     "extension_of",
+    "is_reported_damaged",
     "kind_of_id",
     "leased",
     "move_aside",
+    "report_damage",
     "set_aside",
     "stem_of",
 ]
 
 STORE_NAME = "cortex.db"
+_ASIDE = f"{STORE_NAME}.damaged-"
+_FOUND = f"{_ASIDE}found"  # asks the holder of the lease to set the database aside
 LARGE = 4_000  # docs of a source: while it changes it isn't counted for each answer
 COUNT_TIMES = 100  # as long as counting takes, a count holds
 MAX_TOTALS = 64  # choices of sources that are added up once
@@ -248,7 +253,7 @@ class Store:
             try:
                 problems += part()
             except StoreError as error:
-                if error.code != "STORE_CORRUPT":
+                if error.code not in ("STORE_CORRUPT", "INDEX_DAMAGED"):
                     raise
                 problems.append(error.message)
         return problems
@@ -283,6 +288,16 @@ class Store:
         self.indexes.close()
         self._connections.close()
         self.lease.release()
+
+    def set_aside(self) -> Path:
+        """Close the store of a lease holder, and move its database out of the way; returns where it went."""
+        assert self.directory is not None and self.lease.held
+        try:
+            self.indexes.close()
+            self._connections.close()
+            return _discard(self.directory)
+        finally:
+            self.lease.release()
 
 
 def check_present(directory: Path) -> None:
@@ -325,23 +340,49 @@ def leased(directory: Path) -> Iterator[None]:
 
 
 def set_aside(directory: Path) -> Path:
-    """Move a damaged store's database, with what its log holds, out of the way and return where it went.
+    """Move a store's database, with what its log holds, out of the way and return where it went.
+
+    For a store that nothing is only in: a project's. Of what was set aside before the last one is kept.
 
     Raises: StoreError STORE_LOCKED when another process holds the lease.
     """
     with leased(directory):
-        return move_aside(directory)
+        return _discard(directory)
 
 
 def move_aside(directory: Path) -> Path:
     """Do that where the lease is held already."""
-    target = directory / f"{STORE_NAME}.damaged-{time.time_ns()}"
+    target = directory / f"{_ASIDE}{time.time_ns()}"
     with translated(directory):
         for suffix in ("-wal", "-shm"):  # before the database: a new one must not find an old one's log
             with suppress(FileNotFoundError):
                 (directory / (STORE_NAME + suffix)).replace(directory / (target.name + suffix))
         (directory / STORE_NAME).replace(target)
     return target
+
+
+def _discard(directory: Path) -> Path:
+    """Set a project's database aside, and remove what was set aside before the last time."""
+    earlier = {path: path.name.removeprefix(_ASIDE).partition("-")[0] for path in directory.glob(f"{_ASIDE}[0-9]*")}
+    newest = max(earlier.values(), key=int, default="")
+    for path in [path for path, number in earlier.items() if number != newest]:
+        remove_generation(path)
+    target = move_aside(directory)
+    with suppress(OSError):
+        (directory / _FOUND).unlink()
+    return target
+
+
+def report_damage(directory: Path) -> None:
+    """Tell the holder of a store's lease that its database is damaged."""
+    # A disk that can't be written: then nothing can be built anew either.
+    with suppress(OSError):
+        (directory / _FOUND).touch(mode=0o600)
+
+
+def is_reported_damaged(directory: Path) -> bool:
+    """Whether another process found the store's database damaged, and it wasn't set aside yet."""
+    return (directory / _FOUND).exists()
 
 
 def _bring_up_to_date(path: Path, confined: bool) -> None:

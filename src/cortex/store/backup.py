@@ -26,7 +26,7 @@ from cortex.store.ledger import POSTGRESQL, Ledger, new_epoch
 from cortex.store.recordreading import get_records
 from cortex.store.recordrows import Wording
 
-FORMAT, SCHEMA = "cortex-ledger", 1
+FORMAT, SCHEMA = "cortex-ledger", 2  # 2: the audit log has `via`
 PAGE = 1_000  # rows that are read or written at once
 COMPRESSION = 6
 
@@ -57,7 +57,7 @@ _TABLES = (
     _Table("refs", ("role", "target", "record"), order=("record", "role", "target")),
     _Table("versions", ("record", "version", "kind", "body", "author", "created", "at"), 2),
     _Table("keys", ("actor", "key", "payload", "result", "at"), 2, "payload"),
-    _Table("audit", ("id", "at", "actor", "tier", "key", "action", "record", "version")),
+    _Table("audit", ("id", "at", "actor", "tier", "key", "action", "record", "version", "via")),
     _Table("counters", ("name", "value")),
 )  # fmt: skip
 _BY_NAME = {table.name: table for table in _TABLES}
@@ -196,7 +196,10 @@ def _pages(file: Path) -> Iterator[tuple[_Table, list[tuple[object, ...]]]]:
             if rows:
                 yield table, rows
             table, rows = _BY_NAME[told[0]], []
-        named = zip(table.columns, told[1:], strict=True)
+        values = told[1:]
+        if table.name == "audit" and len(values) == len(table.columns) - 1:
+            values.append("")  # of a file of schema 1, in which `via` isn't kept
+        named = zip(table.columns, values, strict=True)
         rows.append(tuple(base64.b64decode(one) if name == table.binary else one for name, one in named))
     if rows:
         yield table, rows

@@ -16,7 +16,7 @@ from cortex.kinds import Record
 
 INTO_RECORDS = "INSERT INTO records (version, state, sensitivity, body, updated, source, change, scope, id, kind, author, created, made)"
 INTO_REFS = "INSERT INTO refs (role, target, record)"
-INTO_AUDIT = "INSERT INTO audit (at, actor, tier, key, action, record, version)"
+INTO_AUDIT = "INSERT INTO audit (at, actor, tier, key, action, record, version, via)"
 INTO_KEYS = "INSERT INTO keys (actor, key, payload, result, at)"
 _ORDER = (INTO_RECORDS, INTO_REFS, INTO_AUDIT, INTO_KEYS)  # what is pointed to comes first
 # Rows of a statement: few different ones, which the database knows after a while.

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from cortex.errors import CortexError, FileError, StoreError
+from cortex.errors import CortexError, FileError, StoreError, is_short_of_memory, short_of_memory
 from cortex.paths import is_frozen
 from cortex.seeing import Viewer
 from cortex.store.confined import Confined, confine, show
@@ -74,7 +74,10 @@ class Connections:
         self._returned = threading.Condition()
         self._closed = False
         with translated(path):
+            if path is not None and path.is_dir():
+                raise StoreError("STORE_CORRUPT", f"{path} is a folder where the database should be")
             if path is not None and not read_only:
+                _make_room(path)
                 _make_private(path)
             self._writer = _connect(path, read_only, confined)
             self._opened = None if path is None else os.stat(path)
@@ -271,6 +274,14 @@ def is_still(path: Path, opened: os.stat_result) -> bool:
     return (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
 
 
+def _make_room(path: Path) -> None:
+    """Move folders out of the way that have the names of SQLite's own files; SQLite makes those again."""
+    for suffix in ("-wal", "-shm"):
+        beside = path.with_name(path.name + suffix)
+        if beside.is_dir():
+            beside.replace(path.with_name(f"{path.name}.damaged-{time.time_ns()}{suffix}"))
+
+
 def _make_private(path: Path) -> None:
     """Make an empty database that only its owner may read; SQLite's own files beside it get the same rights.
 
@@ -357,9 +368,13 @@ def translated(path: Path | None) -> Iterator[None]:
         # SQLite quotes what it can't read, and Python can't decode that.
         context = {"path": where, "cause": str(error)}
         raise StoreError("STORE_CORRUPT", f"{where} is damaged: a text in it isn't UTF-8", context=context) from error
+    except MemoryError as error:
+        raise short_of_memory(f"using {where}") from error
     except OSError as error:
         if error.errno in FULL_ERRORS:
             raise FileError("DISK_FULL", f"the disk is full: {where} can't grow", context={"path": where}) from error
+        if is_short_of_memory(error):
+            raise short_of_memory(f"using {where}") from error
         if isinstance(error, FileNotFoundError):
             raise FileError("FILE_NOT_FOUND", f"{where} is gone", context={"path": where}) from error
         if isinstance(error, PermissionError):
@@ -372,6 +387,8 @@ def translated(path: Path | None) -> Iterator[None]:
 def _from_text(message: str, where: str, error: Exception) -> CortexError:
     lowered = message.lower()
     context = {"path": where, "cause": message}
+    if "out of memory" in lowered:
+        return short_of_memory(f"using {where}")
     if "disk is full" in lowered or "no space left" in lowered:
         return FileError("DISK_FULL", f"writing to {where} failed: {message}", context=context)
     if "disk i/o error" in lowered:  # anything but a full disk: a quota, a network drive that is away, a dying disk

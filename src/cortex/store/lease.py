@@ -64,6 +64,9 @@ class Lease:
             if self._file is not None:  # of a parent process, or of a file that is gone
                 os.close(self._file)
                 self._file = None
+            if self._path.is_dir():
+                # Nobody can lock a folder: what is in it is kept, under another name.
+                self._path.replace(self._path.with_name(f"cortex.db.damaged-{time.time_ns()}-{NAME}"))
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
             if not _lock_soon(file) or not is_still(self._path, os.fstat(file)):
                 os.close(file)

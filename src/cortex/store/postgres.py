@@ -101,6 +101,7 @@ DROP INDEX refs_target;
 CREATE UNIQUE INDEX refs_once ON refs (record, role, hashtextextended(target, 0));
 CREATE INDEX refs_beginning ON refs (role, left(target, {BEGINNING}), record);
 """,
+    "ALTER TABLE audit ADD COLUMN via TEXT NOT NULL DEFAULT ''",
 )
 
 

@@ -19,7 +19,7 @@ from cortex.kinds import Actor
 from cortex.store.connect import Connected
 
 PREFIX = "ctx_"
-CONSOLE = Actor("console", 4)  # whoever runs commands on the server
+CONSOLE = Actor("console", 4, "command")  # whoever runs commands on the server
 USED_MS = 60_000  # how exactly it is known when a token was last used
 NOBODY = bytes(32)  # the hash of no secret
 
@@ -245,8 +245,9 @@ def _put_grants(connection: Any, number: str, grants: Mapping[str, bool]) -> Non
 
 def _note(connection: Any, by: Actor, action: str, principal: str) -> None:
     """Write it into the audit log, in the same transaction."""
-    put = "INSERT INTO audit (at, actor, tier, key, action, record, version) VALUES (?, ?, ?, '', ?, ?, 0)"
-    connection.execute(put, (_now(), by.name, by.tier, action, principal))
+    columns = "at, actor, tier, key, action, record, version, via"
+    put = f"INSERT INTO audit ({columns}) VALUES (?, ?, ?, '', ?, ?, 0, ?)"
+    connection.execute(put, (_now(), by.name, by.tier, action, principal, by.via))
 
 
 def _need(connection: Any, number: str) -> None:

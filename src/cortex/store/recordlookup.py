@@ -46,6 +46,7 @@ class Deed:
     action: str
     record: str
     version: int
+    via: str = ""  # how it was written; "" in lines of before this was kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,10 +284,13 @@ class RecordLookup:
         where = f"WHERE {' AND '.join(ask for ask, _ in parts)} " if parts else ""
         with self._connections.read() as connection:
             rows = connection.execute(
-                f"SELECT id, at, actor, tier, key, action, record, version FROM audit {where}ORDER BY id DESC LIMIT ?",
+                f"SELECT {_DEED} FROM audit {where}ORDER BY id DESC LIMIT ?",
                 (*(value for _, value in parts), limit),
             )
             return [Deed(*row) for row in rows]
+
+
+_DEED = "id, at, actor, tier, key, action, record, version, via"
 
 
 @lru_cache(maxsize=20_000)

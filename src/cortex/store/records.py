@@ -33,7 +33,7 @@ from cortex.store.parts import marks, parts
 from cortex.store.recordlookup import Kept
 from cortex.store.recordreading import BATCH, get_records
 from cortex.store.recordrows import RecordRows, Wording
-from cortex.store.recordstep import Guard, Sees, Step
+from cortex.store.recordstep import Guard, Screened, Sees, Step
 from cortex.text import hash_bytes
 
 ATTEMPTS = 5  # of a step that met another one
@@ -74,10 +74,11 @@ class Records:
         sees: Sees | None = None,
         guard: Guard | None = None,
         quiet: bool = False,
+        screen: Screened | None = None,
     ) -> Done:
         """Do `work` as one step, once for each key of an actor: all of it or nothing, and on the disk when this returns.
 
-        The text that `work` gives is kept with the key. `sees` confines what the step shows, `guard` is asked before each write. What
+        The text that `work` gives is kept with the key. `sees` confines what the step shows, `guard` is asked before each write, `screen` gives each record as it may be written. What
         a step writes is queued for the Core where there is one; not so a `quiet` one, and what that makes is never sent. Raises:
         InputError IDEMPOTENCY_REPLAY for a key that was used for something else, RECORD_CHANGED; whatever `work` raises.
         """
@@ -86,9 +87,8 @@ class Records:
         def attempt(connection: sqlite3.Connection) -> Done:
             if (before := _replay(connection, actor, key, asked)) is not None:
                 return before
-            step = Step(
-                connection, self.rows(connection, wording), actor, key, action, sees, guard, synced=self._indexed
-            )
+            rows = self.rows(connection, wording)
+            step = Step(connection, rows, actor, key, action, sees, guard, screen=screen, synced=self._indexed)
             result = work(step)
             insert(connection, INTO_KEYS, [(actor.name, key, asked, result, step.now)])
             if isinstance(connection, Batch):

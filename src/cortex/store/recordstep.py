@@ -28,6 +28,9 @@ _NEWEST = f"SELECT max(made) FROM ({' UNION ALL '.join(['SELECT max(made) AS mad
 
 Sees = Callable[[Record[Any], Get], bool]  # whether the one who writes may know of a record
 Guard = Callable[[Record[Any] | None, Record[Any], Get], None]  # raises, where a write isn't allowed
+Screened = Callable[
+    [Record[Any] | None, Record[Any]], Record[Any]
+]  # a record as it may be written, after the one before
 
 
 class Step:
@@ -44,6 +47,7 @@ class Step:
         guard: Guard | None = None,
         *,
         synced: bool = True,
+        screen: Screened | None = None,
     ) -> None:
         """`synced` says that the store may have a Core, and an outbox."""
         self.now = int(time.time() * 1000)
@@ -54,7 +58,7 @@ class Step:
         self._connection = connection
         self._rows = rows
         self._key, self._action = key, action
-        self._sees, self._guard = sees, guard
+        self._sees, self._guard, self._screen = sees, guard, screen
         self._synced = synced
         self._read: dict[str, Record[Any] | None] = {}  # nobody else writes while a step is under way
 
@@ -97,6 +101,8 @@ class Step:
         )
         if self._guard is not None:
             self._guard(known, kept, self._rows.get)
+        if self._screen is not None:
+            kept = self._screen(known, kept)
         if record.version != before:
             raise InputError(
                 "RECORD_CHANGED",
@@ -109,8 +115,8 @@ class Step:
             self._rows.keep_version(record.id)
         self.changes[kept.id] = self._rows.write(known, kept)
         actor = self.actor
-        deed = (self.now, actor.name, actor.tier, self._key, action or self._action, kept.id, kept.version)
-        insert(self._connection, INTO_AUDIT, [deed])
+        who, what = (actor.name, actor.tier, self._key), (action or self._action, kept.id, kept.version)
+        insert(self._connection, INTO_AUDIT, [(self.now, *who, *what, actor.via)])
         first = self.written.get(kept.id)
         self.written[kept.id] = (known if first is None else first[0], kept)
         self._read[kept.id] = kept

@@ -237,6 +237,9 @@ CREATE TABLE leaks (
   blob INTEGER PRIMARY KEY REFERENCES blobs ON DELETE CASCADE, version INTEGER NOT NULL, found TEXT NOT NULL);
 """
 
+# How a write was made: by an agent, by a person at a terminal, by a command without one.
+_VIA = "ALTER TABLE audit ADD COLUMN via TEXT NOT NULL DEFAULT '';"
+
 
 def _execute(statements: str) -> Callable[[sqlite3.Connection], None]:
     def migrate_one(connection: sqlite3.Connection) -> None:
@@ -261,6 +264,7 @@ _STATEMENTS = (
     _JOURNAL,
     _ELSEWHERE,
     _LEAKS,
+    _VIA,
 )
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = tuple(_execute(statements) for statements in _STATEMENTS)
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from cortex.errors import is_short_of_memory, short_of_memory
 from cortex.paths import keep_private, open_private
 from cortex.types import Stamp
 
@@ -59,7 +60,9 @@ class Log:
         if self._path is None:
             self._parts.append(records)
         else:
-            with FileIO(self._path, "r+" if self._path.exists() else "w+") as file:
+            with FileIO(self._path, "r+" if self.records or self._path.exists() else "w+") as file:
+                if os.fstat(file.fileno()).st_size < self.records * self._dtype.itemsize:
+                    raise FileNotFoundError(f"{self._path} is shorter than its {self.records} records")
                 file.seek(self.records * self._dtype.itemsize)
                 written = 0
                 while written < len(raw):
@@ -71,7 +74,9 @@ class Log:
         """Count what another process has appended, up to `records`; False where that is missing or damaged."""
         try:
             mapped = self._map(records)
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            if is_short_of_memory(error):
+                raise short_of_memory("loading vectors") from error
             return False
         if zlib.crc32(mapped[self.records :].view(np.uint8).data, self.checksum) != checksum:
             return False

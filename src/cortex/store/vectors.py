@@ -12,14 +12,17 @@ can be ahead of the watermark; and HNSW, which takes a hundred times longer to b
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from cortex.errors import StoreError, is_short_of_memory, short_of_memory
 from cortex.paths import make_private
 from cortex.store.vectorlog import (
     Log,
@@ -54,6 +57,7 @@ from cortex.types import Stamp
 if TYPE_CHECKING:
     from turbovec import IdMapIndex
 
+_NOT_DAMAGE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 FRESH = -1  # the watermark of an index that holds nothing yet
 CANDIDATES = 400  # at least so many rows are rescored exactly: the 50 nearest of 130,000 chunks were always among them
 CANDIDATES_PER_RESULT = 8
@@ -137,7 +141,7 @@ class Vectors:
 
     def sync(self, watermark: int) -> None:
         """Make everything added and removed so far durable, then say that the index is complete up to `watermark`."""
-        with self._lock:
+        with self._lock, self._translated():
             self._become_writer()
             view = self._refresh()
             dead = view.folded - len(view.ids)
@@ -154,7 +158,7 @@ class Vectors:
 
     def compact(self) -> None:
         """Write the log anew without its dead rows; durable with the next `sync`."""
-        with self._lock:
+        with self._lock, self._translated():
             self._become_writer()
             view = self._refresh()
             if view.folded > len(view.ids):
@@ -254,6 +258,15 @@ class Vectors:
             self._clear()
             return changed
 
+    def is_whole(self) -> bool:
+        """Compare what is on disk with its checksum."""
+        manifest = None if self._directory is None else read_manifest(self._directory)
+        if self._directory is None or manifest is None:
+            return self._directory is None or self.watermark == FRESH
+        return Log(log_path(self._directory, manifest.generation), self._dtype).extend(
+            manifest.records, manifest.checksum
+        )
+
     def close(self) -> None:
         """Let go of files and memory; what was not synced is forgotten."""
         with self._lock:
@@ -298,7 +311,7 @@ class Vectors:
             self.reload_if_moved()
 
     def _append(self, records: Records) -> None:
-        with self._lock:
+        with self._lock, self._translated():
             self._become_writer()
             if len(records):
                 (self._log or self._begin_log()).append(records)
@@ -316,8 +329,22 @@ class Vectors:
     def _refresh(self) -> View:
         """The view of everything in the log."""
         if self._log is not None and self._log.records != self._view.folded:
-            self._view, _ = fold(self._view, self._log.view())
+            with self._translated():
+                records = self._log.view()
+            self._view, _ = fold(self._view, records)
         return self._view
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Say that the files are damaged where they can't be read or written for no better reason."""
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            if is_short_of_memory(error):
+                raise short_of_memory("using vectors") from error
+            if isinstance(error, OSError) and error.errno in _NOT_DAMAGE:
+                raise
+            raise StoreError("INDEX_DAMAGED", f"the vectors of {self.stamp.model} failed: {error}") from error
 
     def _refresh_scan(self, view: View) -> IdMapIndex | None:
         """The scan, brought to the same state; None where there is too little to scan."""

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cortex.errors import LimitError, NetworkError
+from cortex.errors import LimitError, NetworkError, StoreError
 from cortex.store.blobtext import unpack
 from cortex.store.connect import Connections
 from cortex.store.paid import Embed, Making, Paid
@@ -135,15 +135,53 @@ class VectorSets:
         """
         wanted = self._truth.seq()
         with self._writing:
-            with self._unless_away():
-                if making.embed is not None:
-                    self._make(self.of(making.stamp), making.embed, room, wanted)
-                else:
-                    self._copy(self.of(making.stamp), room)
+            try:
+                self._bring_up(making, room, wanted)
+            except StoreError as error:
+                if error.code != "INDEX_DAMAGED":
+                    raise
+                log.warning("the vectors of %s are made anew: %s", making.stamp.model, error)
+                self._discard(making.stamp)
+                self._bring_up(making, room, wanted)
             if self._directory is not None:  # ids of another store, say of one that was deleted, mean other chunks
                 for path in self._directory.parent.glob("vectors*"):
                     if path != self._directory:
                         shutil.rmtree(path, ignore_errors=True)
+
+    def _bring_up(self, making: Making, room: int, wanted: int) -> None:
+        with self._unless_away():
+            if making.embed is not None:
+                self._make(self.of(making.stamp), making.embed, room, wanted)
+            else:
+                self._copy(self.of(making.stamp), room)
+
+    def _discard(self, stamp: Stamp) -> None:
+        """Remove a set whose files are damaged; the next one is made in its place."""
+        self.let_go([other for other in self._open if other != stamp])
+        path = self._path_of(stamp)
+        if self._directory is not None and not self._directory.is_dir():
+            _remove(self._directory)
+        elif path is not None:
+            _remove(path)
+
+    def damaged(self, stamp: Stamp) -> bool:
+        """Whether there are files of a set that can't be used; their server's vectors never are."""
+        path = self._path_of(stamp)
+        if self._qdrant is not None or path is None or not os.path.lexists(path):
+            return False
+        vectors = self.of(stamp)
+        if vectors.watermark != FRESH or vectors.memory:
+            return False
+        manifest = read_manifest(path)
+        return manifest is None or manifest.watermark != FRESH
+
+    def look_again(self) -> None:
+        """Forget what is open, unless it is being written: what is damaged on disk opens empty."""
+        if self._writing.acquire(blocking=False):
+            try:
+                self.let_go(())
+            finally:
+                self._writing.release()
 
     def pay(self, stamp: Stamp, model: int, hashes: Sequence[bytes], rows: Floats, known: Sequence[bytes]) -> None:
         """Keep the vectors of texts that were just paid for, in SQLite first; then copy them, and `known` ones, to be searched.
@@ -306,6 +344,12 @@ class VectorSets:
         with self._lock:
             opened = list(self._open.values())
         for vectors in opened:
+            if isinstance(vectors, Vectors) and not vectors.is_whole():
+                log.warning("the vectors of %s are damaged: they will be made anew", vectors.stamp.model)
+                with self._writing:
+                    self._discard(vectors.stamp)
+                    self._copied.pop(vectors.stamp, None)
+                continue
             complete = vectors.watermark == self._truth.seq() and self._paid.find(vectors.stamp) is None
             with self._unless_away():
                 if complete and len(vectors) != self.count():
@@ -353,7 +397,7 @@ class VectorSets:
         return self._directory / f"{name}-{hash_bytes(*(str(part).encode() for part in astuple(stamp))).hex()[:12]}"
 
     def _paths(self) -> list[Path]:
-        if self._directory is None or not self._directory.exists():
+        if self._directory is None or not self._directory.is_dir():
             return []
         return sorted(path for path in self._directory.iterdir() if path.is_dir() and not path.name.startswith(REMOVED))
 
@@ -454,8 +498,11 @@ def _remove(path: Path) -> None:
     aside = path.with_name(REMOVED + path.name)
     shutil.rmtree(aside, ignore_errors=True)
     with suppress(OSError):  # what another process has open (Windows) goes the next time
-        os.replace(path, aside)
-        shutil.rmtree(aside, ignore_errors=True)
+        if path.is_dir():
+            os.replace(path, aside)
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            path.unlink()
 
 
 def _ids_in(path: Path, stamp: Stamp) -> Ids:

@@ -8,20 +8,24 @@ SQLite FTS5 was the other candidate: forty times slower on OR queries at 200,000
 
 from __future__ import annotations
 
+import json
+import mmap
 import os
 import shutil
+import struct
 import tempfile
 import time
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import cast
+from typing import BinaryIO, cast
 
 import tantivy
 
-from cortex.errors import FileError, StoreError
+from cortex.errors import CortexError, FileError, StoreError, is_short_of_memory, short_of_memory
 from cortex.paths import keep_private
 from cortex.text import identifiers_of, split_identifier
 from cortex.types import Chunk, Doc
@@ -36,6 +40,9 @@ COVER_FIELDS = ("name", "path", "body")  # the doc stands in the body too
 WRITER_BYTES = (
     32_000_000  # memory of the one writer thread; more makes fewer segments and costs exactly that much memory
 )
+# A writer that gets no memory ends the process (Rust aborts), so as much as one takes at most is asked for before.
+ROOM_BYTES = 192 << 20
+ROOM_ROWS = 250  # between two looks at that, of microseconds each
 LOCK_SECONDS = 2.0  # that the lock of a writer is waited for
 LOCK_POLL_SECONDS = 0.01
 FORMAT = "6"  # part of the directory's name: another layout is another directory
@@ -47,8 +54,17 @@ MAX_REMEMBERED = 100_000  # identifiers whose stems are kept; Django has 67,000
 MAX_COUNTED = 64  # choices of sources whose words are counted once
 MAX_WORDS_COUNTED = 2_000  # of each
 FEW_ROWS = 1_000  # that are looked at one by one to count them
-# tantivy tells of a thread that could not write only that it "was killed": a full disk or quota, since what it reads is ours
-_FULL = ("No space left", "StorageFull", "QuotaExceeded", "FileTooLarge", "os error 28", "index writer was killed")
+_FULL = ("No space left", "StorageFull", "QuotaExceeded", "FileTooLarge", "os error 28")
+# tantivy says no more of a thread that could not write: mostly a full disk
+_KILLED = "index writer was killed"
+LEAST_FREE_BYTES = 2 * WRITER_BYTES
+_SHORT = ("Failed to spawn", "Cannot allocate memory", "os error 12", "OutOfMemory", "os error 11")
+# Each file of a segment ends with a JSON object that holds the CRC of all before it, the object's size and a magic number.
+_FOOTER = struct.Struct("<II")
+_FOOTER_MAGIC = 1337
+_MOST_FOOTER = 4096
+BLOCK = 1 << 20
+MAX_CHECKED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +99,14 @@ class Term:
 class Words:
     """One generation of the word index. `directory` None keeps it in memory.
 
-    Raises: StoreError STORE_CORRUPT where there is none, or a damaged one, and `create` is not said; FileError DISK_FULL.
+    Raises: StoreError INDEX_DAMAGED where there is none, or a damaged one, and `create` is not said; FileError DISK_FULL;
+    LimitError MEMORY_SHORT. So does every method.
     """
 
     def __init__(self, directory: Path | None, *, create: bool = False) -> None:
         self._directory = directory
         self._links: tempfile.TemporaryDirectory[str] | None = None
-        with _translated():
+        with self._translated():
             if directory is None:
                 self._index = tantivy.Index(_schema())
             elif create:
@@ -97,6 +114,9 @@ class Words:
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._index = tantivy.Index(_schema(), path=str(directory), reuse=True)
             else:
+                # What tantivy can't read it says on stderr as well, or reads wrongly: it gets sound files only.
+                if damaged := find_damage(directory):
+                    raise _damage(directory, f"{damaged} is damaged")
                 self._links = _link(directory)
                 self._index = tantivy.Index.open(self._links.name if self._links else str(directory))
             self._index.register_tokenizer("words", tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build())
@@ -109,7 +129,7 @@ class Words:
 
     def watermark(self) -> int:
         """The `seq` up to which this index is complete, or NO_WATERMARK."""
-        with _translated():
+        with self._translated():
             searcher = self._index.searcher()
             query = tantivy.Query.term_query(self._index.schema, "meta", "watermark", index_option="basic")
             hits = searcher.search(query, limit=1, count=False).hits
@@ -118,7 +138,8 @@ class Words:
             return int(searcher.fast_field_values("doc", [hits[0][1]])[0] or 0)
 
     def __len__(self) -> int:
-        return max(0, self._index.searcher().num_docs - (self.watermark() != NO_WATERMARK))
+        with self._translated():
+            return max(0, self._index.searcher().num_docs - (self.watermark() != NO_WATERMARK))
 
     def apply(self, rows: Iterable[Row], gone: Iterable[int], watermark: int) -> int:
         """Drop the docs in `gone`, add `rows` (replacing rows of the same docs), commit; returns the number of rows added.
@@ -126,7 +147,7 @@ class Words:
         Only the lease holder may call this.
         """
         try:
-            with _translated():
+            with self._translated():
                 return self._apply(rows, gone, watermark)
         except BaseException:
             # A writer that failed is of no use any more; with it goes what it holds uncommitted, and the lock on the directory.
@@ -135,6 +156,7 @@ class Words:
 
     def _apply(self, rows: Iterable[Row], gone: Iterable[int], watermark: int) -> int:
         added = 0
+        _check_room()
         if self._writer is None:
             self._writer = self._open_writer()
         for doc in gone:
@@ -146,6 +168,8 @@ class Words:
                 self._writer.delete_documents_by_term("doc", current)
             self._writer.add_document(_document(row))
             added += 1
+            if added % ROOM_ROWS == 0:
+                _check_room()
         self._writer.delete_documents_by_term("meta", "watermark")
         self._writer.add_document(tantivy.Document(meta="watermark", doc=watermark))
         self._writer.commit()
@@ -214,14 +238,15 @@ class Words:
     def frequency(self, word: str, field: str = "body", narrow: Narrow | None = None) -> int:
         """In how many rows a word stands in a field; of those of some sources, where that is asked for."""
         if narrow is None or narrow.alone:
-            return self._index.searcher().doc_freq(field, stem_of(word))
+            with self._translated():
+                return self._index.searcher().doc_freq(field, stem_of(word))
         known = self._counted  # of this state, whatever comes meanwhile
         if narrow.sources not in known and len(known) >= MAX_COUNTED:
             known = self._counted = {}
         counts = known.setdefault(narrow.sources, {})
         count = counts.get((field, word))
         if count is None:
-            with _translated():
+            with self._translated():
                 count = self._count(field, word, narrow.sources)
             if len(counts) >= MAX_WORDS_COUNTED:
                 counts.clear()
@@ -247,7 +272,7 @@ class Words:
 
     def identities(self) -> set[tuple[int, int]]:
         """Every (doc, chunk) that the index holds, to compare with SQLite."""
-        with _translated():
+        with self._translated():
             searcher = self._index.searcher()
             query = tantivy.Query.exists_query("chunk")
             hits = searcher.search(query, limit=max(1, searcher.num_docs), count=False).hits
@@ -259,7 +284,7 @@ class Words:
 
     def reload(self) -> None:
         """See what another process committed."""
-        with _translated():
+        with self._translated():
             self._index.reload()
         self._counted = {}
 
@@ -267,10 +292,13 @@ class Words:
         """Let go of the writer, so that the next lease holder can have it."""
         writer, self._writer = self._writer, None
         if writer is not None:
-            with _translated():
+            with self._translated():
                 writer.wait_merging_threads()
         if self._links is not None:
             self._links.cleanup()
+
+    def _translated(self) -> AbstractContextManager[None]:
+        return _translated(self._directory)
 
     def _term(self, field: str, word: str) -> tantivy.Query:
         return tantivy.Query.term_query(self._index.schema, field, stem_of(word), index_option="freq")
@@ -304,7 +332,7 @@ class Words:
         return None
 
     def _rows(self, query: tantivy.Query, limit: int) -> list[tuple[int, int, float]]:
-        with _translated():
+        with self._translated():
             searcher = self._index.searcher()
             hits = searcher.search(query, limit=limit, count=False).hits
             addresses = [address for _, address in hits]
@@ -397,6 +425,69 @@ def _link(directory: Path) -> tempfile.TemporaryDirectory[str] | None:
 def remove_generation(directory: Path) -> None:
     """Delete an index directory; what another process still has open (Windows) is left for the next time."""
     shutil.rmtree(directory, ignore_errors=True)
+    # A file may have taken the place of the directory.
+    with suppress(OSError):
+        directory.unlink()
+
+
+_checked: dict[str, tuple[int, int, int]] = {}  # files that were sound, with inode, time and size then
+
+
+def find_damage(directory: Path, *, again: bool = False) -> str:
+    """Name the first file of an index whose bytes aren't those that were written; "" where all are.
+
+    A file that this process has found sound is read once more only when it has changed, or `again` is said.
+    """
+    try:
+        segments = json.loads((directory / "meta.json").read_text(encoding="utf-8"))["segments"]
+        names = {segment["segment_id"].replace("-", "") for segment in segments}
+        files = [entry.name for entry in os.scandir(directory) if entry.name.partition(".")[0] in names]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return "meta.json"
+    for name in sorted(files):
+        path = os.path.join(directory, name)
+        try:
+            with open(path, "rb") as file:
+                found = os.fstat(file.fileno())
+                state = found.st_ino, found.st_mtime_ns, found.st_size
+                if not again and _checked.get(path) == state:
+                    continue
+                if not _is_whole(file, found.st_size):
+                    return name
+        except FileNotFoundError:
+            # A merge in another process has just removed it; what is missing tantivy says.
+            continue
+        except (OSError, ValueError, KeyError, TypeError):
+            return name
+        if len(_checked) >= MAX_CHECKED:
+            _checked.clear()
+        _checked[path] = state
+    return ""
+
+
+def _is_whole(file: BinaryIO, size: int) -> bool:
+    """Compare the bytes of a segment's file with the checksum at its end."""
+    file.seek(max(0, size - _FOOTER.size))
+    length, magic = _FOOTER.unpack(file.read(_FOOTER.size))
+    start = size - _FOOTER.size - length
+    if magic != _FOOTER_MAGIC or length > _MOST_FOOTER or start < 0:
+        return False
+    file.seek(start)
+    wanted = json.loads(file.read(length))["crc"]
+    file.seek(0)
+    found = 0
+    while start > 0 and (block := file.read(min(BLOCK, start))):
+        found, start = zlib.crc32(block, found), start - len(block)
+    return found == wanted
+
+
+def _check_room() -> None:
+    """Refuse to begin where the system wouldn't give the memory that a writer takes. Raises: LimitError MEMORY_SHORT."""
+    try:
+        # Reserved and given back at once: no page of it is ever touched.
+        mmap.mmap(-1, ROOM_BYTES).close()
+    except (OSError, MemoryError) as error:
+        raise short_of_memory("writing the word index") from error
 
 
 def extension_of(path: str) -> str:
@@ -432,20 +523,40 @@ def _schema() -> tantivy.Schema:
     return builder.build()
 
 
+def _damage(directory: Path | None, message: str) -> StoreError:
+    name = directory.name if directory else ""
+    return StoreError("INDEX_DAMAGED", f"the word index failed: {message}", context={"index": name})
+
+
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translated(directory: Path | None) -> Iterator[None]:
     try:
         yield
-    except (ValueError, OSError) as error:
+    except CortexError:
+        raise
+    except (ValueError, OSError, MemoryError, RuntimeError) as error:
         message = str(error)
+        if is_short_of_memory(error):
+            raise short_of_memory("using the word index") from error
         if any(mark in message for mark in _FULL):
             raise FileError("DISK_FULL", f"the word index can't grow, the disk is full: {message}") from error
         if "LockBusy" in message:
             raise StoreError("STORE_LOCKED", f"another process writes to the word index: {message}") from error
         if "Permission denied" in message or "Read-only" in message:
             raise StoreError("STORE_UNWRITABLE", f"the word index can't be written: {message}") from error
-        raise StoreError("STORE_CORRUPT", f"the word index failed: {message}") from error
+        if any(mark in message for mark in _SHORT):
+            raise short_of_memory("using the word index") from error
+        if _KILLED in message and _is_full(directory):
+            raise FileError("DISK_FULL", f"the word index can't grow, the disk is full: {message}") from error
+        raise _damage(directory, message) from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # tantivy's own, which no except clause can name
             raise
-        raise StoreError("STORE_CORRUPT", f"the word index failed: {error}") from error
+        raise _damage(directory, str(error)) from error
+
+
+def _is_full(directory: Path | None) -> bool:
+    try:
+        return directory is not None and shutil.disk_usage(directory).free < LEAST_FREE_BYTES
+    except OSError:
+        return False

@@ -10,6 +10,8 @@ import json
 from collections.abc import Sequence
 
 from cortex.errors import CortexError
+from cortex.plugins.policy import policy_of
+from cortex.records.screening import texts_of
 from cortex.store import Entry, Kept
 from cortex.store.outbox import UPLOAD
 from cortex.sync import alerts, refusals, slugs, state
@@ -34,6 +36,7 @@ class Sending:
         self._hopes: dict[str, set[int]] | None = None  # refused entries that may be taken yet, by the ids in them
         self._tried: set[int] = set()  # entries that are sent once more, without anybody having asked for that
         self._refused: set[int] = set()  # entries that were refused in this sync, and not taken after all
+        self._judged: set[int] = set()  # entries that plugins let go
         self._unsent = False  # whether something of an upload was taken that hadn't been before
 
     def hear(self, came: set[str]) -> bool:
@@ -68,6 +71,9 @@ class Sending:
     def _send(self) -> None:
         while (batch := self._batch()) and not self._tally.held:
             self._border.go_on()
+            if (blocked := next(filter(None, map(self._blocked, batch)), None)) is not None:
+                self._refuse(blocked[0], "SENSITIVE_BLOCKED", blocked[1], ())
+                continue
             try:
                 results = self._remote.flush([action for _, action in batch])
             except Refused as error:
@@ -84,6 +90,24 @@ class Sending:
                 return
             if not results:
                 self._hold(batch[0][0], "the Core says nothing of what was sent")
+
+    def _blocked(self, sent: tuple[Entry, Told]) -> tuple[Entry, str] | None:
+        """An entry that plugins don't let go, and why: what was written here before they were turned on.
+
+        Raises: ConfigError PLUGIN_UNUSABLE, where one can't be asked.
+        """
+        entry = sent[0]
+        policy = policy_of(self._library)
+        if policy is None or entry.action != UPLOAD or entry.taken or entry.id in self._judged:
+            return None
+        for change in entry.changes:
+            for text in texts_of(change.after):
+                found = policy.screen(text)
+                if not found.allowed or found.text != text:
+                    why = found.reason or "a plugin would leave something out of it: edit it, and try again"
+                    return entry, f"{change.id} was not sent: {why}"
+        self._judged.add(entry.id)
+        return None
 
     # -- what is told --------------------------------------------------------------------------------------------------
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cortex.worker.pool import Pool, default_workers
+    from cortex.worker.pool import Pool
 
-__all__ = ["Pool", "default_workers"]
+__all__ = ["Pool"]
 
 
 def __getattr__(name: str) -> object:

@@ -328,8 +328,3 @@ def _batches(files: Iterable[tuple[Key, str, bytes]]) -> Iterator[Batch[Key]]:
 
 def _size(batch: Batch[Key]) -> int:
     return sum(len(raw) for _, _, raw in batch)
-
-
-def default_workers() -> int:
-    """Half of the cores, at most four: the process that remembers needs one too."""
-    return max(1, min(4, (os.cpu_count() or 2) // 2))

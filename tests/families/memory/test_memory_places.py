@@ -67,7 +67,7 @@ def test_the_tools_for_documents_know_no_memory(library):
             return perform(found, tool, bind(tool, arguments), Call()).text
 
         found = ask("kb_search", query="zebras count coins")
-        assert found.startswith("Found 1 results") and "zebra.md" in found
+        assert found.startswith("Found 1 result ") and "zebra.md" in found
         assert "memories" not in ask("kb_list_sources")
         assert "Documents: 1\nChunks: 1\n" in ask("kb_stats")
     finally:

@@ -386,3 +386,16 @@ def test_a_draft_and_a_link_say_what_they_are_about(tmp_path, strangers_environm
     assert desk.told("search", query="zzzz qqqq xxxx")["note"] == "nothing found"
     assert "say a status" in desk.fault("update_task", idempotency_key="none", task_id=world.ids["task"])["message"]
     desk.family.close()
+
+
+def test_a_home_that_knows_nothing_begins_with_what_the_project_says_of_itself(tmp_path, desk_of):
+    world = World(tmp_path)
+    world.repository.mkdir(parents=True)
+    (world.repository / "README.md").write_text("# Shop\n\nSells lamps.\n", encoding="utf-8")
+    plain, cold = desk_of(world, keep=True), desk_of(world, keep=True, **{"team.plugins": ["git", "coldstart"]})
+    assert "sections" not in plain.told("get_bootstrap_pack")
+    (section,) = cold.told("get_bootstrap_pack")["sections"]
+    assert section == {"title": "What the README says", "plugin": "coldstart", "lines": ["Shop", "Sells lamps."]}
+    with Library(world.settings()) as library:
+        create(library, Subcortex("auth", "Who comes in"), actor=person())
+    assert "sections" not in cold.told("get_bootstrap_pack")

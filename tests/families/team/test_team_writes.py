@@ -210,7 +210,7 @@ def test_a_draft_for_what_is_not_there_is_kept_with_the_next_step(agent):
     told = agent.told(
         "create_draft", idempotency_key="s:draft:lost", draft_type="comment", target_ref=UNKNOWN, body_md="Hm."
     )
-    assert told["draft_id"] and "posts_to" not in told and "--target" in told["next_steps"][0]
+    assert told["draft_id"] and "posts_to" not in told and "says where it belongs" in told["next_steps"][0]
 
 
 def test_without_a_target_a_draft_goes_where_the_project_says_now(shop, agent):
@@ -299,34 +299,10 @@ def test_a_task_is_changed_by_who_may_and_drafted_by_others(agent, trusted, shop
 # -- plugins -----------------------------------------------------------------------------------------------------------
 
 
-CENSOR = """
-from cortex.plugins import Line, Plugin, Redaction, Section, Verdict
-
-
-class Censor(Plugin):
-    name = "censor"
-    permissions = ("context", "preflight")
-
-    def preflight_upload(self, text):
-        at = text.find("Zeus")
-        found = (Redaction(at, at + 4, "code name"),) if at >= 0 else ()
-        return Verdict("forbidden" not in text, found, (), "a forbidden word")
-
-    def enrich_context_pack(self, subject, partial):
-        return [Section("Censored", (Line(f"{subject.kind} {subject.title}", subject.id),))]
-"""
-
-
 @pytest.fixture
-def censored(shop, desk_of, tmp_path, monkeypatch):
+def censored(shop, desk_of, censor):
     """A caller whose texts a stranger's plugin sees first."""
-    (tmp_path / "censor.py").write_text(CENSOR, encoding="utf-8")
-    about = tmp_path / "censor-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: censor\nVersion: 1.0\n", encoding="utf-8")
-    (about / "entry_points.txt").write_text("[cortex.plugins]\ncensor = censor:Censor\n", encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    return desk_of(shop, keep=True, **{"team.plugins": ["git", "censor"]})
+    return desk_of(shop, keep=True, **{"team.plugins": ["git", censor]})
 
 
 def test_a_plugin_has_its_say_before_anything_is_written_and_adds_to_packs(censored, shop):

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 
 from cortex.cli.checks import Finding, error, ok, warning
 from cortex.daemon import control
-from cortex.engine import Engine, rebuild_damaged
+from cortex.engine import Engine
 from cortex.errors import FileError, StoreError
 from cortex.guarded import name_of
+from cortex.repair import DISCARDED
 from cortex.settings import Workspace
 from cortex.sources import git
+from cortex.storefolder import rebuild_damaged
 from cortex.types import Cancel
 
 SHOWN = 3
@@ -46,8 +48,10 @@ def _settings(engine: Engine) -> Iterator[Finding]:
 
 def unusable(found: Workspace, broken: StoreError | FileError) -> Finding:
     """What to say of an index that can't be opened."""
-    repair = (lambda: _replace(found)) if broken.code == "STORE_CORRUPT" else None
-    return error("store", f"{broken.message} [{broken.code}]", broken.suggestions[0], repair)
+    if broken.code not in DISCARDED:
+        return error("store", f"{broken.message} [{broken.code}]", broken.suggestions[0])
+    fix = "Search or `cortex index`: a project's index is built anew by itself, and the old one kept."
+    return error("store", f"{broken.message} [{broken.code}]", fix, lambda: _replace(found))
 
 
 def _integrity(engine: Engine) -> Iterator[Finding]:

@@ -16,9 +16,10 @@ from cortex.families.team.arguments import OBSERVATIONS, CreateObservations, One
 from cortex.families.team.context import Team
 from cortex.families.team.reading import slug_of
 from cortex.families.team.rows import code_link
-from cortex.families.team.writes import NO_PLACE, SCOPE, key_of, payload_of, screened
+from cortex.families.team.writes import NO_PLACE, SCOPE, key_of, payload_of
 from cortex.kinds import Attachment, CodeLink, Observation
 from cortex.library import Library
+from cortex.plugins.policy import plugin_warnings
 from cortex.records.checks import refusal
 from cortex.records.codelinks import absent, cited
 from cortex.records.routing import Route, route
@@ -41,18 +42,16 @@ def create_observations_tool(context: Team, arguments: CreateObservations, call:
         bodies: list[Observation] = []
         refused: dict[int, CortexError] = {}
         missing: dict[int, str] = {}
-        warnings: list[str] = []
         for index, one in enumerate(arguments.observations):
             body = _observation(one, arguments)
             try:
-                texts, said = screened(context, {"title": body.title, "summary": body.summary})
-                body = replace(_placed(body, way), code_links=_linked(context, library, body), **texts)
-                warnings += said
+                body = replace(_placed(body, way), code_links=_linked(context, library, body))
                 missing[index] = absent(context.root, body.code_links)
             except CortexError as error:
                 refused[index] = error
             bodies.append(body)
-        done = create_observations(library, bodies, actor=context.actor, key=key, payload=payload, refused=refused)
+        with plugin_warnings() as warnings:
+            done = create_observations(library, bodies, actor=context.actor, key=key, payload=payload, refused=refused)
         where = _where(library, done, arguments.observations)
         homeless = not any((way.thread, way.task, way.subcortex)) and not all(
             body.thread or body.task or body.subcortex for body in bodies

@@ -24,6 +24,7 @@ from cortex.kinds import SENSITIVE, CodeLink, Link
 from cortex.paging import make_cursor, read_cursor
 from cortex.plugins import Line, Section
 from cortex.plugins import Subject as Asked
+from cortex.plugins.coldstart import BOOTSTRAP
 from cortex.records import packs
 from cortex.records.bootstrapping import GLOBAL, SUBCORTEX, WORKSPACE
 from cortex.records.packs import Bootstrap, ContextPack
@@ -62,10 +63,26 @@ def get_bootstrap_pack(context: Team, arguments: GetBootstrapPack, call: Call) -
         way = route(library.store.recorded, context.routes)
         found = packs.bootstrap(library, scope, workspace_route=way)
         head = _bootstrap_head(found, way, slug_of(library)(way.subcortex), sync_warnings(library))
+    notes: list[str] = []
+    slots = _bootstrap_slots(found)
+    if _tells_nothing(found) and context.root and scope in (GLOBAL, WORKSPACE):
+        project = Asked(BOOTSTRAP, title=context.root.name, repo_root=str(context.root))
+        slots.append(Slot("sections", _plugin_rows(context, project, (), notes), 3))
+    head = {**head, "warnings": [*_texts(head), *notes]} if notes else head
     following = _after_bootstrap(found, way)
     wider = _wider("get_bootstrap_pack", budget, MOST_BOOTSTRAP, scope=same(arguments.scope)) or following
-    text = answers.slots_text(head, _bootstrap_slots(found), budget, next_call=following, more_call=lambda after: wider)
+    text = answers.slots_text(head, slots, budget, next_call=following, more_call=lambda after: wider)
     return Answer(text)
+
+
+def _tells_nothing(found: Bootstrap) -> bool:
+    """Whether a team has written down nothing that somebody new should know."""
+    return not (found.topics or found.lately or found.priorities or found.incidents or found.here)
+
+
+def _texts(head: Row) -> list[str]:
+    warnings = head.get("warnings")
+    return [str(one) for one in warnings] if isinstance(warnings, list) else []
 
 
 def _bootstrap_head(found: Bootstrap, way: Route, slug: str, syncing: Sequence[str]) -> Row:
@@ -244,8 +261,12 @@ def _rows(entries: Sequence[packs.Entry]) -> list[Row]:
 
 
 def _sections(context: Team, subject: Asked, pack: ContextPack, notes: list[str]) -> list[Row]:
-    """What the plugins add, a row for each section."""
-    sections, warnings = context.plugins.enrich(subject, passed_on(pack))
+    """What the plugins add to a pack, a row for each section."""
+    return _plugin_rows(context, subject, passed_on(pack), notes)
+
+
+def _plugin_rows(context: Team, subject: Asked, partial: Sequence[Section], notes: list[str]) -> list[Row]:
+    sections, warnings = context.plugins.enrich(subject, partial)
     notes += warnings
     return [
         told({"title": cut(one.title, 160), "plugin": one.plugin, "lines": [line.text for line in one.lines]})

@@ -21,6 +21,7 @@ from cortex.kinds import (
     Thread,
 )
 from cortex.records.packs import Entry
+from cortex.records.permalinks import permalink
 
 TITLE_CHARACTERS = 160
 
@@ -124,6 +125,7 @@ def opened_row(record: Record[Any], slug: Slug, warnings: Sequence[str]) -> Row:
             return told(
                 {
                     "id": record.id,
+                    "link": permalink(record.id),
                     "title": "" if isinstance(body, Comment) else body.title,
                     "state": body.state if isinstance(body, Task | Draft | Link) else "",
                     **{name: getattr(body, name, "") for name in fields},
@@ -149,6 +151,7 @@ def comment_row(record: Record[Comment], most: int, warnings: Sequence[str] = ()
     return told(
         {
             "id": record.id,
+            "link": permalink(record.id),
             "by": record.author,
             "age": age_of(record.created),
             "re": body.parent,
@@ -166,6 +169,7 @@ def thread_row(record: Record[Thread], slug: Slug, warnings: Sequence[str]) -> R
     return told(
         {
             "id": record.id,
+            "link": permalink(record.id),
             "title": body.title,
             "type": body.type,
             "state": body.state,
@@ -190,6 +194,7 @@ def artifact_row(record: Record[Artifact], slug: Slug, warnings: Sequence[str]) 
     return told(
         {
             "id": record.id,
+            "link": permalink(record.id),
             "title": body.title,
             "type": body.type,
             "state": body.state,

@@ -1,7 +1,7 @@
 """The tools that write: everything but observations as a draft, unless the settings let an agent do it. Those are in observing.py.
 
-Whether a write is direct is decided once for a key: a retry gets what the first call got, though the settings have changed since. What
-a plugin has to say is asked before anything is written. Shapes of the arguments are in arguments.py.
+Whether a write is direct is decided once for a key: a retry gets what the first call got, though the settings have changed since. Shapes
+of the arguments are in arguments.py.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from cortex.families.team.context import Team
 from cortex.families.team.rows import code_link
 from cortex.kinds import SENSITIVE, Comment, Draft, Record, Task
 from cortex.library import Library
+from cortex.plugins.policy import plugin_warnings
 from cortex.records.changing import checked_patch, update_task_once
 from cortex.records.checks import ARTIFACT_TYPES, STATES, THREAD_TYPES, check_value, refusal
 from cortex.records.codelinks import absent, cited
@@ -61,22 +62,6 @@ def done_before(library: Library, context: Team, key: str, payload: str, actions
         except InputError:  # for something else; whoever writes is told
             continue
     return ""
-
-
-def screened(context: Team, texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The texts as the plugins let them be written, and what they warn of. Raises: InputError SENSITIVE_BLOCKED."""
-    kept: dict[str, str] = {}
-    warnings: list[str] = []
-    for name, text in texts.items():
-        if not text:
-            kept[name] = text
-            continue
-        found = context.plugins.preflight(text)
-        if not found.allowed:
-            raise InputError("SENSITIVE_BLOCKED", f"{name}: {found.reason}", context={"field": name})
-        kept[name] = found.text
-        warnings += found.warnings
-    return kept, list(dict.fromkeys(warnings))
 
 
 # -- drafts ------------------------------------------------------------------------------------------------------------
@@ -123,17 +108,14 @@ def _patch(fields: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
 
 def _drafted(context: Team, library: Library, draft: Draft, key: str, payload: str) -> Row:
     """Keep a draft, and say where it will go."""
-    texts, warnings = screened(
-        context, {"title": draft.title, "body": draft.body, "summary": draft.summary, "reason": draft.reason}
-    )
-    if draft.patch:
-        fields, said = screened(context, dict(draft.patch))
-        draft, warnings = replace(draft, patch=tuple(fields.items())), warnings + said
-    draft = replace(draft, code_links=cited(library, context.root, draft.code_links), **texts)
-    warnings += strangers_in(library, draft)
-    warnings += [lost] if (lost := absent(context.root, draft.code_links)) else []
+    draft = replace(draft, code_links=cited(library, context.root, draft.code_links))
     way = route(library.reader.store.recorded, context.routes)
-    record, replayed, following = create_draft(library, draft, actor=context.actor, key=key, payload=payload, where=way)
+    with plugin_warnings() as warnings:
+        record, replayed, following = create_draft(
+            library, draft, actor=context.actor, key=key, payload=payload, where=way
+        )
+    warnings += strangers_in(library, record.body)
+    warnings += [lost] if (lost := absent(context.root, draft.code_links)) else []
     place = destination(library.reader.store.recorded, record.body)
     lost = place.record is None
     if lost and not draft.target:
@@ -170,8 +152,9 @@ def publish_comment_tool(context: Team, arguments: PublishComment, call: Call) -
             direct, thread = found.body.sensitivity != SENSITIVE or may(context.actor, "sensitive"), found.id
             why = "the thread is sensitive: what is said there is drafted first"
         if direct:
-            texts, warnings = screened(context, {"body": arguments.body_md})
-            done = create_once(library, Comment(thread, texts["body"]), actor=context.actor, key=key, payload=payload)
+            with plugin_warnings() as warnings:
+                made = Comment(thread, arguments.body_md)
+                done = create_once(library, made, actor=context.actor, key=key, payload=payload)
             warnings += strangers_in(library, done.record.body)
             row: Row = {
                 "published": True,
@@ -229,9 +212,9 @@ def _updated(
     key: str,
     payload: str,
 ) -> Row:
-    texts, warnings = screened(context, dict(patch))
     try:
-        done = update_task_once(library, task_id, texts, actor=context.actor, key=key, payload=payload)
+        with plugin_warnings() as warnings:
+            done = update_task_once(library, task_id, dict(patch), actor=context.actor, key=key, payload=payload)
     except InputError as error:
         if error.code != "RECORD_UNKNOWN":
             raise

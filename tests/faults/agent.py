@@ -1,0 +1,77 @@
+"""Writes records and asks questions as it is told, a line each; answers with JSON: what was found, or the code of an error."""
+
+import json
+import resource
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from cortex.embedders.hashing import HashingEmbedder
+from cortex.engine import Engine
+from cortex.errors import CortexError, explained
+from cortex.keeper import Keeper
+from cortex.kinds import Observation
+from cortex.process import memory_bytes
+from cortex.records.finding import Asked, find
+from cortex.records.rights import person
+from cortex.records.writing import create
+from cortex.settings import load
+from cortex.types import Query
+from faults.plan import key_of
+from memories.desk import open_library, settings_of
+
+LIMITS = {"memory": resource.RLIMIT_AS, "file": resource.RLIMIT_FSIZE}
+
+root, home = Path(sys.argv[1]), Path(sys.argv[2])
+settings = load(root, environment={"CORTEX_HOME": str(home)}, flags={"indexing.workers": 1})
+
+
+def used_addresses() -> int:
+    """The size of this process's address space."""
+    return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
+
+
+def limit(kind: str, size: str) -> str:
+    """Let the process have so many bytes more memory, or files of at most that size; "" ends the limit."""
+    _, hard = resource.getrlimit(LIMITS[kind])
+    most = int(size) + (used_addresses() if kind == "memory" else 0) if size else hard
+    resource.setrlimit(LIMITS[kind], (most, hard))
+    return f"{memory_bytes()}"
+
+
+with open_library(settings_of(home)) as library, Engine(root, settings, embedder=HashingEmbedder()) as engine:
+
+    def write(number: str) -> str:
+        """One record, under a key that follows from its number."""
+        body = Observation(f"Lamp {number}", f"the lamp{number} flickers")
+        return create(library, body, actor=person(), key=key_of(int(number))).id
+
+    def ask() -> list[str]:
+        """What is found in the records and in the project."""
+        engine.index()
+        found = engine.search(Query("switch lamp")).hits[:1]
+        return [
+            *(hit.path for hit in found),
+            *(hit.record.id for hit in find(library.reader, Asked("lamp flickers")).hits[:1]),
+        ]
+
+    def check() -> list[str]:
+        """What is wrong with both stores, once their indexes have followed."""
+        library.follow()
+        engine.catch_up()
+        return library.store.check() + engine.store.check()
+
+    keepers = [Keeper(library), Keeper(engine)]
+    COMMANDS = {"write": write, "ask": ask, "check": check, "limit": limit}
+    print("ready", flush=True)
+    for line in sys.stdin:
+        name, *arguments = line.rstrip("\n").split(" ")
+        try:
+            answer = COMMANDS[name](*arguments)
+        except Exception as error:  # what a caller would be told
+            answer = {"error": explained(error, name).code, "message": f"{type(error).__name__}: {error}"[:300]}
+            assert not isinstance(error, CortexError) or "cortex.db" not in " ".join(error.suggestions)
+        print(json.dumps(answer), flush=True)
+    for keeper in keepers:
+        keeper.close()
