@@ -198,7 +198,6 @@ class Engine:
         return Pool(size, timeout_seconds=self._file_seconds(), memory_bytes=self.settings.limits.memory.heap)
 
     def _file_seconds(self) -> float:
-        """The time for one file."""
         return self.settings.limits.processing.chunk_timeout
 
     def settings_of(self, source: Source) -> Settings:
@@ -472,8 +471,7 @@ class Engine:
     @property
     def state(self) -> IndexState:
         """What the index was made with, against what the settings say now."""
-        now = self._current()
-        return IndexState(now.store, now.source, self.root, self.settings, self.kept)
+        return IndexState(self.store, self.source, self.root, self.settings, self.kept)
 
     def follow_settings(self, *, settle_seconds: float = SETTLE_SECONDS) -> None:
         """Work with what the settings files, and a tool's changes, say now; a file that was just written is given time."""
