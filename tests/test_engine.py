@@ -618,7 +618,7 @@ def test_vectors_of_another_model_are_not_used_and_that_is_said(open_engine):
 
 def test_without_room_for_all_vectors_words_answer_and_say_so(open_engine, root):
     write(root, {f"many/f{number}.py": f"value_{number} = 'desk'\n" for number in range(300)})
-    engine = open_engine(HashingEmbedder(), limits__memory__embeddings="10KB")
+    engine = open_engine(HashingEmbedder(), limits__memory__embeddings="11KB")
     assert code_of(engine.index) == "EMBEDDINGS_LIMIT"
     assert engine.freshness().state == "error"
     page = engine.search(Query("switch lamp"))

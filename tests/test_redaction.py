@@ -136,9 +136,9 @@ def test_without_redaction_a_file_is_shown_as_it_is_and_the_setting_counts_at_on
         assert engine.view("lamp.py").text == CODE
         everything = replace(query, mode=Mode.FULL)
         assert leaked(engine.search(everything)) != []
-        engine.reconfigure(settings_of(tmp_path / "home", "answers"), {})
+        engine.reconfigure(settings_of(tmp_path / "home", "answers"))
         assert leaked(engine.search(query)) == leaked(engine.search(everything)) == []
-        engine.reconfigure(settings_of(tmp_path / "home", "off"), {})
+        engine.reconfigure(settings_of(tmp_path / "home", "off"))
         assert GITHUB in engine.search(query).hits[0].text
 
 
@@ -146,7 +146,7 @@ def test_an_index_without_secrets_holds_none_on_disk(root: Path, tmp_path: Path)
     with opened(root, tmp_path / "home", "answers") as engine:
         engine.index()
         assert _stored(engine) == CODE
-        engine.reconfigure(settings_of(tmp_path / "home", "index"), {})
+        engine.reconfigure(settings_of(tmp_path / "home", "index"))
         engine.index()
         assert leaked(_stored(engine)) == []
         assert any("lamp.py:3 (AWS key)" in note for note in engine.search(Query("LAMP_KEY lighthouse")).notes)

@@ -118,7 +118,7 @@ def test_what_another_memory_says_is_not_said_twice(cortex, key):
 
 
 @pytest.mark.parametrize("options", [["--title", "Railway needs a prefix, still"], ["--tag", "cloud"]])
-def test_a_row_of_another_product_becomes_a_memory_of_ones_own(cortex, foreign, options):
+def test_a_row_of_another_product_becomes_a_memory_of_ones_own(cortex, foreign, at_terminal, options):
     done = answer(cortex, "edit", "obs_1", *options)
     assert (done["changed"], done["supersedes"]) == (True, "obs_1")
     shown = answer(cortex, "show", done["id"])

@@ -67,7 +67,7 @@ def test_an_id_that_may_be_several_is_refused_with_their_names(library, isolated
     assert error.code == "MEMORY_AMBIGUOUS" and error.context["candidates"] == ["dev:obs_1", "ack:obs_1"]
     assert "Apples" in error.message and "Pears" in error.message
     assert find_memory(library, "obs_1", "DEV").memory.title == "Apples"
-    assert refusal(library, "obs_1", "nowhere").code == "MEMORY_AMBIGUOUS"
+    assert refusal(library, "obs_1", "nowhere").code == "MEMORY_UNKNOWN"
 
 
 def test_two_databases_with_the_same_scope_are_told_apart(library, isolated):

@@ -341,7 +341,7 @@ def _decide(library: Library, action: str, artifact: Artifact, question: str) ->
     """Ask the person, with what the artifact says."""
     rests_on = [f"  rests on {one.ref}" for one in artifact.evidence]
     lines = [artifact.title, *beginning_of(artifact.body), *rests_on, question]
-    return decide(library.settings, action, "\n".join(lines))
+    return decide(library, action, "\n".join(lines))
 
 
 def _ref_told(library: Library, body: Artifact, told: str) -> str:
@@ -398,7 +398,7 @@ def supersede(
         ends = [number_of(library, one, KIND) for one in (old, new)]
         titles = library.store.recorded.get(ends)
         question = f"Have {told_title(ends[1], titles)} take the place of {told_title(ends[0], titles)}?"
-        actor = decide(library.settings, "supersede_artifact", question)
+        actor = decide(library, "supersede_artifact", question)
         record = changing.supersede_artifact(library, *ends, actor=actor, key=key, note=note)
     return tell_record(record, f"✓ {ends[1]} takes the place of {record.id}: {record.body.title}", as_json=as_json)
 

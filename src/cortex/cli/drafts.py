@@ -170,7 +170,7 @@ def _decide(action: str, ids: Sequence[str], key: str, act: Act, *, target: str 
         raise InputError("ARGUMENT_INVALID", "a key is for one write: name one draft with --key")
     with team() as library:
         numbers = list(dict.fromkeys(number_of(library, one, KIND) for one in ids))
-        actor = decide(library.settings, action, _question(library, action, numbers, target))
+        actor = decide(library, action, _question(library, action, numbers, target))
         done = [_try(library, number, actor, act, alone=len(numbers) == 1) for number in numbers]
     failed = [one for one in done if one.error]
     if as_json:

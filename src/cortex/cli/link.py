@@ -45,7 +45,7 @@ def add(
         known = library.store.recorded.get(ends)
         replaces = word == "supersedes" and all(one.kind == "artifact" for one in known.values())
         question = f"Have {told_title(ends[0], known)} take the place of {told_title(ends[1], known)}?"
-        actor = decide(library.settings, "supersede_artifact", question) if replaces else writer()
+        actor = decide(library, "supersede_artifact", question) if replaces else writer()
         record = create(library, made, actor=actor, key=key)
         known = _ends(library, [record])
     if as_json:
@@ -114,7 +114,7 @@ def _judge(ids: Sequence[str], key: str, *, confirmed: bool, as_json: bool) -> i
         links = library.store.recorded.get(numbers).values()
         shown = [f"{one.id}: {_told(one, _ends(library, [one]))}" for one in links]
         question = "Is that so?" if confirmed else "Dismiss that?"
-        actor = decide(library.settings, "judge_link", "\n".join([*shown, question]))
+        actor = decide(library, "judge_link", "\n".join([*shown, question]))
         done = [changing.judge_link(library, one, confirmed, actor=actor, key=key) for one in numbers]
         known = _ends(library, done)
     if as_json:

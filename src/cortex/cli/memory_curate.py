@@ -107,7 +107,7 @@ def _judge(
             lines = [f"{told_id(one, present)}: {one.memory.title}" for one in changing[:SHOWN]]
             lines += [f"… and {len(changing) - SHOWN:,} more"] if len(changing) > SHOWN else []
             question = f"{action.capitalize()} {counted(len(changing))}?"
-            decide(library.settings, "judge_memory", "\n".join([*lines, question]))
+            decide(library, "judge_memory", "\n".join([*lines, question]))
         changed = len(changing) if dry else judge(library, changing, action, reason=reason)
     if as_json:
         ids_changed = [told_id(one, present) for one in changing]
@@ -136,7 +136,7 @@ def supersede_one(
     with memories() as library:
         before, after = find_told(library, old), find_told(library, by)
         question = f"Have “{after.memory.title}” take the place of “{before.memory.title}”?"
-        decide(library.settings, "judge_memory", question)
+        decide(library, "judge_memory", question)
         supersede(library, before, after, reason=reason)
         present = databases(library.settings)
     if as_json:
@@ -212,7 +212,7 @@ def _tell_deletion(chosen: Sequence[Remembered], present: Sequence[Database], *,
 def undo_last(as_json: JsonFlag = False) -> int:
     """Take the last step back: every memory of it is as it was. What was added is rejected, not forgotten; a deletion stays."""
     with memories() as library:
-        decide(library.settings, "judge_memory", "Take the last step back?")
+        decide(library, "judge_memory", "Take the last step back?")
         count = undo(library)
         steps = [one for one in library.store.remembered.decisions(count) if one.action == "undo"] if count else []
         rows = [_about(library, one) for one in steps]

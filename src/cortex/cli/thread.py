@@ -258,7 +258,7 @@ def resolve(
         title = resolve_ref(library.store.recorded, number, KIND).body.title
         outcome = [f"  | {resolution}"] if resolution else []
         question = "\n".join([f"{number}: {title}", *outcome, "Resolve it?"])
-        actor = decide(library.settings, "resolve_thread", question)
+        actor = decide(library, "resolve_thread", question)
         record = changing.resolve_thread(library, number, resolution, actor=actor, key=key)
     return tell_record(record, f"✓ Resolved {record.id}: {record.body.title}", as_json=as_json)
 
