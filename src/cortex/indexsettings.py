@@ -102,8 +102,8 @@ class IndexState:
         return out
 
     def shortcomings(self) -> tuple[str, ...]:
-        """What every answer has to say: files that there is no room for, settings that the index doesn't follow yet."""
-        return (*self._over_limit_in_words(), *self._gap_in_words())
+        """What every answer has to say: files that there is no room for, settings that don't count or aren't followed yet."""
+        return (*self.settings.ignored_files(), *self._over_limit_in_words(), *self._gap_in_words())
 
     def without_excluded(self, page: Page) -> Page:
         """The page without what the settings exclude by now, where the index was made with other patterns."""

@@ -418,3 +418,18 @@ def test_a_project_file_of_a_megabyte_costs_nothing(place: Place) -> None:
     (warning,) = place.load().warnings
     assert "is larger than 256KB (file ignored)" in warning
     assert time.process_time() - started < 1
+
+
+def test_a_file_with_a_typo_leaves_what_it_said_before(tmp_path):
+    (tmp_path / "home").mkdir()
+    file = tmp_path / "home" / "config.yml"
+    file.write_text("workspace:\n  excludePatterns: ['drop/**']\n", encoding="utf-8")
+    before = load(None, environment={"CORTEX_HOME": str(tmp_path / "home")})
+    file.write_text("workspace:\n  excludePatterns: ['drop/**\n", encoding="utf-8")
+    after = load_again(before)
+    assert after.workspace.exclude_patterns == before.workspace.exclude_patterns
+    assert [str(file) in warning for warning in after.ignored_files()] == [True]
+    assert load_again(after) is after
+    file.write_text("workspace:\n  excludePatterns: ['keep/**']\n", encoding="utf-8")
+    mended = load_again(after)
+    assert mended.ignored_files() == () and "keep/**" in mended.workspace.exclude_patterns

@@ -80,7 +80,8 @@ def load(
 
 def load_again(settings: Settings, *, settle_seconds: float = 0.0) -> Settings:
     """The settings as their files say it now: the same object where no file changed, or one changed so lately that it may
-    be half written.
+    be half written. Where a file can't be read any more, the values from before count: a typo must not
+    switch off what a file excludes.
     """
     inputs = settings.inputs
     if inputs is None:
@@ -91,13 +92,16 @@ def load_again(settings: Settings, *, settle_seconds: float = 0.0) -> Settings:
     now = time.time_ns()
     if any(state and 0 <= now - state[0] < settle_seconds * 1e9 for state in files):
         return settings
-    return load(
+    again = load(
         inputs.root,
         environment=inputs.environment,
         flags=inputs.flags,
         user_home=inputs.user_home,
         shared=inputs.shared,
     )
+    if set(again.ignored_files()) <= set(settings.ignored_files()):
+        return again
+    return settings.model_copy(update={"warnings": again.warnings, "inputs": again.inputs})
 
 
 def _file_states(root: Path | None, home: Path, environment: Mapping[str, str], user_home: Path) -> FileStates:

@@ -34,6 +34,9 @@ class Inputs:
     apart: tuple[Entry, ...] = field(compare=False, default=())  # what variables say that don't count
 
 
+IGNORED = "(file ignored)"  # at the end of a warning
+
+
 class Settings(Groups):
     """Every setting of one workspace, or of none (`root` is None)."""
 
@@ -69,6 +72,10 @@ class Settings(Groups):
     def warning_about(self, name: str) -> str:
         """Why what a file says of a key doesn't count, "" where nothing was said, or it does."""
         return next((warning for warning in self.warnings if f": {name}: " in warning), "")
+
+    def ignored_files(self) -> tuple[str, ...]:
+        """The warnings about settings files that can't be read."""
+        return tuple(warning for warning in self.warnings if warning.endswith(IGNORED))
 
     def index_values(self) -> dict[str, object]:
         """The settings that decide what an index holds, by name, as JSON has them."""
