@@ -76,6 +76,14 @@ def test_an_accepted_artifact_is_changed_by_a_person_who_was_asked(cortex, at_te
     assert answer(cortex, "artifact", "edit", made, "--body", "Any port.")["version"] == 2
 
 
+def test_a_new_memory_that_counts_everywhere_or_replaces_another_is_a_decision(cortex, at_terminal):
+    assert cortex("memory", "add", "Deploys are on Friday")[0] == 0
+    at_terminal.answer = "n"
+    assert cortex("memory", "add", "Deploys are on Monday", "--state", "promoted")[0] != 0
+    assert "Deploys are on Monday" in at_terminal.questions[-1]
+    assert "Monday" not in cortex("memory", "list")[1]
+
+
 def test_yes_on_the_command_line_is_no_answer(cortex):
     code, _, err = cortex("memory", "approve", "mem_0123456789", "--yes")
     assert (code, "--yes" in err) == (2, True)

@@ -38,6 +38,7 @@ from cortex.cli.memory_options import (
 from cortex.cli.memory_show import Whole, row_json, say_marks, say_rows, say_whole, whole_json
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
+from cortex.cli.terminal import decide
 from cortex.errors import CortexError
 from cortex.families.memory.answers import Paths, scope_rows
 from cortex.library import Library
@@ -136,6 +137,9 @@ def add_one(
             provenance="person",
         )
         gone = named(library, supersedes or ())
+        if gone or MemoryState(state) is MemoryState.PROMOTED:
+            replaced = [f"in place of “{one.memory.title}”" for one in gone]
+            decide(library, "judge_memory", "\n".join([memory.title, *replaced, "Add it?"]))
         done = add(library, memory, state=MemoryState(state), scope=scope, supersedes=gone, citations=cited)
         present = databases(library.settings)
     _tell_added(done, memory, gone, present, as_json=as_json)
