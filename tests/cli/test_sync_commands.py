@@ -121,8 +121,12 @@ def test_a_person_is_asked_what_is_sent(cortex, core, typed):
     code, out, err = typed("none\n", "connect", core.url, CORTEX_CORE_TOKEN=token)
     assert code == 0 and "2 records of this home" in out and "Send which? mine (2), all (2) or none [mine]: " in err
     assert core.titles() == set()
+    assert "`cortex connect --upload mine`" in err
+    code, _, err = typed("", "connect", "--upload", "mine")  # the address and the token are known
+    assert code == 0, err
+    assert core.titles() == {"One", "Two"}
     answer(cortex, "disconnect")
-    assert typed("\n", "connect", core.url, CORTEX_CORE_TOKEN=token)[0] == 0 and core.titles() == {"One", "Two"}
+    assert typed("\n", "connect", core.url, CORTEX_CORE_TOKEN=token)[0] == 0
 
 
 def test_the_token_is_kept_for_its_owner_alone_and_said_nowhere(cortex, core, isolated, monkeypatch):

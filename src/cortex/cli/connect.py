@@ -64,10 +64,12 @@ def connect(
     """Join a team's Core: what you choose of this home is sent there, what you may see of it comes here; then sync for a first time."""
     choice = None if upload is None else one_of(upload, CHOICES, "--upload")
     with open_library(profile) as library:
-        address = url or library.settings.team.server
+        address = url or library.settings.team.server or library.store.truth.get(state.URL)
         if not address:
             raise InputError("ARGUMENT_INVALID", "which Core? Name its address, such as https://core.example.org")
-        before, token = library.store.truth.get(state.URL), _token(token_file)
+        before = library.store.truth.get(state.URL)
+        is_joined = bool(before) and address.rstrip("/") == before and not token_file
+        token = connecting.token_of(library.settings.home) if is_joined else _token(token_file)
         found = None
         if dry_run or not before or choice:
             found = connecting.preview(library, address, token, plain=plain_http)

@@ -63,7 +63,9 @@ def start(
         state, started = _start(meeting, "cortex start", log_level, skip_sync=skip_sync)
     notes = _notes(state, started, skip_sync=skip_sync, enabled=enabled, log_level=log_level)
     written, more, failure = _write_project(
-        mcp=not no_mcp_write, gitignore=not no_gitignore_write, profile=profile or ""
+        mcp=not no_mcp_write,
+        gitignore=not no_gitignore_write,
+        profile=profile or environment().get("CORTEX_PROFILE", ""),
     )
     notes += more
     body = {"started": started, **who_runs(meeting, state), "written": written, "notes": notes}
