@@ -219,6 +219,22 @@ def test_the_newest_snapshot_fills_the_gaps(settings, damage: Damage):
         assert library.store.recorded.count(kinds.Wanted()) == 2
 
 
+def test_a_snapshot_doubles_no_citation_and_brings_back_those_of_lost_memories(settings):
+    database = settings.home / STORE_NAME
+    with closing(sqlite3.connect(database)) as connection:
+        ids = [row[0] for row in connection.execute("SELECT id FROM memories ORDER BY id LIMIT 2")]
+        rows = [(number, "/r", "a.py", "f", b"1", b"2", "") for number in ids]
+        connection.executemany("INSERT INTO citations VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        connection.commit()
+        make_snapshot(database, ASKED)
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("DELETE FROM memories WHERE id = ?", ids[:1])
+        connection.commit()
+    salvage_home(settings)
+    with closing(sqlite3.connect(database)) as connection:
+        assert connection.execute("SELECT memory FROM citations ORDER BY memory").fetchall() == [(n,) for n in ids]
+
+
 def test_what_only_the_log_of_writes_has_is_saved_too(settings, memory):
     library = Library(settings, embedders=Embedders(None))
     add(library, Memory("", "Thing 88", text=memory_of(88).text))
