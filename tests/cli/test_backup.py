@@ -186,3 +186,17 @@ def test_fix_leaves_a_home_alone_whose_tables_are_damaged(home, findings):
     assert (code, found["home"]["fixable"], found["home"]["done"]) == (1, False, "")
     assert "--salvage" in found["home"]["fix"]
     assert (home / STORE_NAME).read_bytes() == before
+
+
+def test_salvage_calls_no_home_sound_that_it_can_not_open(home, cortex):
+    with closing(sqlite3.connect(home / STORE_NAME)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    code, out, err = cortex("doctor", "--salvage")
+    assert code == 1 and "STORE_NEWER" in err and "sound" not in out
+
+
+def test_a_setting_is_set_where_the_home_is_lost(home, cortex):
+    (home / STORE_NAME).unlink()
+    assert cortex("config", "set", "team.approval", "studio")[0] == 0
+    assert cortex("config", "get", "team.approval")[1].strip() == "studio"
+    assert not (home / STORE_NAME).exists()
