@@ -404,10 +404,9 @@ def _discard(directory: Path, *, replica: bool = False) -> Path:
     newest = max(earlier.values(), key=int, default="")
     for path in [path for path, number in earlier.items() if number != newest]:
         remove_generation(path)
-    target = move_aside(directory)
     with suppress(OSError):
         (directory / _FOUND).unlink()
-    return target
+    return move_aside(directory)
 
 
 def report_damage(directory: Path) -> None:
@@ -419,7 +418,12 @@ def report_damage(directory: Path) -> None:
 
 def is_reported_damaged(directory: Path) -> bool:
     """Whether another process found the store's database damaged, and it wasn't set aside yet."""
-    return (directory / _FOUND).exists()
+    found = directory / _FOUND
+    if found.exists() and not (directory / STORE_NAME).exists():
+        # It was said of a database that is gone, not of the next one.
+        with suppress(OSError):
+            found.unlink()
+    return found.exists()
 
 
 def _bring_up_to_date(path: Path, confined: bool) -> None:
