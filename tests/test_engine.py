@@ -26,6 +26,7 @@ from cortex.engine import Engine
 from cortex.errors import Cancelled, CortexError
 from cortex.paths import ensure_store_dir
 from cortex.settings import load
+from cortex.store import report_damage
 from cortex.types import Cancel, Mode, Note, Query
 
 DEADLINE = 20.0
@@ -750,6 +751,19 @@ def test_who_holds_the_lease_replaces_a_database_that_another_found_damaged(open
     holder.serve_requests()
     holder.index()
     assert paths(other, "switch lamp")[0] == "src/lamp.py"
+
+
+def test_a_report_of_damage_outlives_no_database(open_engine):
+    first = open_engine()
+    first.index()
+    first.close()
+    report_damage(first.store.directory)
+    (first.store.directory / "cortex.db").unlink()
+    again = open_engine()
+    assert again.index().added == 3
+    again.close()
+    assert paths(open_engine(), "switch lamp")[0] == "src/lamp.py"
+    assert list(first.store.directory.glob("cortex.db.damaged-*")) == []
 
 
 def test_of_databases_that_were_set_aside_the_last_two_are_kept(open_engine):

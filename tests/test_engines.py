@@ -21,6 +21,7 @@ from cortex.families.code.workspaces import Workspaces
 from cortex.guarded import Embedders
 from cortex.library import Library
 from cortex.settings import Settings, Workspace, load
+from cortex.store import STORE_NAME, Store
 from cortex.types import Cancel, Mode, Query
 
 
@@ -103,6 +104,24 @@ def test_an_engine_with_a_window_stays_open_while_there_is_memory(make, project)
         assert same is engine
     engines.give_back(one)
     assert engines.projects() == []
+
+
+def test_a_damaged_home_that_a_call_meets_costs_no_project_its_index(make, project):
+    engines = make(keep=False)
+    root, settings = project("sound")
+    (root / "pyproject.toml").touch()
+    settings.home.mkdir()
+    (settings.home / STORE_NAME).write_bytes(b"garbage" * 1000)
+    lent = engines.borrow(root, settings)
+    with engines.use(lent) as engine:
+        engine.index()
+        directory = engine.store.directory
+    with pytest.raises(CortexError) as caught, engines.use(lent):
+        Store(settings.home)
+    assert caught.value.code == "STORE_CORRUPT"
+    assert directory is not None and list(directory.glob("cortex.db.damaged-*")) == []
+    with engines.use(lent) as engine:
+        assert found(engine, "only_sound") == ["sound.py"]
 
 
 def test_an_engine_that_can_not_be_opened_is_not_remembered(make, project, tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cortex import runs
 from cortex.engines import Engines
 from cortex.errors import Cancelled, ConfigError, CortexError, FileError, InputError, StoreError
 from cortex.guarded import Embedders
@@ -49,6 +50,22 @@ def notes(tmp_path: Path) -> Path:
     write(folder, "guide.md", GUIDE)
     write(folder, "sub/plain.txt", "The desk has three drawers.\n")
     return folder
+
+
+def test_who_waits_sees_signs_of_life_while_the_holder_does_its_chores(open_library, until, monkeypatch):
+    monkeypatch.setattr(runs, "BEAT_SECONDS", 0.01)
+    library = open_library(embedders=Embedders(None))
+    assert library.holds()
+    signs: list[str] = []
+
+    def work(library: Library) -> None:
+        number = library.store.log.ask(library.source.id, False, False, None)
+        until(lambda: library.store.log.sign(number))
+        signs.append(library.store.log.sign(number))
+
+    library.chores = (work,)
+    library.serve_requests()
+    assert signs
 
 
 def write(folder: Path, path: str, text: str) -> None:

@@ -132,6 +132,19 @@ def test_the_store_folder_keeps_its_own_files_out_of_git(tmp_path: Path) -> None
         assert folder.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_home_in_a_project_is_never_that_projects_store(tmp_path: Path) -> None:
+    root = repository(tmp_path / "r").resolve()
+    own = root / ".cortex"
+    other = paths.store_dir(root, own)
+    assert other.parent == own / "projects"
+    own.mkdir()
+    (tmp_path / "link").symlink_to(own)
+    assert paths.store_dir(root, tmp_path / "link").name == other.name
+    # The home of another profile, which has snapshots.
+    (own / "backups").mkdir()
+    assert paths.store_dir(root, tmp_path / "home").parent == tmp_path / "home" / "projects"
+
+
 @pytest.mark.skipif(os.name == "nt", reason="folders have no such modes there")
 def test_folders_that_are_made_are_private_and_others_keep_their_mode(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir(mode=0o755)

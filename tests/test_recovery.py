@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -97,7 +98,7 @@ def test_a_snapshot_brings_back_memories_records_and_settings_and_that_can_be_un
         add(library, Memory("", "Thing 99", text=memory_of(99).text))
     (home / "config.yml").write_text("search:\n  timeout: 9s\n", encoding="utf-8")
     done = restore_snapshot(settings, snapshot)
-    assert done.before is not None and done.before.reason == RESTORE and done.kept is None
+    assert done.before is not None and done.before.reason == RESTORE and done.kept is not None
     assert len(said(settings)) == COUNT
     assert "7s" in (home / "config.yml").read_text(encoding="utf-8")
     with opened(settings) as library:
@@ -107,6 +108,31 @@ def test_a_snapshot_brings_back_memories_records_and_settings_and_that_can_be_un
     assert len(said(settings)) == COUNT + 1
     assert "9s" in (home / "config.yml").read_text(encoding="utf-8")
     check_sound(settings)
+
+
+def test_what_another_process_wrote_during_a_restore_is_in_the_file_that_is_kept(settings):
+    snapshot = make_snapshot(settings.home / STORE_NAME, ASKED)
+    assert snapshot is not None
+    with closing(sqlite3.connect(settings.home / STORE_NAME)) as other:
+        other.execute("SELECT count(*) FROM memories").fetchone()
+        done = restore_snapshot(settings, snapshot)
+        other.execute("UPDATE memories SET title = 'Thing late' WHERE title = 'Thing 3'")
+        other.commit()
+    assert done.kept is not None and ".replaced-" in done.kept.name
+    with closing(sqlite3.connect(done.kept)) as kept:
+        assert kept.execute("SELECT count(*) FROM memories WHERE title = 'Thing late'").fetchone() == (1,)
+    again = restore_snapshot(settings, snapshot)
+    assert again.kept is not None and again.kept.exists() and not done.kept.exists()
+
+
+def test_the_oldest_of_seven_snapshots_outlives_its_restore(settings):
+    for _ in range(7):
+        make_snapshot(settings.home / STORE_NAME, ASKED)
+    oldest = list_snapshots(settings.home)[-1]
+    done = restore_snapshot(settings, oldest)
+    left = list_snapshots(settings.home)
+    assert done.before is not None and len(left) == 7
+    assert {oldest.file, done.before.file} <= {snapshot.file for snapshot in left}
 
 
 def test_a_home_that_was_put_back_compares_everything_with_its_core(settings):
@@ -191,6 +217,22 @@ def test_the_newest_snapshot_fills_the_gaps(settings, damage: Damage):
     assert said(settings) >= {memory_of(number).title for number in range(COUNT)}
     with opened(settings) as library:
         assert library.store.recorded.count(kinds.Wanted()) == 2
+
+
+def test_a_snapshot_doubles_no_citation_and_brings_back_those_of_lost_memories(settings):
+    database = settings.home / STORE_NAME
+    with closing(sqlite3.connect(database)) as connection:
+        ids = [row[0] for row in connection.execute("SELECT id FROM memories ORDER BY id LIMIT 2")]
+        rows = [(number, "/r", "a.py", "f", b"1", b"2", "") for number in ids]
+        connection.executemany("INSERT INTO citations VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        connection.commit()
+        make_snapshot(database, ASKED)
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("DELETE FROM memories WHERE id = ?", ids[:1])
+        connection.commit()
+    salvage_home(settings)
+    with closing(sqlite3.connect(database)) as connection:
+        assert connection.execute("SELECT memory FROM citations ORDER BY memory").fetchall() == [(n,) for n in ids]
 
 
 def test_what_only_the_log_of_writes_has_is_saved_too(settings, memory):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cortex import indexing, runs
+from cortex.embedders.hashing import HashingEmbedder
 from cortex.engine import Engine
 from cortex.errors import CortexError, FileError, LimitError, StoreError
 from cortex.settings import load
@@ -304,3 +305,25 @@ def test_a_holder_that_works_for_long_is_waited_for(open_engine, monkeypatch, un
         waited.set()
         asking.join(DEADLINE)
     assert len(reports) == 1
+
+
+def test_a_holder_whose_indexes_catch_up_gives_signs_of_life(open_engine, monkeypatch, until):
+    monkeypatch.setattr(runs, "BEAT_SECONDS", 0.01)
+    first = open_engine()
+    first.index()
+    first.close()
+    signs: list[str] = []
+
+    class Slow(HashingEmbedder):
+        def embed(self, texts, mode):
+            if not signs:
+                log = holder.store.log
+                number = log.ask(holder.source.id, False, False, None)
+                until(lambda: log.sign(number))
+                signs.append(log.sign(number))
+            return super().embed(texts, mode)
+
+    with Engine(first.root, first.settings, embedder=Slow()) as holder:
+        assert holder.holds()
+        holder.catch_up()
+    assert signs

@@ -25,7 +25,7 @@ from cortex.guarded import Embedders, open_embedders, who_embeds
 from cortex.indexsettings import SETTLE_SECONDS, FollowedSettings, IndexState
 from cortex.paths import ensure_store_dir, is_frozen, remember_project, root_text
 from cortex.process import default_workers
-from cortex.repair import Healing, Replacement
+from cortex.repair import Healing, Replacement, reported_damage
 from cortex.runs import Runs, Wish
 from cortex.scratch import Scratch, search_files
 from cortex.search import BELOW_THRESHOLD, NO_EMBEDDER, check_query, parse, search
@@ -258,7 +258,7 @@ class Engine:
         """As the lease holder, do what other processes asked for, and let the indexes forget what they removed for good."""
         self.follow_settings()
         if self._replacement.is_due(self.store.directory):
-            self.start_anew(StoreError("STORE_CORRUPT", "another process found the database damaged"))
+            self.start_anew(reported_damage(self.store))
         self._runs.serve_requests()
         if time.monotonic() < self._not_before:
             return
@@ -274,8 +274,9 @@ class Engine:
             return
         behind = self.store.truth.words_linger or self.store.indexes.state()[1] < self.store.truth.seq()
         if behind or (not self.running and self.embedding.lags):
-            self.embedding.catch_up()
-            self.store.indexes.tidy()
+            with self._runs.alive():
+                self.embedding.catch_up()
+                self.store.indexes.tidy()
 
     # -- put and forget ------------------------------------------------------------------------------------------------
 
@@ -407,7 +408,6 @@ class Engine:
         while True:
             now = self.embedding.answering()
             meaning = (now.stamp, now.embedder.query) if now.embedder and now.stamp else None
-            why = now.why or NO_EMBEDDER
             try:
                 page = search(
                     self.store,
@@ -416,7 +416,7 @@ class Engine:
                     meaning=meaning,
                     cancel=cancel,
                     deadline=deadline,
-                    why_words=why,
+                    why_words=now.why or NO_EMBEDDER,
                     docs=docs,
                 )
             except CortexError as error:

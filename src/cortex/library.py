@@ -122,8 +122,9 @@ class Library(Engine):
     def serve_requests(self) -> None:
         """As the lease holder, do what other processes asked for, and what else there is to do."""
         super().serve_requests()
-        for chore in self.chores:
-            chore(self)
+        with self._runs.alive():
+            for chore in self.chores:
+                chore(self)
 
     def clean_up(self) -> None:
         """Drop what is older than it is to be kept, and make the day's snapshot."""

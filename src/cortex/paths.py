@@ -19,6 +19,7 @@ MAX_PATH_CHARACTERS = 4096
 MAX_POINTER_CHARACTERS = MAX_PATH_CHARACTERS + 16  # of a file that holds one path, or our own few lines
 STORE_FOLDER = ".cortex"
 PROJECTS_NOTE = "projects.txt"  # in the home: roots with a store in themselves, a line each
+SNAPSHOTS_FOLDER = "backups"  # in the home: snapshots of what a person wrote
 
 MARKERS = frozenset({
     ".git", ".hg", ".svn", "package.json", "deno.json", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile",
@@ -36,6 +37,9 @@ _OWN_FILES = (
     "/cortex.db-wal",
     "/cortex.db-shm",
     "/cortex.db.damaged-*",
+    "/cortex.db.replaced-*",
+    "/backups/",
+    "/projects/",
     "/words*/",
     "/vectors*/",
     "/lease",
@@ -73,16 +77,24 @@ def is_project(root: Path) -> bool:
 def store_dir(root: Path, cortex_home: Path, *, in_project: bool = True) -> Path:
     """The folder of `root`'s store: in the project (a linked worktree's is its main worktree's), else under `cortex_home`.
 
-    Under `cortex_home` also where something that isn't ours stands in the place of our files.
+    Under `cortex_home` also where something that isn't ours stands in the place of our files, or
+    a home does: its database is the only copy of what a person wrote, a project's can be made again.
     """
     root = root.resolve()
     root = main_worktree(root) or root
     own, other = root / STORE_FOLDER, cortex_home / "projects" / hash_bytes(os.fsencode(root)).hex()
     if not in_project or not is_project(root) or _is_occupied(own):
         return other
+    if _is_same(own, cortex_home) or is_home(own):
+        return other
     # Where neither can be written, the one that is there is read.
     readable = is_frozen(own) and not own.is_symlink() and not _can_be_made(other)
     return own if _is_writable(root) or readable else other
+
+
+def is_home(folder: Path) -> bool:
+    """Whether a folder has what only a home has: snapshots, or the list of projects."""
+    return any((folder / name).exists() for name in (SNAPSHOTS_FOLDER, PROJECTS_NOTE))
 
 
 def is_frozen(folder: Path) -> bool:
@@ -92,6 +104,13 @@ def is_frozen(folder: Path) -> bool:
     except OSError:
         return False
     return there and not os.access(folder, os.W_OK | os.X_OK)
+
+
+def _is_same(folder: Path, other: Path) -> bool:
+    try:
+        return os.path.samefile(folder, other)
+    except OSError:
+        return os.path.realpath(folder) == os.path.realpath(other)
 
 
 def _can_be_made(folder: Path) -> bool:

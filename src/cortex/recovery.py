@@ -1,7 +1,7 @@
 """A home brought back: from a snapshot, or from what can be read of a damaged database.
 
-The new database is put together aside and takes its place when it is whole. What was there before is kept: as a snapshot where it was
-sound, so that a restore can be undone, else as the file itself. Documents are read again from their files. Knows no command.
+The new database is put together aside and takes its place when it is whole. What was there before is kept as the file itself, and where it
+was sound as a snapshot, too, so that a restore can be undone. Documents are read again from their files. Knows no command.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cortex.memories.wording import word
 from cortex.paths import make_private
 from cortex.records.wording import wording
 from cortex.settings import Settings
-from cortex.store import STORE_NAME, Store, leased, move_aside
+from cortex.store import STORE_NAME, Store, leased, move_aside, remove_replaced
 from cortex.store.renewal import renew
 from cortex.store.salvage import Salvaged, salvage
 from cortex.store.snapshots import (
@@ -30,16 +30,17 @@ from cortex.store.snapshots import (
     SETTINGS_FILE,
     Snapshot,
     list_snapshots,
-    make_snapshot,
+    prune,
     take_settings,
     unpack,
+    write_snapshot,
 )
 from cortex.sync.state import RESYNC, URL
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore did: the snapshot that undoes it, and where a database went that no snapshot could be made of."""
+    """What a restore did: the snapshot that undoes it, and where the database of before is."""
 
     snapshot: Snapshot
     before: Snapshot | None
@@ -68,12 +69,10 @@ def restore_snapshot(settings: Settings, snapshot: Snapshot) -> Restored:
         texts: list[str | None] = []
         _renew(settings, folder, lambda connection: texts.append(take_settings(connection)))
         before = _snapshot_before(home)
-        kept = _swap(home, folder)
-        if before is not None and kept is not None:
-            for suffix in ("", "-wal", "-shm"):
-                with suppress(OSError):
-                    kept.with_name(kept.name + suffix).unlink()
-            kept = None
+        # The file stays, too: another process may write a memory after the snapshot was made.
+        kept = _swap(home, folder, sound=before is not None)
+        remove_replaced(home, kept)
+        prune(list_snapshots(home), {snapshot.file, *([before.file] if before else [])})
         put_back = _put_settings(home / SETTINGS_FILE, texts[0], replace=before is not None)
     _index(settings)
     return Restored(snapshot, before, kept, put_back)
@@ -129,14 +128,14 @@ def _snapshot_before(home: Path) -> Snapshot | None:
     if not (home / STORE_NAME).exists():
         return None
     try:
-        return make_snapshot(home / STORE_NAME, RESTORE)
+        return write_snapshot(home / STORE_NAME, RESTORE)
     except StoreError:
         return None
 
 
-def _swap(home: Path, folder: Path) -> Path | None:
+def _swap(home: Path, folder: Path, *, sound: bool = False) -> Path | None:
     """Put the database of a folder in the place of the home's; gives where that went, None where there was none."""
-    kept = move_aside(home) if (home / STORE_NAME).exists() else None
+    kept = move_aside(home, sound=sound) if (home / STORE_NAME).exists() else None
     os.replace(folder / STORE_NAME, home / STORE_NAME)
     for pattern in ("words-*", "vectors-*"):
         for index in home.glob(pattern):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from cortex.errors import CortexError, StoreError
-from cortex.store import Store, is_reported_damaged, report_damage, set_aside
+from cortex.store import STORE_NAME, Store, is_reported_damaged, report_damage, set_aside
 
 HEAL_SECONDS = 3.0  # that questions wait for another thread or process to build damaged indexes anew
 POLL_SECONDS = 0.05
@@ -23,6 +23,13 @@ DISCARDED = {"STORE_CORRUPT": "damaged", "STORE_NEWER": "of a newer version of C
 Opened = TypeVar("Opened")
 
 log = logging.getLogger(__name__)
+
+
+def reported_damage(store: Store) -> StoreError:
+    """The error of a database that another process found damaged."""
+    path = store.directory and str(store.directory / STORE_NAME)
+    message = "another process found the database damaged"
+    return StoreError("STORE_CORRUPT", message, context={"path": path})
 
 
 class Replacement:
@@ -37,7 +44,7 @@ class Replacement:
         """Open a store, anew where its database can't be used."""
         if self.is_due(directory) and directory is not None:
             # Where another process holds the lease, that one does it.
-            with suppress(StoreError):
+            with suppress(CortexError):
                 self._note("STORE_CORRUPT", set_aside(directory))
         try:
             return open_store(directory)
@@ -46,7 +53,7 @@ class Replacement:
                 raise
             try:
                 self._note(error.code, set_aside(directory))
-            except StoreError:
+            except CortexError:
                 report_damage(directory)
                 raise error from None
             return open_store(directory)
@@ -58,6 +65,9 @@ class Replacement:
     def may_replace(self, store: Store, error: CortexError) -> bool:
         """Whether this process may set a store aside that failed; the holder of its lease is told where another is."""
         if store.directory is None or error.code not in DISCARDED or not self._allowed:
+            return False
+        # A call may read the home's database as well: what is wrong there says nothing of this one.
+        if error.context.get("path") != str(store.directory / STORE_NAME):
             return False
         if not store.lease.take():
             report_damage(store.directory)

@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -164,5 +165,38 @@ def test_fix_rebuilds_an_index_inside_the_database_and_the_search_index_beside_i
     assert (code, found["home"]["level"]) == (1, "error")
     code, found = findings("--fix")
     assert "built anew" in found["home"]["done"]
+    (kept,) = home.glob("cortex.db.damaged-*")
+    with closing(sqlite3.connect(kept)) as connection:
+        assert "missing from index" in connection.execute("PRAGMA integrity_check").fetchone()[0]
     assert findings()[1]["home"]["level"] == "ok"
     assert said() == set(TITLES)
+
+
+def test_fix_leaves_a_home_alone_whose_tables_are_damaged(home, findings):
+    """A page that two tables have: to build indexes anew would write over one of them."""
+    with closing(sqlite3.connect(home / STORE_NAME, isolation_level=None)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(
+            "UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = 'counters') "
+            "WHERE name = 'concepts_memory'"
+        )
+    before = (home / STORE_NAME).read_bytes()
+    code, found = findings("--fix")
+    assert (code, found["home"]["fixable"], found["home"]["done"]) == (1, False, "")
+    assert "--salvage" in found["home"]["fix"]
+    assert (home / STORE_NAME).read_bytes() == before
+
+
+def test_salvage_calls_no_home_sound_that_it_can_not_open(home, cortex):
+    with closing(sqlite3.connect(home / STORE_NAME)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    code, out, err = cortex("doctor", "--salvage")
+    assert code == 1 and "STORE_NEWER" in err and "sound" not in out
+
+
+def test_a_setting_is_set_where_the_home_is_lost(home, cortex):
+    (home / STORE_NAME).unlink()
+    assert cortex("config", "set", "team.approval", "studio")[0] == 0
+    assert cortex("config", "get", "team.approval")[1].strip() == "studio"
+    assert not (home / STORE_NAME).exists()

@@ -52,7 +52,7 @@ def test_a_full_machine_is_empty_afterwards(place):
     fill(place.home, "config.yml", "cortex.db", "cortex.db-wal", "words/a", "vectors-2/b", "lease", "cortexd.log.1")
     fill(place.home, "inbox/1.json", "inbox/refused/2.json")
     fill(place.home, TOKEN_FILE, LOCK, f"{refusals.FOLDER}/1.json", f"{replaced.FOLDER}/1.jsonl")
-    fill(place.home, "backups/20261118T134021Z-daily.db.gz")
+    fill(place.home, "backups/20261118T134021Z-daily.db.gz", "cortex.db.replaced-1")
     fill(home_of(place.root, place.home) / "1", "cortex.db")
     fill(place.home, f"projects/{'0a' * 16}/cortex.db", "profiles/work/cortex.db", "profiles/work/config.yml")
     fill(place.root, ".cortex/cortex.db", ".cortex/words/x", ".cortex/lease")

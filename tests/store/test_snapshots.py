@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cortex.errors import CortexError
-from cortex.store import STORE_NAME, Store, check_present, schema, snapshots
+from cortex.store import STORE_NAME, Store, check_present, schema, set_aside, snapshots
 from cortex.store.snapshots import ASKED, DAILY, MIGRATION, is_due, list_snapshots, make_snapshot, verify_snapshot
 
 TEXT = "the walrus and the carpenter"
@@ -79,6 +79,28 @@ def test_the_oldest_go_above_seven_or_above_their_size_and_the_newest_stays(home
     monkeypatch.setattr(snapshots, "MOST_BYTES", 1)
     snapshots.prune(list_snapshots(home))
     assert [snapshot.name for snapshot in list_snapshots(home)] == names[:1]
+
+
+def test_a_snapshot_dated_in_the_future_hides_no_new_one(home):
+    database, now = home / STORE_NAME, time.time()
+    for day in range(7):
+        (home / "backups").mkdir(exist_ok=True)
+        (home / "backups" / f"2999010{day + 1}T000000Z-daily.db.gz").write_bytes(b"later")
+    assert is_due(database)
+    made = make_snapshot(database, DAILY)
+    assert made is not None and made.file.exists() and made.at <= now + 1
+    assert list_snapshots(home)[0] == made and len(list_snapshots(home)) == 7
+    assert not is_due(database)
+
+
+def test_a_database_beside_snapshots_is_never_set_aside_as_a_projects(home, folder):
+    make_snapshot(home / STORE_NAME, ASKED)
+    folder.store.close()
+    with pytest.raises(CortexError) as caught:
+        set_aside(home)
+    assert caught.value.code == "STORE_CORRUPT" and (home / STORE_NAME).exists()
+    # The replica of a Core's database has nothing of its own.
+    assert set_aside(home, replica=True).exists()
 
 
 def test_one_is_due_a_day_after_the_last_and_only_where_something_was_written(home, monkeypatch):

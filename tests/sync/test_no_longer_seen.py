@@ -78,6 +78,7 @@ def test_who_was_put_out_keeps_only_what_was_never_sent(member, team):
     outcome = bob.sync()
     assert (outcome.status, outcome.code, outcome.erased) == ("failed", "CORE_DENIED", 1)
     assert "you were put out" in outcome.error and "1 records of it left this machine" in outcome.error
+    assert any("cortex backup list" in line for line in outcome.advice)
     kept = b"".join(one.read_bytes() for one in bob.library.settings.home.rglob("*") if one.is_file())
     assert b"falcon" not in kept and bob.get(mine) and bob.library.store.outbox.count() == (1, 0)
     assert bob.sync().erased == 0

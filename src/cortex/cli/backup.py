@@ -112,7 +112,8 @@ def restore(
     if done.before:
         say(f"  To undo it: cortex backup restore {done.before.name}")
     if done.kept:
-        say(f"  The database that was there is damaged, and kept as {done.kept}")
+        until = " until the next restore" if done.before else ""
+        say(f"  The database that was there is kept as {done.kept}{until}")
     if contents.folders:
         say("  Documents are read again in the background, or now with `cortex kb sync`.")
     return 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -184,7 +184,8 @@ def _settable(name: str, home: Path) -> Key:
 
 def _record(done: Change, home: Path, root: Path | None) -> None:
     """A line in the operations log: the project's, or the person's own."""
-    with _open_store(home, root) as store:
+    # The setting counts; every command that needs the database says what is wrong with it.
+    with suppress(StoreError), _open_store(home, root) as store:
         detail = {"key": done.key.name, "new": done.key.reveal(done.new), "file": str(done.file)}
         store.log.record("config", {"changed": detail})
 
@@ -198,11 +199,7 @@ def _open_store(home: Path, root: Path | None) -> Iterator[Store]:
 
     folder = find_store(root, home) if root else home
     if root is None:
-        try:
-            check_present(folder)
-        except StoreError:
-            # The setting counts; every command that needs the database says that it is lost.
-            return
+        check_present(folder)
     ensure_store_dir(folder)
     store = Store(folder)
     try:

@@ -93,7 +93,9 @@ class Hall(Library):
             # A replica has nothing that its database hasn't.
             if ledger.kind == SQLITE or error.code not in DISCARDED:
                 raise
-            log.warning("%s; it is filled anew, and the old one kept as %s", error.message, set_aside(directory))
+            log.warning(
+                "%s; it is filled anew, and the old one kept as %s", error.message, set_aside(directory, replica=True)
+            )
             self.back = Back(own, embedders=embedders)
         try:
             if not self.back.holds():

@@ -31,6 +31,7 @@ HOME_FILES = (
     "cortex.db",
     "cortex.db-*",
     "cortex.db.damaged-*",
+    "cortex.db.replaced-*",
     "lease",
     "config.yml",
     "projects.txt",

@@ -6,15 +6,17 @@ This folder alone has SQL over our own tables, imports tantivy, turbovec and the
 from __future__ import annotations
 
 import logging
+import os
+import re
 import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 
 from cortex.errors import CortexError, StoreError
-from cortex.paths import bytes_on_disk
+from cortex.paths import bytes_on_disk, is_home, open_private
 from cortex.seeing import Viewer
 from cortex.store.confined import is_wide, widen
 from cortex.store.connect import Connected, Connections, translated
@@ -116,6 +118,7 @@ __all__ = [
     "kind_of_id",
     "leased",
     "move_aside",
+    "remove_replaced",
     "report_damage",
     "set_aside",
     "stem_of",
@@ -123,9 +126,13 @@ __all__ = [
 
 STORE_NAME = "cortex.db"
 _ASIDE = f"{STORE_NAME}.damaged-"
+_REPLACED = f"{STORE_NAME}.replaced-"
+# What `integrity_check` says of an index whose table is sound.
+_INDEX_DAMAGE = re.compile(r"row \d+ missing from index .*|wrong # of entries in index .*|non-unique entry in index .*")
 _FOUND = f"{_ASIDE}found"  # asks the holder of the lease to set the database aside
 LARGE = 4_000  # docs of a source: while it changes it isn't counted for each answer
 COUNT_TIMES = 100  # as long as counting takes, a count holds
+MAX_MESSAGES = 10_000  # of SQLite's check that are read
 MAX_TOTALS = 64  # choices of sources that are added up once
 
 log = logging.getLogger(__name__)
@@ -274,10 +281,24 @@ class Store:
                 problems += [f"{count} {table} are not found by search"] if count else []
         return problems
 
-    def reindex(self) -> None:
-        """Build SQLite's own indexes anew from its tables."""
+    def is_damaged_in_indexes_only(self) -> bool:
+        """Whether the tables are sound and only SQLite's own indexes are not, so that `reindex` helps."""
+        with self._connections.read() as connection:
+            rows = connection.execute(f"PRAGMA integrity_check({MAX_MESSAGES})").fetchall()
+        return len(rows) < MAX_MESSAGES and all(_INDEX_DAMAGE.fullmatch(row[0]) for row in rows)
+
+    def reindex(self) -> Path:
+        """Build SQLite's own indexes anew from its tables; returns the copy of the database before."""
+        assert self.directory is not None
+        kept = self.directory / f"{_ASIDE}{time.time_ns()}"
+        with translated(kept), self._connections.read() as connection:
+            os.close(open_private(str(kept), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+            with closing(sqlite3.connect(kept)) as copy:
+                # Page by page, with what the log has: also what SQLite can't find its way to.
+                connection.backup(copy)
         with self._connections.write(durable=True) as connection:
             connection.execute("REINDEX")
+        return kept
 
     def checkpoint(self) -> bool:
         """Move the write-ahead log into the file; false where a reader is in the way of that."""
@@ -339,20 +360,21 @@ def leased(directory: Path) -> Iterator[None]:
         lease.release()
 
 
-def set_aside(directory: Path) -> Path:
+def set_aside(directory: Path, *, replica: bool = False) -> Path:
     """Move a store's database, with what its log holds, out of the way and return where it went.
 
-    For a store that nothing is only in: a project's. Of what was set aside before the last one is kept.
+    For a store that nothing is only in: a project's, or the replica of a Core's database. Of what was
+    set aside before the last one is kept.
 
-    Raises: StoreError STORE_LOCKED when another process holds the lease.
+    Raises: StoreError STORE_LOCKED when another process holds the lease; STORE_CORRUPT for a home's.
     """
     with leased(directory):
-        return _discard(directory)
+        return _discard(directory, replica=replica)
 
 
-def move_aside(directory: Path) -> Path:
-    """Do that where the lease is held already."""
-    target = directory / f"{_ASIDE}{time.time_ns()}"
+def move_aside(directory: Path, *, sound: bool = False) -> Path:
+    """Do that where the lease is held already; a `sound` database isn't called damaged then."""
+    target = directory / f"{_REPLACED if sound else _ASIDE}{time.time_ns()}"
     with translated(directory):
         for suffix in ("-wal", "-shm"):  # before the database: a new one must not find an old one's log
             with suppress(FileNotFoundError):
@@ -361,16 +383,30 @@ def move_aside(directory: Path) -> Path:
     return target
 
 
-def _discard(directory: Path) -> Path:
+def remove_replaced(directory: Path, but: Path | None) -> None:
+    """Remove the sound databases that were moved aside, but this one."""
+    for path in directory.glob(f"{_REPLACED}[0-9]*"):
+        if but is None or not path.name.startswith(but.name):
+            with suppress(OSError):
+                path.unlink()
+
+
+def _discard(directory: Path, *, replica: bool = False) -> Path:
     """Set a project's database aside, and remove what was set aside before the last time."""
+    path = directory / STORE_NAME
+    if is_home(directory) and not replica:
+        raise StoreError(
+            "STORE_CORRUPT",
+            f"{path} is a home's database and stays where it is",
+            context={"path": str(path)},
+        )
     earlier = {path: path.name.removeprefix(_ASIDE).partition("-")[0] for path in directory.glob(f"{_ASIDE}[0-9]*")}
     newest = max(earlier.values(), key=int, default="")
     for path in [path for path, number in earlier.items() if number != newest]:
         remove_generation(path)
-    target = move_aside(directory)
     with suppress(OSError):
         (directory / _FOUND).unlink()
-    return target
+    return move_aside(directory)
 
 
 def report_damage(directory: Path) -> None:
@@ -382,7 +418,12 @@ def report_damage(directory: Path) -> None:
 
 def is_reported_damaged(directory: Path) -> bool:
     """Whether another process found the store's database damaged, and it wasn't set aside yet."""
-    return (directory / _FOUND).exists()
+    found = directory / _FOUND
+    if found.exists() and not (directory / STORE_NAME).exists():
+        # It was said of a database that is gone, not of the next one.
+        with suppress(OSError):
+            found.unlink()
+    return found.exists()
 
 
 def _bring_up_to_date(path: Path, confined: bool) -> None:

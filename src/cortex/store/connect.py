@@ -360,7 +360,10 @@ def translated(path: Path | None) -> Iterator[None]:
     where = str(path or "memory")
     try:
         yield
-    except CortexError:
+    except CortexError as error:
+        if error.code in ("STORE_CORRUPT", "STORE_NEWER"):
+            # Only the store that it is of may be set aside for it.
+            error.context.setdefault("path", where)
         raise
     except sqlite3.DatabaseError as error:
         raise _from_text(str(error), where, error) from error

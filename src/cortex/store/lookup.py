@@ -268,7 +268,7 @@ class Lookup:
         if text is None:
             with self._connections.read() as connection:
                 row = connection.execute("SELECT text FROM blobs WHERE id = ?", (blob,)).fetchone()
-            text = "" if row is None else unpack(row[0])
+                text = "" if row is None else unpack(row[0])
             if redaction := self._redactions.of(blob, text):
                 text = redaction.text
             self._recent_texts.keep(blob, text, len(text))

@@ -122,9 +122,9 @@ class Paid:
                 chunks = connection.execute(
                     f"SELECT id, start, end, hash FROM chunks WHERE blob = ? AND {_WAITS} ORDER BY id", (blob, model)
                 ).fetchall()
-            if row is None or not chunks:  # removed meanwhile, or said by another content, too
+                text = unpack(row[0]) if row is not None and chunks else None
+            if text is None:  # removed meanwhile, or said by another content, too
                 continue
-            text = unpack(row[0])
             slices = self.redactions.of(blob, text).slices(text, [(start, end) for _, start, end, _ in chunks])
             texts = [(number, text, made) for (number, _, _, made), text in zip(chunks, slices, strict=True)]
             yield from self._hashed(model, texts)

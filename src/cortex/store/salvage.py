@@ -166,13 +166,18 @@ def _read(connection: sqlite3.Connection, pages: Pages, tables: Mapping[str, _Ta
 def _fill(connection: sqlite3.Connection, snapshot: Path, tables: Mapping[str, _Table]) -> Counter[str]:
     """Put in what a snapshot has and the damaged file doesn't show."""
     counts: Counter[str] = Counter()
+    read = {row[0] for row in connection.execute("SELECT id FROM memories")}
     with closing(sqlite3.connect(f"{snapshot.absolute().as_uri()}?mode=ro", uri=True)) as source:
         for name, table in tables.items():
             if not _has(source, name):
                 continue
             known = {row[1] for row in source.execute(f"PRAGMA table_info({name})")}
             columns = [column for column, _, _ in table.columns if column in known]
-            counts[name] = _put(connection, table, source.execute(f"SELECT {', '.join(columns)} FROM {name}"), columns)
+            rows: Iterable[Sequence[Value]] = source.execute(f"SELECT {', '.join(columns)} FROM {name}")
+            if name == "citations":
+                # They have no key by which a second one is ignored.
+                rows = [row for row in rows if row[columns.index("memory")] not in read]
+            counts[name] = _put(connection, table, rows, columns)
     return counts
 
 

@@ -15,7 +15,7 @@ import shutil
 import sqlite3
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from cortex.errors import FileError
-from cortex.paths import make_private
+from cortex.paths import SNAPSHOTS_FOLDER, make_private
 from cortex.store.connect import FULL_ERRORS, translated
 
-FOLDER = "backups"
+FOLDER = SNAPSHOTS_FOLDER
 SETTINGS_FILE = "config.yml"
 MOST, MOST_BYTES = 7, 1 << 30
 DAY_SECONDS = 86_400
@@ -89,7 +89,7 @@ class Contents:
 
 
 def list_snapshots(home: Path) -> list[Snapshot]:
-    """The snapshots of a home, newest first."""
+    """The snapshots of a home, newest first; those that a wrong clock dated in the future come last."""
     found: list[tuple[int, Snapshot]] = []
     with suppress(OSError), os.scandir(home / FOLDER) as entries:
         for entry in entries:
@@ -99,7 +99,8 @@ def list_snapshots(home: Path) -> list[Snapshot]:
                     size = entry.stat(follow_symlinks=False).st_size
                     snapshot = Snapshot(Path(entry.path), int(at.timestamp()), match[3], size)
                     found.append((int(match[2] or 1), snapshot))
-    found.sort(key=lambda numbered: (numbered[1].at, numbered[0]), reverse=True)
+    now = time.time()
+    found.sort(key=lambda numbered: (numbered[1].at <= now, numbered[1].at, numbered[0]), reverse=True)
     return [snapshot for _, snapshot in found]
 
 
@@ -111,13 +112,25 @@ def is_due(database: Path) -> bool:
             found = name.stat()
             written = max(written, found.st_mtime if found.st_size else 0.0)
     newest = next(iter(list_snapshots(database.parent)), None)
-    if newest is None:
+    now = time.time()
+    if newest is None or newest.at > now:
         return bool(written)
-    return written > newest.at and not 0 <= time.time() - newest.at < DAY_SECONDS
+    return written > newest.at and now - newest.at >= DAY_SECONDS
 
 
 def make_snapshot(database: Path, reason: str) -> Snapshot | None:
     """Write a snapshot beside a database, then remove those that are too many; None where nothing is worth one.
+
+    Raises: as `write_snapshot`.
+    """
+    made = write_snapshot(database, reason)
+    if made is not None:
+        prune(list_snapshots(database.parent), {made.file})
+    return made
+
+
+def write_snapshot(database: Path, reason: str) -> Snapshot | None:
+    """Write a snapshot beside a database and remove none; None where nothing is worth one.
 
     Raises: StoreError STORE_CORRUPT, where the database is damaged; FileError DISK_FULL or PERMISSION_DENIED.
     """
@@ -140,18 +153,21 @@ def make_snapshot(database: Path, reason: str) -> Snapshot | None:
                     shutil.copyfileobj(source, target, 1 << 20)
                 raw.flush()
                 os.fsync(raw.fileno())
-            os.replace(packed, _free_name(folder, reason))
-    made = list_snapshots(database.parent)
-    prune(made)
-    return made[0]
+            file = _free_name(folder, reason)
+            os.replace(packed, file)
+    return next((made for made in list_snapshots(database.parent) if made.file == file), None)
 
 
-def prune(snapshots: list[Snapshot]) -> None:
-    """Remove the oldest of these, given newest first, above their number and size; the newest always stays."""
+def prune(snapshots: list[Snapshot], spared: Collection[Path] = ()) -> None:
+    """Remove the oldest of these, given newest first, above their number and size.
+
+    The newest always stays, and so do the `spared` files.
+    """
     total = 0
-    for place, snapshot in enumerate(snapshots):
+    spared_first = sorted(snapshots, key=lambda snapshot: snapshot.file not in spared)
+    for place, snapshot in enumerate(spared_first):
         total += snapshot.size
-        if place >= MOST or (place and total > MOST_BYTES):
+        if snapshot.file not in spared and (place >= MOST or (place and total > MOST_BYTES)):
             with suppress(OSError):
                 snapshot.file.unlink()
 

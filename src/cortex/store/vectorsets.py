@@ -486,8 +486,8 @@ class VectorSets:
             with self._connections.read() as connection:
                 row = connection.execute("SELECT text FROM blobs WHERE id = ?", (blob,)).fetchone()
                 ranges = connection.execute("SELECT id, start, end FROM chunks WHERE blob = ?", (blob,)).fetchall()
-            if row is not None:
-                text = unpack(row[0])
+                text = None if row is None else unpack(row[0])
+            if text is not None:
                 wanted_ranges = [one for one in ranges if one[0] in missing]
                 slices = self._paid.redactions.of(blob, text).slices(text, [one[1:] for one in wanted_ranges])
                 yield from ((number, text) for (number, *_), text in zip(wanted_ranges, slices, strict=True))

@@ -113,7 +113,11 @@ def _left(border: Border, error: PutOut) -> CortexError:
     advice = (
         "What you wrote and never sent stays here. Where it was a mistake, ask to be let in again, then `cortex sync`."
     )
-    return Denied("CORE_DENIED", f"{error.message}; {gone}", instead=(advice,))
+    snapshots = (
+        "Snapshots of before hold what left: `cortex backup list` shows the files, delete them "
+        "to be rid of it, else newer ones take their place."
+    )
+    return Denied("CORE_DENIED", f"{error.message}; {gone}", instead=(advice, snapshots))
 
 
 def _exchange(border: Border, sending: Sending, fetching: Fetching) -> None:

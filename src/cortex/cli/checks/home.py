@@ -38,12 +38,17 @@ def check_home(settings: Settings) -> Iterator[Finding]:
 
 
 def is_damaged(home: Path) -> bool:
-    """Whether the home's database can't be used as it is."""
+    """Whether the home's database can't be used as it is. Raises: StoreError, where that isn't known."""
     try:
+        check_present(home)
+        if not (home / STORE_NAME).exists():
+            return False
         with closing(Store(home, read_only=True)) as store:
             return bool(store.check_database())
     except StoreError as broken:
-        return broken.code in ("STORE_CORRUPT", "STORE_LOST")
+        if broken.code not in ("STORE_CORRUPT", "STORE_LOST"):
+            raise
+        return True
 
 
 def _own(settings: Settings) -> Iterator[Finding]:
@@ -55,13 +60,18 @@ def _own(settings: Settings) -> Iterator[Finding]:
             return
         with closing(Store(home, read_only=True)) as store:
             damaged = store.check_database()
+            repairable = bool(damaged) and store.is_damaged_in_indexes_only()
             stale = [] if damaged else [*_indexes(store)]
     except CortexError as broken:
         yield _broken(HOME, home, broken)
         return
     for problem in damaged:
         text = f"{home / STORE_NAME}, the only copy of your memories and records, is damaged: {problem}"
-        yield error(HOME, text, SALVAGE, lambda: _repair(home))
+        # To rebuild indexes of tables that are damaged themselves could cost rows that can still be read.
+        if repairable:
+            yield error(HOME, text, "cortex doctor --fix", lambda: _repair(home))
+        else:
+            yield error(HOME, text, SALVAGE)
     for problem in stale:
         yield error(
             HOME,
@@ -137,12 +147,12 @@ def _generations(folder: Path) -> Iterator[Finding]:
 
 
 def _repair(home: Path) -> str:
-    """Build SQLite's own indexes anew, which loses nothing. Raises: StoreError, where that isn't enough."""
+    """Build SQLite's own indexes anew, after a copy. Raises: StoreError, where that isn't enough."""
     with leased(home), closing(Store(home)) as store:
-        store.reindex()
+        kept = store.reindex()
         if problems := store.check_database():
             raise StoreError("STORE_CORRUPT", f"{problems[0]}; run `cortex doctor --salvage`")
-    return "SQLite's indexes were built anew from its tables"
+    return f"SQLite's indexes were built anew from its tables; a copy of before is {kept}"
 
 
 def _reindex(settings: Settings) -> str:
