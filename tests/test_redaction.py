@@ -74,8 +74,7 @@ QUERIES = [
     Query("lighthouse lamp token", snippets=(2000,)),
     Query("lighthouse", mode=Mode.WORDS),
     Query("lamp", mode=Mode.EXACT),
-    Query(r"\w{16,}", mode=Mode.EXACT, regex=True),
-    Query(AWS, mode=Mode.EXACT),
+    Query(r"LAMP_KEY = .*", mode=Mode.EXACT, regex=True),
     Query("keeper key lamp", mode=Mode.FULL),
 ]
 
@@ -91,9 +90,33 @@ def test_no_search_or_view_or_export_shows_a_secret(root: Path, tmp_path: Path, 
         view = engine.view("lamp.py")
         assert leaked(view) == []
         Exporter(engine, tmp_path / "chunks").export()
-    exported = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "chunks").rglob("*.json"))
+    exported = _exported(tmp_path / "chunks")
     assert "lighthouse" in exported
     assert leaked(exported) == []
+
+
+GUESSES = [
+    Query(AWS, mode=Mode.EXACT),
+    Query(f'LAMP_KEY = "{AWS[:6]}', mode=Mode.EXACT),
+    *(
+        Query(expression, mode=Mode.EXACT, regex=True)
+        for expression in (
+            AWS[:6],
+            f"LAMP_KEY.*{AWS[:6]}",
+            f"LAMP_KEY(?=.*{AWS[:6]})",
+            f"(?<={AWS})",
+            "AWS key",
+            r"\w{32,}",
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("query", GUESSES, ids=lambda query: query.text[:20])
+def test_an_expression_cant_ask_for_a_secret_letter_by_letter(root: Path, tmp_path: Path, query: Query) -> None:
+    with opened(root, tmp_path / "home", "answers") as engine:
+        page = engine.search(query)
+        assert (page.total, page.hits) == (0, ())
 
 
 def test_an_answer_names_the_redacted_lines_and_says_not_to_copy_them(root: Path, tmp_path: Path) -> None:
@@ -140,6 +163,32 @@ def test_without_redaction_a_file_is_shown_as_it_is_and_the_setting_counts_at_on
         assert leaked(engine.search(query)) == leaked(engine.search(everything)) == []
         engine.reconfigure(settings_of(tmp_path / "home", "off"))
         assert GITHUB in engine.search(query).hits[0].text
+
+
+def test_an_exporter_that_is_kept_follows_the_setting(root: Path, tmp_path: Path) -> None:
+    with opened(root, tmp_path / "home", "off") as engine:
+        engine.index()
+        exporter = Exporter(engine, tmp_path / "chunks")
+        exporter.export()
+        assert leaked(_exported(tmp_path / "chunks")) != []
+        engine.reconfigure(settings_of(tmp_path / "home", "answers"))
+        assert exporter.is_due()
+        exporter.export()
+    assert leaked(_exported(tmp_path / "chunks")) == []
+
+
+def _exported(folder: Path) -> str:
+    return "".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.json"))
+
+
+def test_a_definition_that_is_named_like_a_secret_is_redacted(root: Path, tmp_path: Path) -> None:
+    (root / "notes.md").write_text(f"# {GITHUB} of the lamp\n\nAsk the keeper.\n", encoding="utf-8")
+    with opened(root, tmp_path / "home", "answers") as engine:
+        engine.index()
+        for prefix in (GITHUB[:8], "lamp"):
+            assert leaked(engine.store.lookup.definitions_beginning([engine.source.id], prefix)) == []
+        (found,) = engine.store.lookup.definitions_beginning([engine.source.id], GITHUB[:8])
+        assert found.name.startswith("[redacted: GitHub token]")
 
 
 def test_an_index_without_secrets_holds_none_on_disk(root: Path, tmp_path: Path) -> None:
@@ -239,7 +288,7 @@ def test_the_code_tools_and_resources_show_no_secret_and_say_where_one_was(root:
         engine.index()
     family = open_code([Workspace(root, settings)], Engines(keep=False))
     try:
-        for query in ("lighthouse token", '"LAMP_KEY"', r"/ghp_\w+|AKIA\w+|MII\w+|\w{60}/"):
+        for query in ("lighthouse token", '"LAMP_KEY"', "/LAMP_KEY = .*|token=.*/"):
             body = json.loads(asked(family, "search_code", query=query))
             assert any(WARNING in note for note in body["metadata"]["notes"]), query
         body = json.loads(

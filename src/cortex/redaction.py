@@ -63,6 +63,14 @@ class Redaction:
             return moved.start
         return moved.end + max(0, original - leak.end)
 
+    def hides(self, start: int, end: int) -> bool:
+        """Whether this range of the redacted text lies inside a placeholder."""
+        number = bisect_right(self.leaks, start, key=lambda leak: leak.start) - 1
+        if number < 0:
+            return False
+        leak = self.leaks[number]
+        return start < leak.end and end <= leak.end
+
     def slices(self, original: str, ranges: Sequence[tuple[int, int]]) -> list[str]:
         """What these ranges of the original say, redacted."""
         if not self:

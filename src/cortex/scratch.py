@@ -17,7 +17,6 @@ from cortex.errors import Cancelled, LimitError
 from cortex.process import give_memory_back
 from cortex.search import search_exact
 from cortex.settings import Settings
-from cortex.store import extension_of
 from cortex.types import Cancel, Found, IndexReport, Mode, Page, Progress, ProgressCallback, Query, Source
 
 POLL_SECONDS = 0.05
@@ -104,16 +103,10 @@ def search_files(
     found = search_exact(
         query,
         source,
-        [file for file in files if _is_wanted(file.path, query)],
+        files,
         deadline=deadline,
         max_file_size=settings.workspace.max_file_size,
         cancel=cancel,
         redacted=settings.security.redact != "off",
     )
     return found.page(query)
-
-
-def _is_wanted(path: str, query: Query) -> bool:
-    if query.path and path != query.path and not path.startswith(query.path + "/"):
-        return False
-    return not query.extensions or extension_of(path) in query.extensions

@@ -138,6 +138,14 @@ def test_a_memory_takes_the_place_of_another_but_not_in_a_circle(cortex, foreign
 # -- undo and log ------------------------------------------------------------------------------------------------------
 
 
+def test_an_undo_asks_with_what_it_takes_back(cortex, foreign, at_terminal):
+    cortex("memory", "reject", "obs_1")
+    at_terminal.answer = "n"
+    assert cortex("memory", "undo")[0] == 130
+    assert at_terminal.questions[-1] == f"obs_1: {RAILWAY}\nTake the last step (reject, 1 memory) back? [y/N]:"
+    assert titles(cortex) == [SQLITE]
+
+
 def test_every_step_can_be_taken_back_until_there_is_none(cortex, foreign):
     own = answer(cortex, "add", "Lamps burn", "--supersedes", "obs_1")["id"]
     cortex("memory", "edit", own, "--title", "Lamps glow")

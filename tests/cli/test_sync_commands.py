@@ -230,7 +230,7 @@ def test_what_the_core_refuses_ends_with_1_and_is_in_the_inbox_until_it_is_sent_
     assert core.titles() == {"Not for tier one"}
 
 
-def test_what_the_tier_does_not_allow_is_refused_at_once(cortex, core, joined):
+def test_what_the_tier_does_not_allow_is_refused_at_once(cortex, core, joined, at_terminal):
     joined(tier=2)
     made = ("artifact", "create", "All deploys on Friday", "--type", "adr", "--evidence", "url:https://x.example")
     told = refusal(cortex, *made, "--state", "accepted")

@@ -71,6 +71,22 @@ def test_where_another_took_the_temporary_folder_the_home_has_one(tmp_path, run_
     assert (home.stat().st_mode | folder.stat().st_mode) & 0o777 == 0o700
 
 
+@pytest.mark.parametrize("temporary", ["missing", "file"])
+def test_where_no_temporary_folder_can_be_made_the_home_has_one(tmp_path, run_folder, monkeypatch, temporary):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    monkeypatch.setattr(rendezvous, "TEMPORARY", str(tmp_path / temporary))
+    home = run_folder / "home"
+    assert folder_of(home, XDG_RUNTIME_DIR="relative") == home / "run"
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="root may write everywhere")
+def test_where_the_temporary_folder_cant_be_written_the_home_has_one(tmp_path, run_folder, monkeypatch):
+    (tmp_path / "closed").mkdir(mode=0o500)
+    monkeypatch.setattr(rendezvous, "TEMPORARY", str(tmp_path / "closed"))
+    home = run_folder / "home"
+    assert folder_of(home, XDG_RUNTIME_DIR="relative") == home / "run"
+
+
 def test_an_own_temporary_folder_that_is_open_to_others_is_told(tmp_path, monkeypatch):
     (tmp_path / f"cortex-{os.getuid()}").mkdir(mode=0o755)
     monkeypatch.setattr(rendezvous, "TEMPORARY", str(tmp_path))

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from cortex.families.team.plugging import open_plugins
 from cortex.plugins import Plugins, Section, Subject
+from cortex.settings import load
 from cortex.sources import git as git_calls
 
 DAY = 24 * 3600
+TOKEN = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 LAMP = """\
 import os
 
@@ -237,3 +240,14 @@ def test_settings_that_do_not_fit_are_a_warning(shop: Path) -> None:
         why = "plugin git: its settings don't fit: commits: 'many' is not of type 'integer'"
         assert plugins.enrich(Subject("code", path="lamp.py")) == ([], [why])
         assert plugins.preflight("x").allowed
+
+
+@pytest.mark.parametrize(("redact", "shown"), [("answers", "[redacted: GitHub token]"), ("off", TOKEN)])
+def test_secrets_in_subjects_of_commits_are_shown_only_where_settings_say_so(tmp_path, redact, shown):
+    git(tmp_path, "init", "-q")
+    write(tmp_path)
+    commit(tmp_path, f"lamp: light it {'brightly ' * 16}with {TOKEN}")
+    settings = load(None, environment={"CORTEX_HOME": str(tmp_path), "CORTEX_SECURITY_REDACT": redact})
+    with open_plugins(settings, tmp_path) as plugins:
+        sections, _ = plugins.enrich(Subject("code", path="lamp.py", repo_root=str(tmp_path)))
+    assert sections[0].lines[0].text.endswith(shown)

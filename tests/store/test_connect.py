@@ -1,10 +1,13 @@
 """Connections: transactions, errors that say what to do, and closing while others are at work."""
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -331,3 +334,28 @@ def test_a_store_that_is_opened_twice_in_a_process_keeps_its_locks(tmp_path):
     finally:
         second.close()
         first.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a folder is never read-only there")
+def test_a_copy_of_a_read_only_store_is_private_and_goes_also_after_a_kill(tmp_path, monkeypatch):
+    written, frozen, temporary = tmp_path / "written", tmp_path / "frozen", tmp_path / "temporary"
+    for folder in (written, frozen, temporary):
+        folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    with closing(connect.Connections(written / "cortex.db")) as store:
+        with store.write() as connection:
+            connection.execute("CREATE TABLE lamps (name)")
+        for name in ("cortex.db", "cortex.db-wal"):
+            shutil.copyfile(written / name, frozen / name)
+    killed = temporary / "cortex-store-killed"
+    shutil.copytree(frozen, killed)
+    (killed / "lock").touch()
+    # Root may write everywhere, so the folder can't be made read-only for it.
+    monkeypatch.setattr(connect, "is_frozen", lambda folder: folder == frozen)
+    with closing(connect.Connections(frozen / "cortex.db", read_only=True)) as first:
+        (copy,) = temporary.iterdir()
+        assert copy != killed and copy.stat().st_mode & 0o777 == 0o700
+        with closing(connect.Connections(frozen / "cortex.db", read_only=True)), first.read() as connection:
+            assert len(list(temporary.iterdir())) == 2
+            assert connection.execute("SELECT count(*) FROM lamps").fetchone() == (0,)
+    assert list(temporary.iterdir()) == []

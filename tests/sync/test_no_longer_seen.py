@@ -7,11 +7,12 @@ import json
 import pytest
 
 from cortex.core import people
+from cortex.errors import StoreError
 from cortex.kinds import Comment, Subcortex, Thread
 from cortex.records.finding import Asked, find
-from cortex.sync import refusals, state
+from cortex.sync import refusals, running, state
 from sync.homes import alerts
-from sync.members import at_core
+from sync.members import Shaky, at_core
 
 LONG = "a long argument. " * 100 + "THE END"
 
@@ -86,7 +87,7 @@ def test_who_was_put_out_keeps_only_what_was_never_sent(member, team):
     assert bob.sync().status == "ok" and find(bob.library, Asked("falcon")).hits and mine in at_core(team)
 
 
-@pytest.mark.parametrize("reason", ["token", "epoch"])
+@pytest.mark.parametrize("reason", ["token", "epoch", "another person", "http"])
 def test_a_token_that_counts_no_more_and_another_server_erase_nothing(member, team, reason):
     ada, bob = member("ada"), member("bob", tier=3)
     thread = ada.write(Thread("Salaries"))
@@ -95,7 +96,37 @@ def test_a_token_that_counts_no_more_and_another_server_erase_nothing(member, te
     if reason == "token":
         number = next(one.id for one in team.ledger.principals.tokens() if one.id in bob.token)
         team.ledger.principals.revoke(number)
+    elif reason == "another person":
+        token = team.let_in("eve", 3)
+        people.change(team.ledger, people.find(team.ledger, "eve"), state="revoked")
+        bob.remote.close()
+        bob.remote = Shaky(team.url, token)
+    elif reason == "http":
+        bob.remote.url = "http://core.example.org"
+        bob.library.store.truth.set({state.URL: bob.remote.url})
+        people.change(team.ledger, people.find(team.ledger, "bob"), state="revoked")
     else:
         bob.library.store.truth.set({state.EPOCH: "of another Core"})
         people.change(team.ledger, people.find(team.ledger, "bob"), state="revoked")
-    assert bob.sync().code == "CORE_DENIED" and bob.get(thread)
+    outcome = bob.sync()
+    assert (outcome.code, outcome.erased) == ("CORE_DENIED", 0) and bob.get(thread)
+
+
+def test_a_removal_that_stops_halfway_is_counted_and_nothing_finds_what_went(member, team, monkeypatch):
+    ada, bob = member("ada"), member("bob", tier=3)
+    threads = [ada.write(Thread(f"Salaries {number}")) for number in range(2)]
+    ada.sync()
+    bob.sync()
+    people.change(team.ledger, people.find(team.ledger, "bob"), state="revoked")
+    monkeypatch.setattr(running, "ERASED_AT_ONCE", 1)
+    apply = bob.library.store.records.apply
+
+    def failing(records, erased, **more):
+        if erased == [max(threads)]:
+            raise StoreError("STORE_IO", "the disk answers with errors")
+        return apply(records, erased, **more)
+
+    monkeypatch.setattr(bob.library.store.records, "apply", failing)
+    outcome = bob.sync()
+    assert (outcome.code, outcome.erased) == ("STORE_IO", 1)
+    assert [hit.record.id for hit in find(bob.library, Asked("salaries")).hits] == [max(threads)]

@@ -35,7 +35,7 @@ from cortex.cli.show import print_json, say
 from cortex.cli.terminal import decide
 from cortex.library import Library
 from cortex.memories.choosing import Filter, find_told
-from cortex.memories.curating import ACTIONS, delete, judge, supersede, undo
+from cortex.memories.curating import ACTIONS, delete, judge, last_step, supersede, undo
 from cortex.memories.ids import told_id
 from cortex.memories.places import Database, databases
 from cortex.store import OWN, Decision, Remembered
@@ -212,8 +212,11 @@ def _tell_deletion(chosen: Sequence[Remembered], present: Sequence[Database], *,
 def undo_last(as_json: JsonFlag = False) -> int:
     """Take the last step back: every memory of it is as it was. What was added is rejected, not forgotten; a deletion stays."""
     with memories() as library:
-        decide(library, "judge_memory", "Take the last step back?")
-        count = undo(library)
+        step = last_step(library)
+        if step:
+            question = f"Take the last step ({step[-1].action}, {counted(len(step))}) back?"
+            decide(library, "judge_memory", "\n".join([*_lines_of(library, step), question]))
+        count = undo(library, batch=step[0].batch) if step else 0
         steps = [one for one in library.store.remembered.decisions(count) if one.action == "undo"] if count else []
         rows = [_about(library, one) for one in steps]
     if as_json:
@@ -264,6 +267,13 @@ def _about(library: Library, decision: Decision) -> dict[str, object]:
     told = told_id(found[0], databases(library.settings)) if found else decision.key
     title = found[0].memory.title if found else ""
     return {"id": told, "title": title, "origin": decision.origin or "own", **decision_json(decision)}
+
+
+def _lines_of(library: Library, step: Sequence[Decision]) -> list[str]:
+    """The memories of a step, the first ones where they are many."""
+    rows = [_about(library, decision) for decision in step[:SHOWN]]
+    more = [f"… and {len(step) - SHOWN:,} more"] if len(step) > SHOWN else []
+    return [*(f"{row['id']}: {row['title']}" for row in rows), *more]
 
 
 def _say_some(chosen: Sequence[Remembered], present: Sequence[Database], *, error: bool = True) -> None:

@@ -238,7 +238,7 @@ class App(Application):
         """Whoever asks. Raises: NetworkError AUTH_REQUIRED, AUTH_EXPIRED; LimitError, where strangers ask too often."""
         scheme, _, token = incoming.headers.get("authorization", "").partition(" ")
         token = token.strip() if scheme.lower() == "bearer" else ""
-        good, known, put_out, workers = await self._is_good(token), False, "", self._workers()
+        good, known, put_out, workers = await self._is_good(token), False, {}, self._workers()
         if not good:
             self._limits.count_stranger(incoming.network)
         if is_token(token):
@@ -247,9 +247,8 @@ class App(Application):
             self._limits.note(token, incoming.network, good=principal is not None)
             if principal is not None:
                 return principal
-        if put_out:  # which ledger says so: a home believes only its own
-            about = {"reason": "revoked", "epoch": put_out}
-            raise NetworkError("AUTH_EXPIRED", "whoever has this token may not come in any more", context=about)
+        if put_out:
+            raise NetworkError("AUTH_EXPIRED", "whoever has this token may not come in any more", context=put_out)
         if known:
             raise NetworkError("AUTH_EXPIRED", "this token counts no more: it was revoked, or its time is over")
         raise NetworkError("AUTH_REQUIRED", "send `Authorization: Bearer` with a token of this Core")
@@ -261,13 +260,17 @@ class App(Application):
                 self._limits.know(await self._run(self._core.ledger.principals.good, Call(), self._workers().all))
         return self._limits.is_good(token)
 
-    def _look_up(self, token: str) -> tuple[Principal | None, bool, str]:
-        """Whose token it is, whether it is or was one, and the ledger that put its owner out, "" where none did."""
+    def _look_up(self, token: str) -> tuple[Principal | None, bool, dict[str, str]]:
+        """Whose token it is, whether it is or was one, and what its owner is told who was put out.
+
+        That names the ledger and the owner: a home erases what it has only for its own ledger and its own person.
+        """
         principals = self._core.ledger.principals
         if (found := principals.whose(token)) is not None:
-            return found, True, ""
-        put_out = self._core.ledger.epoch() if principals.is_put_out(token) else ""
-        return None, bool(put_out) or principals.is_known(token), put_out
+            return found, True, {}
+        if name := principals.put_out(token):
+            return None, True, {"reason": "revoked", "epoch": self._core.ledger.epoch(), "name": name}
+        return None, principals.is_known(token), {}
 
     # -- how it is -----------------------------------------------------------------------------------------------------
 

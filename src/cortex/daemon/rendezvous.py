@@ -217,8 +217,8 @@ def _private_folder(variables: Mapping[str, str], home: str, name_bytes: int) ->
     temporary = f"{TEMPORARY}/cortex-{os.getuid()}"
     try:
         return _make_private(temporary)
-    except PermissionError:
-        # Another user may have made it first. Ours that is open to others is for the person to close.
+    except OSError:
+        # It can't be made, or another user made it first. Ours that is open to others is for the person to close.
         inside = os.path.join(home, "run")
         if _is_ours(temporary) or len(os.fsencode(inside)) + name_bytes + 1 > MAX_SOCKET_BYTES:
             raise
@@ -227,7 +227,10 @@ def _private_folder(variables: Mapping[str, str], home: str, name_bytes: int) ->
 
 
 def _is_ours(folder: str) -> bool:
-    status = os.lstat(folder)
+    try:
+        status = os.lstat(folder)
+    except OSError:  # nothing is there
+        return False
     return status.st_uid == os.getuid() and status.st_mode & 0o170000 == 0o040000
 
 

@@ -73,15 +73,15 @@ class Exporter:
         self._engine = engine
         self.folder = folder
         self._made: dict[str, _Made] = {}  # by path
-        self._sizes = Sizes()
+        self._made_by: tuple[Sizes, str] | None = None  # the settings that entries depend on
         self._standing: dict[str, dict[str, Written]] = {}  # by chunk type and id
         self._model = Model("", 0)
         self._told: tuple[object, object] = ({}, {})  # what generator-output.json says of files
         self._seq = -1  # of the store when it was exported
 
     def is_due(self) -> bool:
-        """Whether the index has changed since the last export."""
-        return self._engine.store.truth.seq() != self._seq
+        """Whether the index, or the settings that decide what is written, have changed since the last export."""
+        return self._engine.store.truth.seq() != self._seq or self._made_by != _made_by(self._engine.settings)
 
     def export(self, *, progress: ProgressCallback = lambda progress: None, cancel: Cancel | None = None) -> Report:
         """Bring the chunk files up to date with the index; only those whose content changes are written.
@@ -122,8 +122,9 @@ class Exporter:
         """Entries of every doc; those of docs that are the same stay."""
         engine, settings = self._engine, self._engine.settings
         sizes, covered = _sizes(settings), _covered(settings)
-        if sizes != self._sizes:
-            self._made, self._sizes = {}, sizes
+        made_by = _made_by(settings)
+        if made_by != self._made_by:
+            self._made, self._made_by = {}, made_by
         before, self._made = self._made, {}
         lookup = engine.store.lookup
         for doc in lookup.docs(engine.source.id):
@@ -232,6 +233,11 @@ def folder_of(settings: Settings, root: Path, chosen: Path | None = None) -> Pat
     Raises: FileError PATH_OUTSIDE, where a folder in the project leads out of it.
     """
     return chunks_dir(root, settings) if chosen is None else chosen
+
+
+def _made_by(settings: Settings) -> tuple[Sizes, str]:
+    """The settings that the entries of a doc depend on."""
+    return _sizes(settings), settings.security.redact
 
 
 def _sizes(settings: Settings) -> Sizes:

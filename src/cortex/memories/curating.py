@@ -15,7 +15,7 @@ from cortex.memories.hygiene import fingerprint
 from cortex.memories.states import name_of
 from cortex.memories.wording import word
 from cortex.memories.writing import HOOK, PERSON, Written, add, checked, screened, that_say
-from cortex.store import OWN, Remembered, Verdict
+from cortex.store import OWN, Decision, Remembered, Verdict
 from cortex.types import Citation, Memory, MemoryState
 
 ACTIONS: Mapping[str, MemoryState] = {
@@ -124,9 +124,16 @@ def delete(library: Library, chosen: Sequence[Remembered], *, actor: str = PERSO
     return Deleted(own, len(chosen) - own, complete)
 
 
-def undo(library: Library, *, actor: str = PERSON) -> int:
-    """Take the last step of a person back; returns how many memories it was about, 0 where there is nothing to undo."""
-    batch = library.store.remembered.last_batch(not_by=HOOK)
+def last_step(library: Library) -> list[Decision]:
+    """What the last step of a person decided, that an undo takes back; empty where there is nothing to undo."""
+    remembered = library.store.remembered
+    batch = remembered.last_batch(not_by=HOOK)
+    return remembered.decisions(-1, batch=batch) if batch else []
+
+
+def undo(library: Library, *, batch: int = 0, actor: str = PERSON) -> int:
+    """Take a step back, the last one of a person unless `batch` names another; returns how many memories it was about."""
+    batch = batch or library.store.remembered.last_batch(not_by=HOOK)
     if not batch:
         return 0
     uncurated = library.settings.memory.uncurated

@@ -5,7 +5,7 @@ A text of a plugin may stand in a pack or a log line: it is kept to one line of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -13,12 +13,14 @@ from cortex.plugins.interface import CATEGORIES, PERMISSIONS, Line, Observation,
 from cortex.text import one_line
 
 LINE_CHARACTERS = 500
+READ_CHARACTERS = 5_000  # of a line or title, before secrets are taken out and the rest is cut
 TITLE_CHARACTERS = 300
 SUMMARY_CHARACTERS = 10_000
 TAGS = 20
 SECTIONS, LINES = 20, 50  # of one answer, and of one section: a pack has room for fewer
 OBSERVATIONS = 50  # of one answer: else the first that has nothing better to do fills what people read
 Fields = Mapping[str, object]
+Clean = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,10 @@ def declared_of(value: object, name: str) -> Declared:
     return Declared(category, frozenset(permissions), frozenset(_texts(told, "hooks", "the declaration")), dict(schema))
 
 
-def sections_of(value: object, plugin: str) -> list[Section]:
+def sections_of(value: object, plugin: str, clean: Clean = str) -> list[Section]:
     """The sections that a plugin brought, as many as a pack may ever show; those without a line are left out.
+
+    `clean` takes secrets out of titles and lines, before they are cut: half a secret may not be seen as one.
 
     Raises:
         ValueError: these are none.
@@ -60,9 +64,11 @@ def sections_of(value: object, plugin: str) -> list[Section]:
     for number, one in enumerate(_list(value, "the answer")[:SECTIONS]):
         place = f"section {number + 1}"
         told = _object(one, place)
-        lines = tuple(_line(line, place) for line in _list(told.get("lines"), f"`lines` of {place}")[:LINES])
+        given = _list(told.get("lines"), f"`lines` of {place}")[:LINES]
+        lines = tuple(_line(line, place, clean) for line in given)
         if lines:
-            found.append(Section(one_line(_text(told, "title", place), TITLE_CHARACTERS), lines, plugin))
+            title = clean(_text(told, "title", place)[:READ_CHARACTERS])
+            found.append(Section(one_line(title, TITLE_CHARACTERS), lines, plugin))
     return found
 
 
@@ -102,12 +108,12 @@ def observations_of(value: object, plugin: str) -> list[Observation]:
     return found
 
 
-def _line(value: object, place: str) -> Line:
+def _line(value: object, place: str, clean: Clean) -> Line:
     if isinstance(value, str):
-        return Line(one_line(value, LINE_CHARACTERS))
+        value = {"text": value}
     told = _object(value, f"a line of {place}")
     text, id = _text(told, "text", f"a line of {place}"), _text(told, "id", f"a line of {place}", "")
-    return Line(one_line(text, LINE_CHARACTERS), one_line(id))
+    return Line(one_line(clean(text[:READ_CHARACTERS]), LINE_CHARACTERS), one_line(id))
 
 
 def _redaction(value: object, length: int) -> Redaction:

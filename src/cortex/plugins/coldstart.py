@@ -1,7 +1,8 @@
 """A beginning for a home that knows nothing yet: what a project's README, documents and history say, in a few lines.
 
 Asked for a bootstrap pack that has nothing else to tell; as soon as the team has topics, decisions or priorities of its own, those are
-told instead. Only quotes, nothing is summarised. What it reads is a stranger's text: no link is followed, and secrets are left out.
+told instead. Only quotes, nothing is summarised. What it reads is a stranger's text: no link is followed. Lines
+are handed on whole: whoever asks takes secrets out of them, and cuts them then.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
-from cortex.leaks import redact
 from cortex.paths import without_waiting
 from cortex.plugins.interface import Line, Plugin, Section, Subject
 from cortex.sources import git
@@ -27,7 +27,6 @@ AUTHORS = 5
 SEARCHED = 200  # commits that are looked at for their authors; entries of a folder that are looked at for documents
 SECONDS = 1.0  # for git
 READ_CHARACTERS = 20_000  # of a file
-LINE_CHARACTERS = 300
 README = re.compile(r"readme(?:\.(?:md|markdown|rst|txt))?", re.IGNORECASE)
 TEXTS = (".md", ".markdown", ".rst")
 FOLDERS = ("docs", "doc", "documentation")
@@ -73,7 +72,7 @@ def _readme(root: Path) -> list[Line]:
     path = min(names, key=lambda path: (path.suffix.lower() != ".md", path.name), default=None)
     text = _read(path) if path else ""
     lines = [_heading(text), *islice(_paragraphs(text), PARAGRAPHS)]
-    return [Line(one_line(line, LINE_CHARACTERS), path.name) for line in lines if line] if path else []
+    return [Line(line, path.name) for line in lines if line] if path else []
 
 
 def _documents(root: Path, most: int) -> list[Line]:
@@ -89,14 +88,14 @@ def _documents(root: Path, most: int) -> list[Line]:
     for path in texts[:most]:
         place = path.relative_to(root).as_posix()
         heading = _heading(_read(path))
-        lines.append(Line(one_line(f"{place}: {heading}" if heading else place, LINE_CHARACTERS), place))
+        lines.append(Line(f"{place}: {heading}" if heading else place, place))
     return lines
 
 
 def _history(root: Path, most: int) -> list[Line]:
     """The last commits, and who made most of those that are looked at."""
     commits = git.commits(root, ".", max(SEARCHED, most), SECONDS) if most else []
-    lines = [Line(redact(_commit(commit))[0], commit.id) for commit in commits[:most]]
+    lines = [Line(_commit(commit), commit.id) for commit in commits[:most]]
     authors = Counter(one_line(commit.author, 60) for commit in commits)
     ranked = sorted(authors.items(), key=lambda counted: (-counted[1], counted[0]))[:AUTHORS]
     people = ", ".join(f"{author} ({count})" for author, count in ranked)
@@ -104,7 +103,7 @@ def _history(root: Path, most: int) -> list[Line]:
 
 
 def _commit(commit: git.Commit) -> str:
-    return f"{commit.id} {commit.day} {one_line(commit.author, 60)}: {one_line(commit.subject)}"
+    return f"{commit.id} {commit.day} {one_line(commit.author, 60)}: {commit.subject}"
 
 
 def _files(folder: Path) -> list[Path]:
@@ -117,10 +116,10 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _read(path: Path) -> str:
-    """The beginning of a file, without its secrets."""
+    """The beginning of a file."""
     try:
         with open(path, encoding="utf-8", errors="replace", opener=without_waiting) as file:
-            return redact(file.read(READ_CHARACTERS))[0]
+            return file.read(READ_CHARACTERS)
     except OSError:
         return ""
 

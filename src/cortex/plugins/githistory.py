@@ -88,7 +88,7 @@ def _as_committed(folder: Path, subject: Subject) -> str:
 
 
 def _told(commit: git.Commit) -> str:
-    return f"{commit.id} {commit.day} {one_line(commit.author, 60)}: {one_line(commit.subject)}"
+    return f"{commit.id} {commit.day} {one_line(commit.author, 60)}: {commit.subject}"
 
 
 def _people(commits: Sequence[git.Commit]) -> str:

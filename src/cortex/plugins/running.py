@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import cast
 
 from cortex.errors import ConfigError
-from cortex.plugins.answers import observations_of, sections_of, verdict_of
+from cortex.leaks import redact
+from cortex.plugins.answers import Clean, observations_of, sections_of, verdict_of
 from cortex.plugins.coldstart import ColdStart
 from cortex.plugins.githistory import GitHistory
 from cortex.plugins.hosts import Failed, Host, Inside, Limits
@@ -91,9 +92,20 @@ def enabled_by(names: Iterable[str], settings: object = None) -> dict[str, objec
 class Plugins:
     """The plugins that are on; each starts when it is first asked and ends when it is idle."""
 
-    def __init__(self, enabled: Mapping[str, object], root: Path | None = None, limits: Limits | None = None) -> None:
-        """`enabled` is what `enabled_by` makes of the settings: a plugin's name -> its own settings, in the order of asking."""
+    def __init__(
+        self,
+        enabled: Mapping[str, object],
+        root: Path | None = None,
+        limits: Limits | None = None,
+        *,
+        redacted: bool = True,
+    ) -> None:
+        """`enabled` is what `enabled_by` makes of the settings: a plugin's name -> its own settings, in the order of asking.
+
+        `redacted` takes secrets out of what they add to a pack.
+        """
         self._limits = limits or Limits()
+        self._clean: Clean = _without_secrets if redacted else str
         self._hosts: list[Host | Inside] = []
         place = None if root is None else str(root)
         for name, config in enabled.items():
@@ -122,7 +134,7 @@ class Plugins:
         for host in self._with("enrich_context_pack", warnings):
             files = "files" in host.declared().permissions
             arguments = {"subject": subject if files else replace(subject, repo_root=""), "partial": tuple(partial)}
-            read: Callable[[object], list[Section]] = bound(sections_of, plugin=host.name)
+            read: Callable[[object], list[Section]] = bound(sections_of, plugin=host.name, clean=self._clean)
             try:
                 sections += host.call("enrich_context_pack", arguments, self._limits.answer_seconds, read)
             except Failed as failed:
@@ -201,6 +213,10 @@ def _has(host: Host | Inside, hook: str) -> bool:
     """
     declared = host.declared()
     return HOOKS[hook] in declared.permissions and hook in declared.hooks
+
+
+def _without_secrets(text: str) -> str:
+    return redact(text)[0]
 
 
 def _redacted(text: str, redactions: Sequence[Redaction]) -> str:

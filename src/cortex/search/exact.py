@@ -2,6 +2,8 @@
 
 Lines that match become hits with a little context; hits near each other are one. The `regex` module is used because it can be
 stopped: the standard one runs an exploding expression to its end.
+
+An expression meets a file without its secrets: met with them, it could ask for a secret letter by letter, whatever is shown.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ STOPPED = f"stopped at {MAX_HITS:,} matches, there may be more: narrow the searc
 FILE_SECONDS = (
     5.0  # for an expression in one file: one that takes longer explodes, and would do so in the next file too
 )
+MAX_CLEAN = 100_000  # texts that are remembered to have no secret
 
 Find = Callable[[str], Iterator[tuple[int, int]]]
 
@@ -68,7 +71,7 @@ def search_exact(
     """
     find = _finder(query, deadline)
     found = Matches([])
-    wanted = [file for file in files if _wanted(file.path, query)]
+    wanted = [file for file in files if _is_wanted(file.path, query)]
     for file in sorted(wanted, key=lambda file: (bool(role_of(file.path)), file.path)):
         if cancel:
             raise Cancelled()
@@ -85,12 +88,31 @@ def search_exact(
         if query.languages and language not in query.languages:
             continue
         found.searched += 1
+        # What a literal isn't in needs no look for secrets.
+        redaction = _redaction_of(text) if redacted and (query.regex or query.text in text) else CLEAN
+        text = redaction.text if redaction else text
         spans = list(islice(find(text), MAX_HITS))
         found.stopped |= len(spans) == MAX_HITS
-        redaction = redaction_of(text) if spans and redacted else CLEAN
+        spans = [span for span in spans if not redaction.hides(*span)] if redaction else spans
         found.hits.extend(_hits_in(file.path, language, text, source.id, spans, redaction))
     found.hits.sort(key=lambda hit: (bool(role_of(hit.path)), -hit.score, hit.path, hit.start_line))
     return found
+
+
+_clean: set[int] = set()  # hashes of texts
+
+
+def _redaction_of(text: str) -> Redaction:
+    """The redaction of a text; of one without secrets that is known the second time, most files being the same."""
+    key = hash(text)
+    if key in _clean:
+        return CLEAN
+    redaction = redaction_of(text)
+    if not redaction:
+        if len(_clean) >= MAX_CLEAN:
+            _clean.clear()
+        _clean.add(key)
+    return redaction
 
 
 def _finder(query: Query, deadline: float) -> Find:
@@ -138,7 +160,7 @@ def _hits_in(
 ) -> Iterator[Hit]:
     if not spans:
         return
-    lines = (redaction.text if redaction else text).split("\n")
+    lines = text.split("\n")
     total = len(lines) - (not lines[-1])  # what follows the last line end is no line
     for first, last, count in _groups(_lines_of(text, spans)):
         start, end = max(1, first - CONTEXT_LINES), max(last, min(total, last + CONTEXT_LINES))
@@ -181,7 +203,7 @@ def _groups(lines: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
     yield first, last, count
 
 
-def _wanted(path: str, query: Query) -> bool:
+def _is_wanted(path: str, query: Query) -> bool:
     if query.path and path != query.path and not path.startswith(query.path + "/"):
         return False
     return not query.extensions or extension_of(path) in query.extensions

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cortex.errors import CortexError, FileError, StoreError, is_short_of_memory, short_of_memory
+from cortex.locks import lock_file
 from cortex.paths import is_frozen
 from cortex.seeing import Viewer
 from cortex.store.confined import Confined, confine, show
@@ -33,6 +34,7 @@ CLOSE_SECONDS = 2.0  # what readers in other threads get to finish
 JOT_SECONDS = 0.2
 CHECKPOINT_MS = 100  # how long a checkpoint waits for readers; the next one does what this one couldn't
 FULL_ERRORS = (28, 122)  # ENOSPC, EDQUOT
+COPIES, LOCK = "cortex-store-", "lock"  # how folders with a copy of a read-only store begin, and the file in each
 
 
 class WritersMet(StoreError):
@@ -321,12 +323,45 @@ def _connect(path: Path | None, read_only: bool, confined: bool) -> sqlite3.Conn
     return connection
 
 
-def _copy_logged(path: Path) -> tempfile.TemporaryDirectory[str] | None:
+class _Copy:
+    """A folder for a copy, which only this user can enter; the lock in it ends with the process, however that ends."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix=COPIES, ignore_cleanup_errors=True)
+        self.name = self._folder.name
+        made, lock = Path(self.name) / "lock.new", Path(self.name) / LOCK
+        self._lock = os.open(made, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        lock_file(self._lock)
+        made.rename(lock)
+
+    def cleanup(self) -> None:
+        os.close(self._lock)
+        self._folder.cleanup()
+
+
+def _remove_left_copies() -> None:
+    """Remove the copies of processes that were killed: those of this user whose lock is free."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{COPIES}*"):
+        try:
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+                continue
+            lock = os.open(folder / LOCK, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+        except OSError:
+            continue
+        try:
+            if lock_file(lock):
+                shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(lock)
+
+
+def _copy_logged(path: Path) -> _Copy | None:
     """A copy of a database with a log that SQLite can't read where it lies; None where it can, or there is no log."""
     log, index = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
     if not log.exists() or not log.stat().st_size or index.exists():
         return None
-    folder = tempfile.TemporaryDirectory(prefix="cortex-store-", ignore_cleanup_errors=True)
+    _remove_left_copies()
+    folder = _Copy()
     for file in (path, log):
         shutil.copyfile(file, Path(folder.name) / file.name)
     return folder

@@ -1,7 +1,7 @@
 """The truth of a store, read for answers: chunks behind hits, definitions by name, text of files, counts.
 
 Only reads. Every function takes ids or names and gives nouns back; ids that SQLite doesn't know are left out. Texts, and
-what was cut of them, come without secrets: whoever reads here can't show one.
+what was cut of them, names too, come without secrets: whoever reads here can't show one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from cortex.redaction import Redacted
+from cortex.redaction import CLEAN, Redacted
 from cortex.store.blobtext import unpack
 from cortex.store.connect import Connections
 from cortex.store.parts import marks, parts
@@ -193,9 +193,11 @@ class Lookup:
             ranges = self.ranges({blob for _, blob, *_ in rows})
             lines = {(blob, line) for _, blob, line, *_ in rows}
             held = {(blob, line): _chunks_at(connection, *ranges[blob], line, limit) for blob, line in lines}
+            redactions = self._redactions.of_all(ranges)
         found = (
-            Definition(doc, chunk, name, qualified)
+            Definition(doc, chunk, field(name), field(qualified))
             for doc, blob, line, name, qualified in rows
+            for field in [redactions.get(blob, CLEAN).field]
             for chunk in held[blob, line]
         )
         return list(islice(found, limit))

@@ -331,9 +331,9 @@ class MemoryLookup:
         with self._connections.read() as connection:
             return [Mirror(*row) for row in connection.execute("SELECT * FROM mirrors ORDER BY origin")]
 
-    def decisions(self, limit: int, ref: Ref | None = None) -> list[Decision]:
-        """The log, newest first; all of it, or of one memory."""
-        where, values = ("origin = ? AND key = ?", ref) if ref else ("1", ())
+    def decisions(self, limit: int, ref: Ref | None = None, batch: int = 0) -> list[Decision]:
+        """The log, newest first; all of it, or of one memory, or of one step. A limit of -1 is none."""
+        where, values = ("origin = ? AND key = ?", ref) if ref else ("batch = ?", (batch,)) if batch else ("1", ())
         with self._connections.read() as connection:
             rows = connection.execute(
                 "SELECT id, batch, at, origin, key, action, before, after, actor, reason, undone "

@@ -184,12 +184,13 @@ class Principals:
         with self._connections.read() as connection:
             return _token(connection, told) is not None
 
-    def is_put_out(self, told: str) -> bool:
-        """Whether that is a token of somebody who may not come in any more, whichever token they take."""
+    def put_out(self, told: str) -> str:
+        """The name of the token's owner where they may not come in any more, whichever token they take; else ""."""
         with self._connections.read() as connection:
             found = _token(connection, told)
-            ask = f"{_PRINCIPAL} WHERE id = ? AND state <> 'active'"
-            return found is not None and connection.execute(ask, (found[1],)).fetchone() is not None
+            ask = "SELECT name FROM principals WHERE id = ? AND state <> 'active'"
+            row = connection.execute(ask, (found[1],)).fetchone() if found is not None else None
+            return row[0] if row else ""
 
     def _remember_use(self, number: str, now: int) -> None:
         """Who may come in does so, whether or not it can be written down."""

@@ -21,7 +21,7 @@ from cortex.library import Library
 from cortex.locks import turn
 from cortex.outgoing import shown
 from cortex.records.ids import new_ulid
-from cortex.records.rights import person
+from cortex.records.rights import COMMAND, person
 from cortex.settings import environment, stays_here
 from cortex.store import Kept
 from cortex.sync import aside, giving_up, state
@@ -201,7 +201,7 @@ def _join(
         if choice == NONE:
             file = _keep_changes(library, outbox.changed_since(greeting.epoch))
     queued = outbox.upload(
-        person(),
+        person(COMMAND),
         mark,
         greeting.epoch,
         facts,

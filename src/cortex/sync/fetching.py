@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cortex.kinds import Record
-from cortex.records.rights import AGENT, PERSON, person
+from cortex.records.rights import AGENT, COMMAND, PERSON, person
 from cortex.store import Kept
 from cortex.sync import state
 from cortex.sync.border import Border, now
@@ -141,5 +141,5 @@ class Fetching:
             lost += own
         if lost:  # all at once: what was made first goes first
             epoch = self._store.truth.get(state.EPOCH)
-            self._tally.queued = self._store.outbox.queue(lost, person(), epoch) > 0 or self._tally.queued
+            self._tally.queued = self._store.outbox.queue(lost, person(COMMAND), epoch) > 0 or self._tally.queued
         self._border.apply((), facts={state.RESYNC: ""})

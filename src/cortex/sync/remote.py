@@ -46,11 +46,13 @@ class Denied(NetworkError):
 
 
 class PutOut(Denied):
-    """The Core knows the token, and says that its owner may not come in any more; `epoch` is the ledger that says so."""
+    """The Core knows the token, and says that its owner may not come in any more; `epoch` is the ledger that says so,
+    `name` the owner, and `trusted` is false where something between could have said it.
+    """
 
-    def __init__(self, message: str, epoch: str) -> None:
+    def __init__(self, message: str, epoch: str, name: str, *, trusted: bool) -> None:
         super().__init__("CORE_DENIED", message)
-        self.epoch = epoch
+        self.epoch, self.name, self.trusted = epoch, name, trusted
 
 
 class Refused(NetworkError):
@@ -246,7 +248,9 @@ class Remote:
         about = _first(error.get("details"))
         if status == 401 and code == "AUTH_EXPIRED" and about.get("reason") == "revoked":
             said = self._sentence("says that you were put out: it doesn't accept the token any more")
-            return PutOut(said, str(about.get("epoch") or ""))
+            epoch, name = (short(str(about.get(key) or "")) for key in ("epoch", "name"))
+            trusted = self.url.lower().startswith("https://") or stays_here(self.url)
+            return PutOut(said, epoch, name, trusted=trusted)
         if status in (401, 403):  # what it says may hold a part of the token
             return Denied("CORE_DENIED", self._sentence(f"doesn't accept the token: status {status}"))
         if 300 <= status < 400:

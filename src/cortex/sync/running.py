@@ -97,19 +97,31 @@ def _go(border: Border) -> None:
 def _left(border: Border, error: PutOut) -> CortexError:
     """Have what the Core had leave this machine, where the Core that this home belongs to has put its person out.
 
-    Another server doesn't know the epoch, and an error of the network says nothing of it: then everything stays.
+    Another server doesn't know the epoch, an error of the network says nothing of it, a token may be of another person,
+    and over http:// anybody between may say so: then everything stays.
     """
     if not error.epoch or error.epoch != border.store.truth.get(state.EPOCH):
         return error
+    name = border.expected[state.NAME]
+    if error.name != name:
+        whose = f"of {error.name}, who was put out" if error.name else "of somebody who was put out"
+        return Denied("CORE_DENIED", f"the token is {whose}, and this home of {name}; nothing was changed")
+    if not error.trusted:
+        return Denied("CORE_DENIED", f"{error.message}; over http:// that isn't sure, and nothing was changed")
+    count = 0
     try:
         ids = sorted(border.store.outbox.known())
         for start in range(0, len(ids), ERASED_AT_ONCE):
-            border.apply((), ids[start : start + ERASED_AT_ONCE])
+            part = ids[start : start + ERASED_AT_ONCE]
+            border.apply((), part)
+            count += len(part)
         border.begin_again({state.EPOCH: error.epoch}, resend=False)
     except CortexError as failed:
         return failed
-    border.tally.erased += len(ids)
-    gone = f"{len(ids):,} records of it left this machine" if ids else "nothing of it is on this machine"
+    finally:
+        # Also where it stopped halfway: what is gone must be forgotten by the indexes.
+        border.tally.erased += count
+    gone = f"{count:,} records of it left this machine" if count else "nothing of it is on this machine"
     advice = (
         "What you wrote and never sent stays here. Where it was a mistake, ask to be let in again, then `cortex sync`."
     )

@@ -28,7 +28,8 @@ Keep = Callable[[Sequence[Observation]], None]
 
 def open_plugins(settings: Settings, root: Path | None) -> Plugins:
     """The plugins that the person's settings name, each with its own part of them."""
-    return Plugins(enabled_by(settings.team.plugins, settings.families.get("plugins")), root)
+    enabled = enabled_by(settings.team.plugins, settings.families.get("plugins"))
+    return Plugins(enabled, root, redacted=settings.security.redact != "off")
 
 
 class Rounds:
