@@ -353,7 +353,11 @@ def leased(directory: Path) -> Iterator[None]:
     """Hold a store's lease for the block. Raises: StoreError STORE_LOCKED, where another process has it."""
     lease = Lease(directory)
     if not lease.take():
-        raise StoreError("STORE_LOCKED", f"process {lease.holder()} uses the store in {directory}; stop it first")
+        raise StoreError(
+            "STORE_LOCKED",
+            f"process {lease.holder()} uses the store in {directory}",
+            instead=("Run `cortex stop` if it is cortexd, else end that process; then try again.",),
+        )
     try:
         yield
     finally:
