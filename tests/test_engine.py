@@ -12,7 +12,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
@@ -166,24 +166,41 @@ def test_a_search_without_any_index_says_that_there_is_none(open_engine):
     assert any("not fully indexed" in note for note in page.notes)
 
 
-def test_a_query_during_the_first_run_is_answered_from_what_is_there_and_says_so(open_engine, root, monkeypatch):
-    monkeypatch.setattr("cortex.indexing.FIRST_CATCH_UP_SECONDS", 0.0)
-    write(root, {f"many/f{number}.py": f"value_{number} = 'crumb'\n" for number in range(200)})
-    engine, reached, go_on = open_engine(indexing__batch_size=20), threading.Event(), threading.Event()
+@contextmanager
+def paused_run(engine, is_reached):
+    """An index run that stands still at a step of its progress while the block lasts."""
+    reached, go_on = threading.Event(), threading.Event()
 
     def pause(step) -> None:
-        if step.done >= 100 and not reached.is_set():
+        if is_reached(step) and not reached.is_set():
             reached.set()
             go_on.wait(DEADLINE)
 
     run = threading.Thread(target=engine.index, kwargs={"progress": pause})
     run.start()
-    assert reached.wait(DEADLINE)
-    started = time.monotonic()
-    page = engine.search(Query("crumb", mode=Mode.WORDS))
-    assert time.monotonic() - started < 2
-    go_on.set()
-    run.join(DEADLINE)
+    try:
+        assert reached.wait(DEADLINE)
+        yield
+    finally:
+        go_on.set()
+        run.join(DEADLINE)
+
+
+@pytest.fixture
+def half_read(open_engine, root, monkeypatch):
+    """An engine whose first run stands still after half of the files, and what lets it go on."""
+    monkeypatch.setattr("cortex.indexing.FIRST_CATCH_UP_SECONDS", 0.0)
+    write(root, {f"many/f{number}.py": f"value_{number} = 'crumb'\n" for number in range(200)})
+    engine = open_engine(indexing__batch_size=20)
+    return engine, paused_run(engine, lambda step: step.done >= 100)
+
+
+def test_a_query_during_the_first_run_is_answered_from_what_is_there_and_says_so(half_read):
+    engine, paused = half_read
+    with paused:
+        started = time.monotonic()
+        page = engine.search(Query("crumb", mode=Mode.WORDS))
+        assert time.monotonic() - started < 2
     assert page.hits
     assert "first index is under way" in page.notes[0]
     assert engine.search(Query("crumb", mode=Mode.WORDS)).notes == ()
@@ -192,44 +209,23 @@ def test_a_query_during_the_first_run_is_answered_from_what_is_there_and_says_so
 def test_a_question_during_the_first_run_waits_for_the_files_whose_paths_fit_it(open_engine, root, until):
     many = {f"aaa/f{number}.py": f"value_{number} = {number}\n" for number in range(600)}
     write(root, {**many, "zzz/cookie_jar.py": "def bake():\n    return 'crumbs'\n"})
-    engine, reached, go_on, asked = open_engine(), threading.Event(), threading.Event(), []
-
-    def pause(step) -> None:
-        if step.stage == "reading" and not reached.is_set():
-            reached.set()
-            go_on.wait(DEADLINE)
-
-    run = threading.Thread(target=engine.index, kwargs={"progress": pause})
-    run.start()
-    assert reached.wait(DEADLINE)
+    engine, asked = open_engine(), []
     question = threading.Thread(target=lambda: asked.append(engine.search(Query("where are cookies baked"))))
-    question.start()
-    queue = engine._runs.queue
-    assert queue is not None
-    until(lambda: queue._preferences)
-    go_on.set()
+    with paused_run(engine, lambda step: step.stage == "reading"):
+        question.start()
+        queue = engine._runs.queue
+        assert queue is not None
+        until(lambda: queue._preferences)
     question.join(DEADLINE)
-    run.join(DEADLINE)
     assert asked[0].hits[0].path == "zzz/cookie_jar.py"
 
 
-def test_nothing_is_never_said_before_the_end_of_the_first_run(open_engine, root, monkeypatch):
-    monkeypatch.setattr("cortex.indexing.FIRST_CATCH_UP_SECONDS", 0.0)
-    write(root, {f"many/f{number}.py": f"value_{number} = 'crumb'\n" for number in range(200)})
-    engine, reached, go_on = open_engine(indexing__batch_size=20), threading.Event(), threading.Event()
-
-    def pause(step) -> None:
-        if step.done >= 100 and not reached.is_set():
-            reached.set()
-            go_on.wait(DEADLINE)
-
-    run = threading.Thread(target=engine.index, kwargs={"progress": pause})
-    run.start()
-    assert reached.wait(DEADLINE)
+def test_nothing_is_never_said_before_the_end_of_the_first_run(half_read, monkeypatch):
+    monkeypatch.setattr("cortex.engine.FIRST_ANSWER_SECONDS", 0.2)
+    engine, paused = half_read
     strict = Query("a lamp that is nowhere described", threshold=1.0)
-    page = engine.search(strict)
-    go_on.set()
-    run.join(DEADLINE)
+    with paused:
+        page = engine.search(strict)
     assert page.is_partial and not page.hits
     assert "not read yet" in page.notes[0] and "ask again" in page.notes[0]
     assert not any("threshold" in note for note in page.notes)

@@ -18,7 +18,7 @@ from cortex.core.routing import Asked
 from cortex.core.shapes import Row
 from cortex.core.sight import is_asked
 from cortex.errors import CortexError, InputError, NetworkError, StoreError
-from cortex.records.screening import Screen, screen_of, texts_of
+from cortex.records.preflight import Screen, screen_of, texts_of
 from cortex.seeing import Viewer
 from cortex.store.principals import Principal
 from cortex.sync import wire

@@ -12,7 +12,7 @@ from cortex.kinds import Actor, Record, refs_of
 from cortex.leaks import find_leaks
 from cortex.library import Library
 from cortex.records.ids import fresh_key, go_on_from
-from cortex.records.screening import screen_of, screened_step
+from cortex.records.preflight import screen_of, screened_step
 from cortex.records.wording import wording
 from cortex.store import Done, Screened, Step
 from cortex.store.outboxrows import TIER

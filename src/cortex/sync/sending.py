@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from cortex.errors import CortexError
 from cortex.plugins.policy import policy_of
-from cortex.records.screening import texts_of
+from cortex.records.preflight import texts_of
 from cortex.store import Entry, Kept
 from cortex.store.outbox import UPLOAD
 from cortex.sync import alerts, refusals, slugs, state

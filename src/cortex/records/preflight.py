@@ -1,7 +1,7 @@
-"""Texts of records, asked about before they are written: every write takes this way, whoever makes it.
+"""Preflight of records: plugins judge the texts of every write before it is made.
 
-A step runs inside a transaction, and a plugin may take seconds: so the step is run to find out which texts it would write, taken back,
-and run again with the verdicts. A step is made to be run again.
+A step runs inside a transaction, and a plugin may take seconds. So the step is run once to find the
+texts that it would write, rolled back, and run again with the verdicts.
 """
 
 from __future__ import annotations
