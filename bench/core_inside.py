@@ -20,11 +20,11 @@ from core_clients import Client
 from memories_made import words
 from team_made import YEAR, make, questions
 
+from cortex.actors import person
 from cortex.core import people
 from cortex.kinds import Actor, Observation, Record, Subcortex
 from cortex.library import Library
 from cortex.records.ids import fresh_key, new_id
-from cortex.records.rights import person
 from cortex.records.wording import wording
 from cortex.seeing import EVERYWHERE
 from cortex.settings import Settings, load

@@ -18,7 +18,7 @@ from measure import Watch
 from memories_made import PROJECTS, make, questions, words
 from pydantic import BaseModel
 
-from cortex.engines import Engines
+from cortex.cli.pool import engine_pool
 from cortex.families.memory import open_family
 from cortex.families.memory.arguments import GetContext, GetMemory, ListScopes, QueryMemories
 from cortex.library import Library
@@ -68,7 +68,7 @@ def embed(settings: Settings, watch: Watch) -> dict[str, object]:
 def ask(settings: Settings, watch: Watch, count: int, seed: int, rounds: int, folder: str) -> dict[str, object]:
     """Ask in every way: milliseconds of each call; and of the first call of all."""
     words()
-    engines = Engines(keep=False)
+    engines = engine_pool(keep=False)
     before = watch.mark()
     family = open_family(settings, engines, Path(folder), "")
     try:

@@ -24,12 +24,12 @@ from measure import run
 from mixed_made import memories, records
 from mixed_questions import DOCUMENT, FUNCTION, MEMORY, RECORD, SETS, TYPES, Question
 
+from cortex.actors import person
 from cortex.kinds import Comment
 from cortex.library import Library, id_of
 from cortex.memories.importing import Brought
 from cortex.memories.writing import add_all
 from cortex.records.ids import fresh_key
-from cortex.records.rights import person
 from cortex.records.steps import perform
 from cortex.records.writing import add_body
 from cortex.settings import load

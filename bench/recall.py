@@ -23,7 +23,7 @@ from intervals import mean_of
 from measure import run
 from sets import MEMORIES, Row, Sets
 
-from cortex.engines import Engines
+from cortex.cli.pool import engine_pool
 from cortex.families.memory import open_family
 from cortex.families.memory.arguments import QueryMemories
 from cortex.library import Library
@@ -114,7 +114,7 @@ def conversation(setup: Setup, folder: Path, provider: str) -> Iterator[Conversa
             files = _files_by_id(library, folder)
         finally:
             library.close()
-        engines = Engines(keep=False)
+        engines = engine_pool(keep=False)
         family = open_family(settings, engines, home, "")
         try:
             yield Conversation(family, files)

@@ -23,7 +23,8 @@ from memories_made import words
 from pydantic import BaseModel
 from team_made import YEAR, make, questions
 
-from cortex.engines import Engines
+from cortex.actors import person
+from cortex.cli.pool import engine_pool
 from cortex.families.team import open_family
 from cortex.families.team.arguments import (
     CreateDraft,
@@ -38,7 +39,6 @@ from cortex.families.team.searching import Search
 from cortex.kinds import Record, Wanted
 from cortex.library import Library
 from cortex.records.ids import fresh_key
-from cortex.records.rights import person
 from cortex.records.steps import perform
 from cortex.settings import Settings, load
 from cortex.store import Step
@@ -83,7 +83,7 @@ def fill(settings: Settings, watch: Watch, count: int, seed: int) -> dict[str, o
 def ask(settings: Settings, watch: Watch, count: int, seed: int, rounds: int) -> dict[str, object]:
     """Ask in every way: milliseconds of each call; and of the first call of all."""
     words()
-    engines = Engines(keep=False)
+    engines = engine_pool(keep=False)
     family = open_family(settings, engines, [])
     try:
         asked = _questions(count, seed, rounds)
@@ -101,7 +101,7 @@ def ask(settings: Settings, watch: Watch, count: int, seed: int, rounds: int) ->
 def after(settings: Settings, watch: Watch, count: int, seed: int, rounds: int) -> dict[str, object]:
     """Ask in the ways that read much of what is remembered, each time after something was written."""
     words()
-    engines = Engines(keep=False)
+    engines = engine_pool(keep=False)
     family = open_family(settings, engines, [])
     try:
         asked = _questions(count, seed, rounds)
@@ -116,7 +116,7 @@ def after(settings: Settings, watch: Watch, count: int, seed: int, rounds: int) 
 def profile(settings: Settings, watch: Watch, count: int, seed: int, rounds: int, way: str) -> dict[str, object]:
     """Where the time of one way to ask goes."""
     words()
-    engines = Engines(keep=False)
+    engines = engine_pool(keep=False)
     family = open_family(settings, engines, [])
     try:
         asked = _questions(count, seed, rounds)
@@ -190,7 +190,7 @@ def ways_of(settings: Settings, draw: random.Random) -> dict[str, Callable[[str]
 
 def write(settings: Settings, watch: Watch, rounds: int) -> dict[str, object]:
     """Write through the tools, each write on the disk and found when it returns: writes in a second, CPU milliseconds of one."""
-    engines = Engines(keep=False)
+    engines = engine_pool(keep=False)
     family = open_family(settings, engines, [])
     try:
         _call(family, _observed(1))  # which opens everything

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from cortex import runs
-from cortex.engines import Engines
+from cortex.actors import person
+from cortex.cli.pool import engine_pool
 from cortex.errors import Cancelled, ConfigError, CortexError, FileError, InputError, StoreError
 from cortex.guarded import Embedders
 from cortex.keeper import Keeper
 from cortex.kinds import Observation
 from cortex.library import Library, has_folders, id_of
 from cortex.records.finding import Asked, find
-from cortex.records.rights import person
 from cortex.records.writing import create
 from cortex.settings import Settings, load
 from cortex.sources.places import reason_against
@@ -353,7 +353,7 @@ def test_a_folder_that_is_away_holds_up_no_other_and_loses_nothing(open_library,
 
 
 def test_the_home_is_lent_as_a_library(settings, notes):
-    engines = Engines(keep=False)
+    engines = engine_pool(keep=False)
     one = engines.borrow(settings.home, settings)
     try:
         with engines.use(one) as library:

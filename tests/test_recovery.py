@@ -13,6 +13,7 @@ import pytest
 
 import inmemory
 from cortex import kinds
+from cortex.actors import person
 from cortex.errors import CortexError
 from cortex.guarded import Embedders
 from cortex.kinds import Subcortex, Thread
@@ -20,7 +21,6 @@ from cortex.library import Library
 from cortex.memories.finding import Asked, find
 from cortex.memories.importing import Brought
 from cortex.memories.writing import add, add_all
-from cortex.records.rights import person
 from cortex.records.writing import create
 from cortex.recovery import restore_snapshot, salvage_home
 from cortex.settings import Settings, load

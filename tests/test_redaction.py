@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from cortex.cli.pool import engine_pool
 from cortex.engine import Engine
-from cortex.engines import Engines
 from cortex.exporting import Exporter
 from cortex.families.code import open_family as open_code
 from cortex.families.kb import open_family as open_kb
@@ -286,7 +286,7 @@ def test_the_code_tools_and_resources_show_no_secret_and_say_where_one_was(root:
     settings = settings_of(tmp_path / "home", "answers")
     with Engine(root, settings) as engine:
         engine.index()
-    family = open_code([Workspace(root, settings)], Engines(keep=False))
+    family = open_code([Workspace(root, settings)], engine_pool(keep=False))
     try:
         for query in ("lighthouse token", '"LAMP_KEY"', "/LAMP_KEY = .*|token=.*/"):
             body = json.loads(asked(family, "search_code", query=query))
@@ -317,7 +317,7 @@ def test_the_document_tools_show_no_secret_and_say_where_one_was(tmp_path: Path)
     settings = settings_of(tmp_path / "home", "answers")
     with Library(settings) as library:
         library.index(source=library.add_folder(notes).source)
-    family = open_kb(settings, Engines(keep=False))
+    family = open_kb(settings, engine_pool(keep=False))
     try:
         found = asked(family, "kb_search", query="lamp switched on")
         number = re.search(r"document_id: (\S+)", found)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cortex.cli.pool import engine_pool
 from cortex.engines import Engines
 from cortex.errors import CortexError, InputError
 from cortex.families import FAMILIES, chunks, code
@@ -176,7 +177,7 @@ def open_tools(*names: str, root: str | Path = ".", writes: bool = False) -> Too
         raise InputError("ARGUMENT_INVALID", f"{told}; known: {', '.join(FAMILIES)}")
     folder = Path(root).resolve()
     found = (Workspace(folder, _settings_of(folder)),)
-    engines, shelves = Engines(keep=True), Shelves()
+    engines, shelves = engine_pool(keep=True), Shelves()
     families: list[Family] = []
     try:
         for name in sorted(names, key=lambda name: name == "team"):  # last: it searches the others

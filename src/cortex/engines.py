@@ -12,7 +12,7 @@ import gc
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +29,9 @@ POLL_SECONDS = 0.02
 CLOSED = "closed"  # the state of a project whose engine is
 
 log = logging.getLogger(__name__)
+
+
+Opener = Callable[[Path, Settings], Engine]
 
 
 @dataclass(slots=True, eq=False)
@@ -64,11 +67,19 @@ class Project:
     secrets: int = 0  # files that are left out as such
 
 
+def open_engine(root: Path, settings: Settings) -> Engine:
+    """Open the engine of a folder, or the person's library where the folder is the home."""
+    from cortex.library import Library
+
+    return Library(settings) if root == settings.home else Engine(root, settings)
+
+
 class Engines:
     """Opens the engine of a folder for whoever calls, and closes it when nobody needs it."""
 
-    def __init__(self, *, keep: bool, linger: float = 0.0, rest: float = 0.0) -> None:
+    def __init__(self, *, keep: bool, linger: float = 0.0, rest: float = 0.0, opener: Opener | None = None) -> None:
         """`keep` follows the folders; without windows an engine lingers, and with one it may rest unused before it is in the way."""
+        self._open_engine = opener or open_engine
         self._keep = keep
         self._linger = linger
         self._rest = rest
@@ -136,7 +147,7 @@ class Engines:
         with one.turn:
             if one.engine is None and not self._closed:
                 one.refresh()
-                one.engine = _make(one)
+                one.engine = self._open_engine(one.root, one.settings)
                 one.keeper = Keeper(one.engine) if self._keep else None
                 one.opened = time.monotonic()
                 if self._closed:  # meanwhile, and without this one
@@ -215,19 +226,6 @@ def _details(engine: Engine | None) -> tuple[EmbeddingState | None, int]:
     if engine is None:
         return None, 0
     return engine.embedding.status(ask=False), count_secrets(engine.store.truth.skipped(engine.source.id))
-
-
-def _make(one: Lent) -> Engine:
-    """The engine of a folder; Cortex's own home is the person's library."""
-    from cortex.library import Library
-    from cortex.memories.tending import begin, tend
-
-    if one.root != one.settings.home:
-        return Engine(one.root, one.settings)
-    library = Library(one.settings)
-    library.chores = (tend,)
-    begin(library)
-    return library
 
 
 def _close(root: Path, engine: Engine, keeper: Keeper | None) -> None:

@@ -29,6 +29,9 @@ class Place:
     cite: Callable[[Hit], Mapping[str, object]] = lambda hit: {}  # what else a hit is known by: an id, a page
     opener: str = ""  # the tool that opens a hit, and by which of its facts: "get_memory id"
     read: Callable[[str], tuple[str, str]] | None = None  # title and text of what a hit is cited by
+    written: Callable[[str], float] | None = (
+        None  # when it was written, in seconds since 1970, by what a hit is cited by
+    )
     copy_of: Callable[[Hit], str] | None = None  # the path of the file that a hit's text was taken from, "" for none
 
 

@@ -45,3 +45,15 @@ def turn(path: str, seconds: float, given_up: Callable[[], bool]) -> Iterator[bo
         yield mine
     finally:
         os.close(file)
+
+
+def is_held(lock: str) -> bool:
+    """Return whether a process holds the lock at this path."""
+    try:
+        file = os.open(lock, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+    except OSError:
+        return False
+    try:
+        return not lock_file(file)
+    finally:
+        os.close(file)

@@ -3,10 +3,10 @@
 import json
 from contextlib import contextmanager
 
+from cortex.actors import agent
 from cortex.kinds import Draft
 from cortex.library import Library
 from cortex.records.drafts import create_draft
-from cortex.records.rights import agent
 from cortex.settings import environment, load
 from protocol.code_server import check_envelope
 

@@ -227,7 +227,7 @@ def test_every_family_key_is_readable(here: Path) -> None:
 
 
 def test_a_change_is_a_line_in_the_operations_log(tmp_path, monkeypatch):
-    from cortex.cli.config import change
+    from cortex.cli.settings_file import change
     from cortex.store import Store
 
     monkeypatch.setenv("CORTEX_HOME", str(tmp_path / "own"))

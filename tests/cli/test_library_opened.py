@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from cortex import library as libraries
+from cortex.actors import person
 from cortex.cli.library import open_library
 from cortex.guarded import Embedders
 from cortex.kinds import Thread
 from cortex.library import Library
 from cortex.records.finding import Asked, find
-from cortex.records.rights import person
 from cortex.records.writing import create
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import forking
 from cortex.cli.families import ask
-from cortex.cli.mcp import log_level
+from cortex.cli.mcp_server import log_level
 from cortex.cli.workspace import find_for
 from protocol.code_server import CORTEX, CodeServer, make_repository
 

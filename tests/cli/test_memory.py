@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from cli.memory_answers import answer, titles
 from cortex.cli import app
-from cortex.cli.memory_show import cut_to, width_of
+from cortex.cli.show import cut_to, width_of
 from cortex.daemon.hook import keep
 from cortex.store import Store
 from foreign.claude_bases import make_claude_mem

@@ -9,13 +9,13 @@ import pytest
 
 from cli.core_server import core_at
 from cli.team_answers import answer, opened, refusal
+from cortex.actors import agent
 from cortex.cli.checks.sync import check_sync
-from cortex.engines import Engines
+from cortex.cli.pool import engine_pool
 from cortex.errors import CortexError
 from cortex.families import team
 from cortex.kinds import Draft
 from cortex.records.drafts import create_draft
-from cortex.records.rights import agent
 from cortex.settings import environment, load
 from cortex.tools import Call, bind, find_tool, perform
 
@@ -55,7 +55,7 @@ def joined(cortex, core, monkeypatch):
 
 def told(cortex, tool, **arguments):
     """What an agent's tool answers."""
-    engines = Engines(keep=False)
+    engines = engine_pool(keep=False)
     family = team.open_family(load(None, environment=environment()), engines, ())
     try:
         opened_family, found = find_tool([family], tool)

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from cli.team_answers import answer, opened, refusal
+from cortex.actors import agent
 from cortex.cli.team_show import say_rows, wrapped
 from cortex.kinds import Observation, Wanted
-from cortex.records.rights import agent
 from cortex.records.writing import create_observations
 
 pytestmark = pytest.mark.usefixtures("shop", "at_terminal")

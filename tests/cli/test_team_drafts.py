@@ -5,8 +5,8 @@ import json
 import pytest
 
 from cli.team_answers import answer, comment_draft, drafted, opened, refusal
+from cortex.actors import AGENT, agent
 from cortex.kinds import Comment, Draft, Wanted
-from cortex.records.rights import AGENT, agent
 from cortex.records.routing import route
 from cortex.records.writing import create
 from cortex.settings import environment, load

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.team import Home, Team, acting, open_team, told
+from cortex.actors import person
 from cortex.core.accepting import APPLIED, REFUSED, REPLAYED, Accepted
 from cortex.errors import InputError
 from cortex.kinds import (
@@ -33,7 +34,6 @@ from cortex.records.ids import new_id
 from cortex.records.inbox import acknowledge
 from cortex.records.reasons import ACCEPTED, ASSIGNED, CHANGED, MENTIONED, SPOKE
 from cortex.records.revising import revise
-from cortex.records.rights import person
 from cortex.records.writing import create
 
 AGENT = Actor("agent", 2)

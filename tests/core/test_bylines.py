@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from core.team import Home, Team, acting, open_team, told
+from cortex.actors import person
 from cortex.core.accepting import APPLIED
 from cortex.core.bylines import BYLINES
 from cortex.kinds import KINDS, Body, Comment, Draft, Thread
 from cortex.records import drafts
 from cortex.records.ids import new_id
-from cortex.records.rights import person
 from cortex.sync.names import renamed_body
 
 PLAIN: dict[str, Body] = {

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from core.team import Home, library_of, open_team
+from cortex.actors import AGENT, MOST_OF_AGENTS, PERSON
 from cortex.core.accepting import APPLIED, REFUSED
 from cortex.core.demands import changed_fields
 from cortex.errors import InputError
@@ -33,7 +34,6 @@ from cortex.kinds import (
 from cortex.library import Library
 from cortex.records import changing, drafts
 from cortex.records.revising import revise
-from cortex.records.rights import AGENT, MOST_OF_AGENTS, PERSON
 from cortex.records.writing import create, create_observations
 
 URL = (Evidence("url", "https://example.com/"),)

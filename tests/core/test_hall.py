@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from cortex.actors import person
 from cortex.core.app import WRITERS
 from cortex.core.hall import EPOCH, Hall
 from cortex.errors import FileError, StoreError
 from cortex.guarded import Embedders
 from cortex.kinds import CodeLink, Thread, Wanted
 from cortex.records.ids import new_id
-from cortex.records.rights import person
 from cortex.records.writing import create
 from cortex.seeing import Viewer
 from cortex.store import Store

@@ -10,11 +10,11 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 from core.team import Team, acting, open_team
+from cortex.actors import person
 from cortex.core.accepting import APPLIED, REFUSED, REPLAYED
 from cortex.kinds import KINDS, PREFIXES, SENSITIVE, Comment, Record, Subcortex, Thread
 from cortex.records.allowed import ALLOWED, STATES, TYPES
 from cortex.records.ids import new_id
-from cortex.records.rights import person
 from cortex.records.writing import create
 from cortex.store import Changed
 from cortex.sync.wire import Action

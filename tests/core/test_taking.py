@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.team import Home, Team, acting, open_team, told
+from cortex.actors import person
 from cortex.core.accepting import APPLIED, REFUSED
 from cortex.errors import InputError
 from cortex.kinds import (
@@ -30,7 +31,6 @@ from cortex.records import drafts
 from cortex.records.ids import new_id
 from cortex.records.reasons import ACCEPTED, ASSIGNED, CHANGED, MENTIONED, SPOKE
 from cortex.records.revising import revise
-from cortex.records.rights import person
 from cortex.records.writing import create
 from cortex.store.outbox import UPLOAD
 

@@ -7,8 +7,8 @@ import socket
 import sys
 import threading
 
+from cortex.cli.pool import engine_pool
 from cortex.daemon.server import Daemon, Hello, Moment, Refused, Served
-from cortex.engines import Engines
 
 
 def open_nothing(hello: Hello) -> Served:
@@ -28,7 +28,9 @@ async def serve(path: str, token: str) -> None:
     listener.bind(path)
     listener.listen(8)
     print("listens", flush=True)
-    await Daemon(listener, open_nothing, hooked, Engines(keep=False), idle=0, memory=0, token=token).run(lambda: True)
+    await Daemon(listener, open_nothing, hooked, engine_pool(keep=False), idle=0, memory=0, token=token).run(
+        lambda: True
+    )
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ from typing import Any
 import psutil
 import pytest
 
+from cortex.actors import person
 from cortex.kinds import Comment, Draft, Observation, Record, Task, Thread
 from cortex.library import Library
-from cortex.records.rights import person
 from cortex.records.writing import create
 from daemon.contributors import Contributor
 from memories.desk import open_library, settings_of

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from cli.core_server import CoreServer, core_at
+from cortex.actors import person
+from cortex.cli.pool import engine_pool
 from cortex.daemon import syncing
 from cortex.daemon.syncing import Syncing
-from cortex.engines import Engines
 from cortex.filestate import state_of
 from cortex.kinds import Thread
 from cortex.library import Library
-from cortex.records.rights import person
 from cortex.records.writing import create
 from cortex.settings import load
 from cortex.store import STORE_NAME, Store
@@ -53,7 +53,7 @@ def home(tmp_path: Path) -> Path:
 @contextmanager
 def at_work(home: Path, **more: bool) -> Iterator[Syncing]:
     """The background sync of a home, as cortexd has it."""
-    engines = Engines(keep=True, linger=60)
+    engines = engine_pool(keep=True, linger=60)
     running = Syncing(engines, home, **more)
     running.start()
     try:
@@ -103,7 +103,7 @@ def test_a_token_in_the_environment_is_enough(home: Path, core: CoreServer, unti
 
 def test_a_home_without_a_core_is_not_even_opened(home: Path, until: Until):
     write(home, "Mine")
-    engines = Engines(keep=False)
+    engines = engine_pool(keep=False)
     running = Syncing(engines, home)
     for _ in range(3):
         running._look()
@@ -123,7 +123,7 @@ def test_writes_that_wait_are_work_until_they_are_sent(home: Path, core: CoreSer
 def test_a_write_that_was_under_way_when_the_store_was_asked_is_found_later(home: Path):
     point_to(home, "http://127.0.0.1:9")
     write(home, "Written slowly")
-    running = Syncing(Engines(keep=False), home)
+    running = Syncing(engine_pool(keep=False), home)
     path, written = home / STORE_NAME, time.time() - 5
     for file in (path, *home.glob(f"{STORE_NAME}-wal")):
         os.utime(file, (written, written))

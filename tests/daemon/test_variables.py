@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from cortex.cli.families import Lenders
-from cortex.cortexd import opener
+from cortex.cli.mcp import read_arguments
+from cortex.cli.pool import engine_pool
+from cortex.daemon.main import opener
 from cortex.daemon.server import Hello, Served
-from cortex.engines import Engines
 from cortex.errors import ConfigError
 from cortex.home import own_variables
 from cortex.settings import KEYS, Key, Settings
@@ -58,8 +59,8 @@ class Cortexd:
         self.home, self.root = folder / "home", folder / "work"
         self.root.mkdir()
         (self.root / "lamp.py").write_text("def switch_lamp():\n    return 1\n", encoding="utf-8")
-        self.lenders = Lenders(Engines(keep=False), Shelves())
-        self._open = opener(self.lenders)
+        self.lenders = Lenders(engine_pool(keep=False), Shelves())
+        self._open = opener(self.lenders, read_arguments)
 
     def open(self, *arguments: str, **variables: str) -> Served:
         """What a client with these variables gets, which reach cortexd as the front end passes them on."""

@@ -20,7 +20,7 @@ import typer
 from cortex.chunkers.grammars import RULES
 from cortex.cli import app
 from cortex.cli import run as run_command
-from cortex.engines import Engines
+from cortex.cli.pool import engine_pool
 from cortex.errors import CODES, ConfigError
 from cortex.families.code import open_family
 from cortex.families.team.answers import CODES as TEAM_CODES
@@ -312,7 +312,7 @@ def documented(name: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def family(project: Path) -> Iterator[Any]:
-    opened = open_family([Workspace(project, load(project, environment=environment()))], Engines(keep=True))
+    opened = open_family([Workspace(project, load(project, environment=environment()))], engine_pool(keep=True))
     yield opened
     opened.close()
 

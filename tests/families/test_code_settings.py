@@ -9,8 +9,8 @@ from contextlib import closing, contextmanager
 import pytest
 
 from cortex import indexing
+from cortex.cli.pool import engine_pool
 from cortex.engine import Engine
-from cortex.engines import Engines
 from cortex.errors import FileError, InputError
 from cortex.families.code import answers, open_family, tools
 from cortex.settings import Workspace, load
@@ -29,7 +29,7 @@ class InProcess:
         names = {name.replace("__", "."): value for name, value in flags.items()}
         self.root = root
         self.settings = load(root, environment=environment or {"CORTEX_HOME": str(root.parent / "home")}, flags=names)
-        self.family = open_family([Workspace(root, self.settings)], Engines(keep=keep))
+        self.family = open_family([Workspace(root, self.settings)], engine_pool(keep=keep))
 
     def call(self, name, call=None, /, **arguments):
         family, tool = find_tool([self.family], name)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cortex.engines import Engines
+from cortex.cli.pool import engine_pool
 from cortex.errors import InputError, StoreError
 from cortex.families.kb import TOOLS, answers, open_family
 from cortex.families.kb.asking import mime_type
@@ -107,7 +107,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def desk(place: Path) -> Iterator[Desk]:
-    family = open_family(settings_in(place), Engines(keep=False))
+    family = open_family(settings_in(place), engine_pool(keep=False))
     yield Desk(family)
     family.close()
 
@@ -118,7 +118,7 @@ def desk_with(place: Path) -> Iterator[object]:
     opened: list[Family] = []
 
     def open_one(**flags: object) -> Desk:
-        opened.append(open_family(settings_in(place, **flags), Engines(keep=False)))
+        opened.append(open_family(settings_in(place, **flags), engine_pool(keep=False)))
         return Desk(opened[-1])
 
     yield open_one
@@ -268,7 +268,7 @@ def test_names_with_line_ends_and_emoji_stay_in_their_line(tmp_path, request):
     settings = settings_in(tmp_path)
     with Library(settings) as library:
         library.index(source=library.add_folder(tmp_path / "docs").source)
-    family = open_family(settings, Engines(keep=False))
+    family = open_family(settings, engine_pool(keep=False))
     request.addfinalizer(family.close)
     text = Desk(family).ask("kb_search", query="confetti")
     assert "Path: party\\nFound 9 results 🎉.md" in text
@@ -362,7 +362,7 @@ def test_what_fails_is_an_error_of_the_request_with_the_reason(desk, name, argum
 
 
 def test_what_nobody_foresaw_fails_the_search_too(tmp_path):
-    family = open_family(settings_in(tmp_path), Engines(keep=False))
+    family = open_family(settings_in(tmp_path), engine_pool(keep=False))
     family.close()
     assert Desk(family).fault("kb_search", query="a") == (-32000, "Search failed: the server is ending")
     broken = replace(family, context=None)
@@ -380,7 +380,7 @@ def test_a_phrase_in_quotes_comes_before_its_words_elsewhere(tmp_path, request):
     )
     with Library(settings) as library:
         library.index(source=library.add_folder(tmp_path / "docs").source)
-    family = open_family(settings, Engines(keep=False))
+    family = open_family(settings, engine_pool(keep=False))
     request.addfinalizer(family.close)
     for mode in ("hybrid", "fts5"):
         assert paths(Desk(family).ask("kb_search", query='"green river bank"', mode=mode))[0] == "b.md"
@@ -480,7 +480,7 @@ def test_the_prompt_names_its_topic(desk):
 
 
 def test_no_sources_at_all_are_no_error(tmp_path, request):
-    family = open_family(settings_in(tmp_path), Engines(keep=False))
+    family = open_family(settings_in(tmp_path), engine_pool(keep=False))
     request.addfinalizer(family.close)
     desk = Desk(family)
     assert desk.ask("kb_search", query="a").startswith("Found 0 results for: a\nNote: there are no sources yet")
@@ -510,7 +510,7 @@ def test_a_running_server_finds_what_was_saved_added_and_removed_meanwhile(tmp_p
     docs = write(tmp_path / "docs", {"a.md": "# First\n\nAn apple.\n"})
     with Library(settings) as library:
         library.index(source=library.add_folder(docs).source)
-    engines = Engines(keep=True)
+    engines = engine_pool(keep=True)
     family = open_family(settings, engines)
     desk = Desk(family)
     try:

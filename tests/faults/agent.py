@@ -7,6 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from cortex.actors import person
 from cortex.embedders.hashing import HashingEmbedder
 from cortex.engine import Engine
 from cortex.errors import CortexError, explained
@@ -14,7 +15,6 @@ from cortex.keeper import Keeper
 from cortex.kinds import Observation
 from cortex.process import memory_bytes
 from cortex.records.finding import Asked, find
-from cortex.records.rights import person
 from cortex.records.writing import create
 from cortex.settings import load
 from cortex.types import Query

@@ -9,11 +9,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from cortex.actors import agent, person
 from cortex.kinds import Artifact, CodeLink, Comment, Draft, Evidence, Observation, Subcortex, Task, Thread
 from cortex.library import Library
 from cortex.records.changing import resolve_thread, update_task
 from cortex.records.drafts import approve, create_draft, reject
-from cortex.records.rights import agent, person
 from cortex.records.writing import create, create_observations
 from faults.plan import ROUND, key_of
 from memories.desk import open_library, settings_of

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from cortex.actors import person
 from cortex.embedders.hashing import HashingEmbedder
 from cortex.engine import Engine
 from cortex.errors import CortexError
 from cortex.kinds import Observation, Wanted
 from cortex.library import Library
 from cortex.records.finding import Asked, find
-from cortex.records.rights import person
 from cortex.records.writing import create
 from cortex.settings import Settings
 from cortex.types import Query

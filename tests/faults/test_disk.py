@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from cortex.actors import person
 from cortex.engine import Engine
 from cortex.errors import CortexError
 from cortex.kinds import Observation, Wanted
 from cortex.library import Library
-from cortex.records.rights import person
 from cortex.records.writing import create
 from cortex.settings import load
 from cortex.types import Mode, Query

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cortex.memories.places import current_scope, databases, has_memories, project_at, searched_places
+from cortex.memories.places import current_scope, databases, has_memories, searched_places
 from cortex.memories.writing import add
+from cortex.sources.project import project_at
 from cortex.types import Memory
 from memories.desk import open_library, settings_of
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cortex.memories.context import Context
-from cortex.memories.places import Project
 from cortex.memories.telling import HEAD, tell
 from cortex.sources.foreign.claudemem import Session
+from cortex.sources.project import Project
 from cortex.store import OWN, Remembered
 from cortex.types import Memory, MemoryState
 

@@ -8,9 +8,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cortex.actors import agent, person
 from cortex.kinds import Artifact, Comment, Draft, Evidence, Observation, Subcortex, Task, Thread
 from cortex.records.drafts import create_draft
-from cortex.records.rights import agent, person
 from cortex.records.writing import create
 from cortex.settings import Settings
 from cortex.store import STORE_NAME

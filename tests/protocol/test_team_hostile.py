@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from cortex.actors import person
 from cortex.kinds import Observation
-from cortex.records.rights import person
 from cortex.records.writing import create
 from memories.desk import open_library
 from protocol.client import Client

@@ -11,8 +11,9 @@ import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from cortex.actors import agent
 from cortex.errors import ConfigError
-from cortex.records.rights import agent, may
+from cortex.records.rights import may
 from memories.desk import settings_of
 from protocol.client import MODERN, Client, envelope
 from protocol.code_server import CORTEX

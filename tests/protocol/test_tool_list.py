@@ -12,11 +12,11 @@ import anyio
 import pytest
 from mcp import Client, MCPError
 
+from cortex.actors import person
 from cortex.cli.families import Lenders, ask, open_families
-from cortex.engines import Engines
+from cortex.cli.pool import engine_pool
 from cortex.kinds import Thread
 from cortex.memories.writing import add
-from cortex.records.rights import person
 from cortex.records.writing import create
 from cortex.shelf.shelves import Shelves
 from cortex.surfaces.mcp import make_server
@@ -41,7 +41,7 @@ class Bench:
     @contextmanager
     def families(self, *names: str) -> Iterator[list[Family]]:
         variables = {"CORTEX_HOME": str(self.home), "CORTEX_INDEXING_WORKERS": "1"}
-        lenders = Lenders(Engines(keep=True), Shelves(watch=False))
+        lenders = Lenders(engine_pool(keep=True), Shelves(watch=False))
         families, _ = open_families(ask(names, [], variables, self.root), lenders, read_only=False)
         try:
             yield families

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cortex.actors import person
 from cortex.errors import CortexError, InputError
 from cortex.kinds import (
     SENSITIVE,
@@ -45,7 +46,6 @@ from cortex.records.changing import (
 )
 from cortex.records.ids import new_id
 from cortex.records.revising import revise
-from cortex.records.rights import person
 from cortex.records.targets import resolve_ref
 from cortex.records.writing import create
 from cortex.types import Mode, Query

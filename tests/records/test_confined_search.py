@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cortex.actors import person
 from cortex.embedders.hashing import HashingEmbedder
 from cortex.engine import Engine
 from cortex.errors import InputError
@@ -17,7 +18,6 @@ from cortex.kinds import SENSITIVE, Body, Record, Subcortex, Thread
 from cortex.library import Library
 from cortex.records.finding import Asked, find, page_of
 from cortex.records.ids import fresh_key, new_id
-from cortex.records.rights import person
 from cortex.records.steps import perform
 from cortex.seeing import Viewer
 from cortex.settings import Settings

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from cortex.actors import person
 from cortex.errors import CortexError, InputError
 from cortex.kinds import (
     FOUND_KINDS,
@@ -30,7 +31,6 @@ from cortex.records.changing import archive
 from cortex.records.drafts import EXPIRES_MS, approve, create_draft, is_expired, listed, next_step, reject, state_of
 from cortex.records.inbox import inbox
 from cortex.records.revising import revise
-from cortex.records.rights import person
 from cortex.records.routing import Route
 from cortex.records.writing import create
 from cortex.settings import Settings

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cortex.actors import person
 from cortex.errors import CortexError, InputError
 from cortex.guarded import Embedders
 from cortex.kinds import (
@@ -29,7 +30,6 @@ from cortex.paging import MAX_OFFSET
 from cortex.records import finding
 from cortex.records.finding import Asked, Findings, find, page_of
 from cortex.records.ids import fresh_key, new_id
-from cortex.records.rights import person
 from cortex.records.steps import perform
 from cortex.search import candidates
 from cortex.settings import Settings, load

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from cortex.actors import person
 from cortex.errors import ConfigError, InputError
 from cortex.families.team.code import Located, changed_at
 from cortex.kinds import Artifact, CodeLink, Comment, Draft, Evidence, Observation, Task, Thread
@@ -18,7 +19,6 @@ from cortex.records.codelinks import cited
 from cortex.records.contextfile import read_context, write_context
 from cortex.records.ids import new_id
 from cortex.records.revising import revise
-from cortex.records.rights import person
 from cortex.records.steps import perform
 from cortex.records.summary import Said, summarize
 from cortex.records.targets import resolve_ref, scope_of

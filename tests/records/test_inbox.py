@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from cortex.actors import person
 from cortex.errors import InputError
 from cortex.kinds import Actor, Artifact, Comment, Draft, Evidence, Link, Record, Task, Thread, Wanted
 from cortex.library import Library
@@ -14,7 +15,6 @@ from cortex.records.changing import accept_artifact, judge_link, supersede_artif
 from cortex.records.drafts import approve, create_draft, reject
 from cortex.records.inbox import EVERYTHING, Entry, acknowledge, inbox
 from cortex.records.revising import revise
-from cortex.records.rights import person
 from cortex.records.writing import create
 
 PERSON, AGENT, WRITER = person(), Actor("agent", 1), Actor("agent", 2)

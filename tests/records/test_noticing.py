@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from cortex.actors import person
 from cortex.kinds import SENSITIVE, Actor, Artifact, Body, Comment, Notification, Record, Task, Thread, Wanted
 from cortex.library import Library
 from cortex.records.changing import update_task
 from cortex.records.noticing import MOST_MENTIONS, login, mentioned, notice, who
-from cortex.records.rights import person
 from cortex.records.steps import perform
 from cortex.records.writing import create
 from cortex.settings import Settings

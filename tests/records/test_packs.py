@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cortex.actors import person
 from cortex.errors import InputError
 from cortex.kinds import (
     Artifact,
@@ -27,7 +28,6 @@ from cortex.library import Library
 from cortex.records.entries import claim_of
 from cortex.records.ids import fresh_key, new_id
 from cortex.records.packs import MOST, SLOTS, ContextPack, Subject, bootstrap, context_pack
-from cortex.records.rights import person
 from cortex.records.routing import Route
 from cortex.records.steps import perform
 from cortex.store import Step

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cortex.actors import person
 from cortex.errors import ConfigError, FileError
 from cortex.kinds import Record, Subcortex, Task, Thread
 from cortex.library import Library
 from cortex.records.changing import archive, update_task
 from cortex.records.contextfile import MAX_FILE_BYTES
-from cortex.records.rights import person
 from cortex.records.routing import Context, Route, clear_context, context_file, read_context, route, write_context
 from cortex.records.writing import create
 from cortex.settings import load

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from cortex import library as libraries
+from cortex.actors import agent, person
 from cortex.errors import InputError
 from cortex.guarded import Embedders
 from cortex.kinds import Comment, Draft, Observation, Thread, Wanted
@@ -16,7 +17,6 @@ from cortex.records import ids
 from cortex.records.drafts import approve, create_draft
 from cortex.records.finding import Asked, find
 from cortex.records.ids import fresh_key
-from cortex.records.rights import agent, person
 from cortex.records.steps import check_key
 from cortex.records.writing import create
 from cortex.store import words as words_module

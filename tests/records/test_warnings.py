@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from cortex.actors import person
 from cortex.kinds import SENSITIVE, Artifact, Body, CodeLink, Link, Observation, Record, Task, Thread
 from cortex.library import Library
 from cortex.records.ids import fresh_key, new_id
-from cortex.records.rights import person
 from cortex.records.steps import perform
 from cortex.records.warnings import warnings_for, warnings_of
 

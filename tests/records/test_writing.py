@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cortex.actors import person
 from cortex.errors import CortexError
 from cortex.guarded import Embedders
 from cortex.kinds import (
@@ -34,7 +35,7 @@ from cortex.records.changing import archive
 from cortex.records.discussing import SINCE
 from cortex.records.finding import Asked, find
 from cortex.records.ids import new_id
-from cortex.records.rights import TIERS, person
+from cortex.records.rights import TIERS
 from cortex.records.steps import perform
 from cortex.records.wording import wording
 from cortex.records.writing import MOST_AT_ONCE, add_comment, create, create_observations, create_once

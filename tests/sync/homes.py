@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from cortex.actors import person
 from cortex.kinds import Actor
 from cortex.library import Library
 from cortex.records.ids import fresh_key, new_id
 from cortex.records.inbox import inbox
-from cortex.records.rights import person
 from cortex.records.wording import wording
 from cortex.store import Step
 from cortex.sync.remote import Remote

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from cli.core_server import CoreServer
+from cortex.actors import agent, person
 from cortex.kinds import Wanted
 from cortex.library import Library
 from cortex.records.revising import revise
-from cortex.records.rights import agent, person
 from cortex.records.wording import wording
 from cortex.records.writing import create
 from cortex.store.backup import load

@@ -10,14 +10,14 @@ from contextlib import closing
 
 import pytest
 
+from cortex.actors import person
 from cortex.cli import run
+from cortex.cli.pool import engine_pool
 from cortex.daemon.syncing import Syncing
-from cortex.engines import Engines
 from cortex.errors import ConfigError, CortexError
 from cortex.kinds import SENSITIVE, Artifact, Comment, Observation, Subcortex, Thread
 from cortex.records.ids import new_id
 from cortex.records.inbox import acknowledge, inbox
-from cortex.records.rights import person
 from cortex.store import Store
 from cortex.sync import state
 from cortex.sync.connecting import TOKEN_FILE, connect, disconnect, preview, remote_of, token_of
@@ -263,7 +263,7 @@ def test_nothing_leaves_this_machine_where_that_was_forbidden(homes, core):
 def test_status_tells_why_cortexd_sends_nothing(memory, until):
     (memory / "config.yml").write_text("server:\n  localOnly: true\n", encoding="utf-8")
     (memory / TOKEN_FILE).write_text(TOKEN, encoding="utf-8")
-    with closing(Store(memory)) as store, closing(Engines(keep=True, linger=60)) as engines:
+    with closing(Store(memory)) as store, closing(engine_pool(keep=True, linger=60)) as engines:
         store.truth.set({state.URL: "https://core.example.org", state.NAME: "ada"})
         with closing(Syncing(engines, memory)) as syncing:
             syncing.start()

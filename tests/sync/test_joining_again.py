@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from cortex.actors import PERSON
 from cortex.core import people
 from cortex.kinds import Comment, Subcortex, Thread
-from cortex.records.rights import PERSON
 from cortex.sync import refusals
 from cortex.sync.connecting import connect, disconnect
 from sync.homes import alerts, once

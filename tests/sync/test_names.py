@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cortex.actors import AGENT, PERSON, person
 from cortex.kinds import (
     KINDS,
     Actor,
@@ -27,7 +28,6 @@ from cortex.records.changing import accept_artifact, update_task
 from cortex.records.checks import checked
 from cortex.records.drafts import approve, create_draft, reject
 from cortex.records.reasons import NAMING
-from cortex.records.rights import AGENT, PERSON, person
 from cortex.records.writing import create
 from cortex.sync.names import inward, outward, renamed, renamed_body
 

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from cli.core_server import core_at
+from cortex.actors import person
 from cortex.core import people
 from cortex.errors import ConfigError
 from cortex.kinds import Comment, Link, Observation, Subcortex, Task, Thread
 from cortex.records.changing import update_task
-from cortex.records.rights import person
 from cortex.store import outboxrows
 from cortex.store.backup import dump
 from cortex.sync import replaced, sending, state

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from cortex.actors import agent, person
 from cortex.core import flushing, people
 from cortex.errors import ConfigError, LimitError
 from cortex.kinds import Artifact, Comment, Draft, Evidence, Observation, Subcortex, Task, Thread
@@ -18,7 +19,6 @@ from cortex.locks import turn
 from cortex.records.changing import accept_artifact, supersede_artifact
 from cortex.records.drafts import approve, create_draft
 from cortex.records.finding import Asked, find
-from cortex.records.rights import agent, person
 from cortex.records.targets import by_slug
 from cortex.records.writing import create
 from cortex.store import Step, outboxrows

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from cortex.actors import agent, person
 from cortex.errors import Cancelled
 from cortex.kinds import CodeLink, Comment, Observation, Task, Thread
 from cortex.library import Library
 from cortex.records.finding import Asked, find
 from cortex.records.ids import new_id
 from cortex.records.inbox import acknowledge, inbox
-from cortex.records.rights import agent, person
 from cortex.store import Step
 from cortex.sync import border, fetching, sending, state
 from cortex.sync.connecting import connect

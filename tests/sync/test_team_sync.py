@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cli.core_server import CoreServer, core_at
+from cortex.actors import person
 from cortex.core import people
 from cortex.errors import CortexError
 from cortex.kinds import SENSITIVE, Comment, Observation, Subcortex, Task, Thread
@@ -17,7 +18,6 @@ from cortex.records.changing import update_task
 from cortex.records.ids import fresh_key, new_id
 from cortex.records.inbox import inbox
 from cortex.records.revising import revise
-from cortex.records.rights import person
 from cortex.records.wording import wording
 from cortex.records.writing import create
 from cortex.store.backup import dump, load

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from cortex.actors import agent, person
 from cortex.kinds import (
     SENSITIVE,
     Actor,
@@ -28,7 +29,6 @@ from cortex.records.changing import accept_artifact, pin, reopen_thread, resolve
 from cortex.records.drafts import approve, create_draft, reject
 from cortex.records.inbox import acknowledge, inbox
 from cortex.records.revising import revise
-from cortex.records.rights import agent, person
 from cortex.records.writing import create, create_observations
 
 Told = Mapping[str, Any]

@@ -10,9 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from cortex.cli.memory_show import moment
 from cortex.cli.options import JsonFlag
-from cortex.cli.show import print_json, say
+from cortex.cli.show import moment, print_json, say
 from cortex.cli.team_look import (
     Around,
     labels_of,
@@ -47,6 +46,7 @@ from cortex.cli.team_options import (
     changed,
     code_cited,
     code_told,
+    decide,
     edited,
     evidence_told,
     given,
@@ -69,7 +69,7 @@ from cortex.cli.team_show import (
     tell_record,
     told_title,
 )
-from cortex.cli.terminal import decide, writer
+from cortex.cli.terminal import writer
 from cortex.errors import InputError
 from cortex.kinds import SENSITIVE, Actor, Artifact, Record
 from cortex.library import Library

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from cortex.cli.memory_show import moment
 from cortex.cli.options import JsonFlag
-from cortex.cli.show import print_json, say
+from cortex.cli.show import moment, print_json, say
 from cortex.cli.team_options import LimitOption, number_of, team
 from cortex.cli.team_show import say_more, say_rows
 from cortex.store import Deed

@@ -97,7 +97,7 @@ def allow_project(
     as_json: JsonFlag = False,
 ) -> None:
     """Let a project's own files name the server on this machine that embeds questions about its chunk files."""
-    from cortex.cli.config import change, load_settings
+    from cortex.cli.settings_file import change, load_settings
 
     settings = load_settings(path)
     if settings.root is None:

@@ -7,33 +7,27 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cortex.cli.options import JsonFlag
+from cortex.cli.settings_file import change, load_settings, open_settings_store, say_change
 from cortex.cli.show import print_json, printable, say
-from cortex.errors import ConfigError, StoreError
+from cortex.errors import ConfigError
 from cortex.settings import (
     FAMILY_KEYS,
     KEYS,
     Key,
     Settings,
-    environment,
-    find_workspaces,
     known_key,
-    load,
     read_override,
-    read_setting,
-    write_setting,
 )
 
 if TYPE_CHECKING:
-    from cortex.store import Store
+    pass
 
 app = typer.Typer(name="config", help="Show and change settings.", no_args_is_help=True)
 
@@ -41,22 +35,6 @@ PathOption = Annotated[
     Path | None,
     typer.Option("--path", metavar="PATH", help="The project whose files count; default: the one around here."),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What a `set` did."""
-
-    key: Key
-    file: Path
-    old: object
-    new: object
-    origin: str  # where the value that counts now comes from
-
-    @property
-    def changed_keys(self) -> tuple[str, ...]:
-        """The keys whose value in the file is new."""
-        return (self.key.name,) if self.old != self.new else ()
 
 
 @app.command()
@@ -129,7 +107,7 @@ def end_override(path: PathOption = None, as_json: JsonFlag = False) -> None:
     settings = load_settings(path)
     if settings.root is None:
         raise ConfigError("WORKSPACE_MISSING", "there is no project here; name one with --path")
-    with _open_store(settings.home, settings.root) as store:
+    with open_settings_store(settings.home, settings.root) as store:
         ended = read_override(store.truth.get(OVERRIDE))
         if ended is not None:
             store.truth.set({OVERRIDE: ""})
@@ -140,88 +118,6 @@ def end_override(path: PathOption = None, as_json: JsonFlag = False) -> None:
         say(f"{settings.root}: no tool changed any setting")
     else:
         say(f"{settings.root}: no longer counts: {ended.in_words()}")
-
-
-def say_change(done: Change) -> None:
-    """Say what was written, and what counts all the same."""
-    say(f"{done.key.name} = {done.key.show(done.new)} in {done.file}")
-    if done.origin != str(done.file):
-        say(f"note: {done.origin} still counts before this file", error=True)
-
-
-def change(values: Mapping[str, object], *, project: bool, path: Path | None) -> list[Change]:
-    """Check settings, then write them: all or none.
-
-    Raises: ConfigError, if a key is unknown, a value isn't allowed, or it would not count where it is written.
-    """
-    settings = load_settings(path)
-    if project and settings.root is None:
-        raise ConfigError("WORKSPACE_MISSING", "there is no project here; name one with --path")
-    root = settings.root if project else None
-    file = root / ".cortex" / "config.yml" if root else settings.home / "config.yml"
-    own = load(None, environment=environment())
-    keys = [(_settable(name, settings.home), value) for name, value in values.items()]
-    checked = [(key, own.check(key, value, project=root)) for key, value in keys]
-    changes = []
-    for key, new in checked:
-        old = read_setting(file, key)
-        write_setting(file, key, new, private=not project, within=root)
-        changes.append(done := Change(key, file, old, new, load_settings(path).origin(key.name)))
-        if done.changed_keys:
-            _record(done, settings.home, root)
-    return changes
-
-
-def _settable(name: str, home: Path) -> Key:
-    key = known_key(name)
-    if not isinstance(key, Key):
-        file = home / "config.yml"
-        raise ConfigError(
-            "CONFIG_INVALID", f"{key.name} can't be set by this command", instead=(f"Write it into {file}.",)
-        )
-    return key
-
-
-def _record(done: Change, home: Path, root: Path | None) -> None:
-    """A line in the operations log: the project's, or the person's own."""
-    # The setting counts; every command that needs the database says what is wrong with it.
-    with suppress(StoreError), _open_store(home, root) as store:
-        detail = {"key": done.key.name, "new": done.key.reveal(done.new), "file": str(done.file)}
-        store.log.record("config", {"changed": detail})
-
-
-@contextmanager
-def _open_store(home: Path, root: Path | None) -> Iterator[Store]:
-    """The store of a project, or the person's own."""
-    from cortex.paths import ensure_store_dir
-    from cortex.store import Store, check_present
-    from cortex.storefolder import find_store
-
-    folder = find_store(root, home) if root else home
-    if root is None:
-        check_present(folder)
-    ensure_store_dir(folder)
-    store = Store(folder)
-    try:
-        yield store
-    finally:
-        store.close()
-
-
-def load_settings(path: Path | None) -> Settings:
-    """The settings that count at `path` or here; where no project is, those that count without one."""
-    variables = environment()
-    if path is not None and not path.is_dir():
-        raise ConfigError("WORKSPACE_UNKNOWN", f"{str(path)!r} is not a folder", suggestions=("Correct --path.",))
-    if path is not None:
-        return load(path.resolve(), environment=variables)
-    bare = load(None, environment=variables)
-    try:
-        return find_workspaces(bare, cwd=Path.cwd(), environment=variables)[0].settings
-    except ConfigError as error:
-        if error.code not in ("WORKSPACE_MISSING", "WORKSPACE_UNKNOWN"):
-            raise
-        return bare
 
 
 def _rows(settings: Settings) -> list[tuple[str, object, str]]:

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from cortex.cli.core_options import DbOption, NameArgument, ledger
-from cortex.cli.memory_show import moment
 from cortex.cli.options import JsonFlag
-from cortex.cli.show import print_json, say
+from cortex.cli.show import moment, print_json, say
 from cortex.core import people
 from cortex.errors import InputError
 from cortex.store.principals import Token

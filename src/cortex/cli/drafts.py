@@ -9,9 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from cortex.cli.memory_show import moment
 from cortex.cli.options import JsonFlag
-from cortex.cli.show import print_json, say
+from cortex.cli.show import moment, print_json, say
 from cortex.cli.team_look import marked_row
 from cortex.cli.team_options import (
     IdArgument,
@@ -20,6 +19,7 @@ from cortex.cli.team_options import (
     LimitOption,
     NotesOption,
     StateOption,
+    decide,
     number_of,
     one_of,
     suggested,
@@ -37,7 +37,6 @@ from cortex.cli.team_show import (
     say_text,
     told_code,
 )
-from cortex.cli.terminal import decide
 from cortex.errors import CortexError, InputError
 from cortex.kinds import Actor, Draft, Record
 from cortex.library import Library

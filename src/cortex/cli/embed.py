@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cortex.cli.mcp import site_at
+from cortex.cli.mcp_server import site_at
 from cortex.cli.show import say
 from cortex.embedders import open_embedder
 from cortex.errors import ConfigError

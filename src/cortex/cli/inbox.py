@@ -6,16 +6,15 @@ from typing import Annotated
 
 import typer
 
-from cortex.cli.memory_show import moment
+from cortex.actors import PERSON
 from cortex.cli.options import JsonFlag
-from cortex.cli.show import many, print_json, say
+from cortex.cli.show import many, moment, print_json, say
 from cortex.cli.team_options import KeyOption, number_of, one_of, team
 from cortex.cli.team_show import day, say_more, say_rows
 from cortex.cli.terminal import writer
 from cortex.errors import InputError
 from cortex.records.inbox import EVERYTHING, LIMIT, NOTIFICATIONS, Entry, acknowledge
 from cortex.records.inbox import inbox as inbox_of
-from cortex.records.rights import PERSON
 from cortex.store import kind_of_id
 
 MOST = 1000  # notifications that are done with at once

@@ -25,11 +25,16 @@ END_SECONDS = 5.0  # for following that is under way when a command ends
 
 def person_settings(profile: str | None = None) -> Settings:
     """The settings without any project's; what is wrong with them is said on stderr."""
-    settings = load(None, environment=environment() | ({"CORTEX_PROFILE": profile} if profile else {}))
+    settings = settings_of(profile)
     for warning in settings.warnings:
         say(f"warning: {warning}", error=True)
     logging.getLogger().setLevel(settings.server.log_level.upper())
     return settings
+
+
+def settings_of(profile: str | None) -> Settings:
+    """Load the person's settings, or those of a profile."""
+    return load(None, environment=environment() | ({"CORTEX_PROFILE": profile} if profile else {}))
 
 
 @contextmanager

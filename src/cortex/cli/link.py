@@ -10,9 +10,19 @@ import typer
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
 from cortex.cli.team_look import list_records
-from cortex.cli.team_options import AllFlag, IdsArgument, KeyOption, LimitOption, StateOption, number_of, one_of, team
+from cortex.cli.team_options import (
+    AllFlag,
+    IdsArgument,
+    KeyOption,
+    LimitOption,
+    StateOption,
+    decide,
+    number_of,
+    one_of,
+    team,
+)
 from cortex.cli.team_show import Titles, brief_json, day, record_json, say_more, told_title
-from cortex.cli.terminal import decide, writer
+from cortex.cli.terminal import writer
 from cortex.errors import InputError
 from cortex.kinds import Link, Record
 from cortex.library import Library

@@ -31,14 +31,13 @@ from cortex.cli.memory_options import (
     TagOption,
     citations_of,
     filter_of,
-    here,
     memories,
-    read_text,
 )
 from cortex.cli.memory_show import Whole, row_json, say_marks, say_rows, say_whole, whole_json
-from cortex.cli.options import JsonFlag
+from cortex.cli.options import JsonFlag, read_text
 from cortex.cli.show import print_json, say
 from cortex.cli.terminal import decide
+from cortex.cli.workspace import here
 from cortex.errors import CortexError
 from cortex.families.memory.answers import Paths, scope_rows
 from cortex.library import Library
@@ -46,19 +45,11 @@ from cortex.memories.choosing import choose, find_told, named
 from cortex.memories.context import session_of
 from cortex.memories.finding import Asked, find, sources_of
 from cortex.memories.ids import told_id
-from cortex.memories.places import (
-    Database,
-    Project,
-    current_scope,
-    databases,
-    has_memories,
-    project_at,
-    scope_folders,
-    searched_places,
-)
+from cortex.memories.places import Database, current_scope, databases, has_memories, scope_folders, searched_places
 from cortex.memories.staleness import changes_in
 from cortex.memories.writing import Written, add
 from cortex.paths import relative_of
+from cortex.sources.project import Project, project_at
 from cortex.store import Remembered
 from cortex.types import Citation, Memory, MemoryState, Mode
 
@@ -139,7 +130,7 @@ def add_one(
         gone = named(library, supersedes or ())
         if gone or MemoryState(state) is MemoryState.PROMOTED:
             replaced = [f"in place of “{one.memory.title}”" for one in gone]
-            decide(library, "judge_memory", "\n".join([memory.title, *replaced, "Add it?"]))
+            decide(library.settings, "judge_memory", "\n".join([memory.title, *replaced, "Add it?"]))
         done = add(library, memory, state=MemoryState(state), scope=scope, supersedes=gone, citations=cited)
         present = databases(library.settings)
     _tell_added(done, memory, gone, present, as_json=as_json)

@@ -29,9 +29,9 @@ from cortex.cli.memory_options import (
     filter_of,
     memories,
 )
-from cortex.cli.memory_show import counted, cut_to, decision_json, decision_line, say_rows
+from cortex.cli.memory_show import counted, decision_json, decision_line, say_rows
 from cortex.cli.options import JsonFlag
-from cortex.cli.show import print_json, say
+from cortex.cli.show import cut_to, print_json, say
 from cortex.cli.terminal import decide
 from cortex.library import Library
 from cortex.memories.choosing import Filter, find_told
@@ -107,7 +107,7 @@ def _judge(
             lines = [f"{told_id(one, present)}: {one.memory.title}" for one in changing[:SHOWN]]
             lines += [f"… and {len(changing) - SHOWN:,} more"] if len(changing) > SHOWN else []
             question = f"{action.capitalize()} {counted(len(changing))}?"
-            decide(library, "judge_memory", "\n".join([*lines, question]))
+            decide(library.settings, "judge_memory", "\n".join([*lines, question]))
         changed = len(changing) if dry else judge(library, changing, action, reason=reason)
     if as_json:
         ids_changed = [told_id(one, present) for one in changing]
@@ -136,7 +136,7 @@ def supersede_one(
     with memories() as library:
         before, after = find_told(library, old), find_told(library, by)
         question = f"Have “{after.memory.title}” take the place of “{before.memory.title}”?"
-        decide(library, "judge_memory", question)
+        decide(library.settings, "judge_memory", question)
         supersede(library, before, after, reason=reason)
         present = databases(library.settings)
     if as_json:
@@ -215,7 +215,7 @@ def undo_last(as_json: JsonFlag = False) -> int:
         step = last_step(library)
         if step:
             question = f"Take the last step ({step[-1].action}, {counted(len(step))}) back?"
-            decide(library, "judge_memory", "\n".join([*_lines_of(library, step), question]))
+            decide(library.settings, "judge_memory", "\n".join([*_lines_of(library, step), question]))
         count = undo(library, batch=step[0].batch) if step else 0
         steps = [one for one in library.store.remembered.decisions(count) if one.action == "undo"] if count else []
         rows = [_about(library, one) for one in steps]

@@ -11,9 +11,10 @@ import typer
 
 from cortex.cli.editor import in_editor, read_file
 from cortex.cli.memory_form import filled, form_of
-from cortex.cli.memory_options import IdArgument, citations_of, here, memories, read_text
-from cortex.cli.options import JsonFlag
+from cortex.cli.memory_options import IdArgument, citations_of, memories
+from cortex.cli.options import JsonFlag, read_text
 from cortex.cli.show import print_json, say
+from cortex.cli.workspace import here
 from cortex.errors import InputError
 from cortex.library import Library
 from cortex.memories.choosing import find_told

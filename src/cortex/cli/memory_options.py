@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -16,13 +14,14 @@ import typer
 from cortex.citing import cite
 from cortex.cli.library import open_library
 from cortex.cli.show import progress_bar, say
+from cortex.cli.workspace import from_root
 from cortex.errors import InputError
 from cortex.library import Library
 from cortex.memories.choosing import Filter, choose, named
 from cortex.memories.mirror import copied, is_due, sync
-from cortex.memories.places import Project, project_at
 from cortex.memories.tending import tend
 from cortex.settings.values import parse_duration
+from cortex.sources.project import project_at
 from cortex.store import Remembered
 from cortex.types import Citation, Progress
 
@@ -168,36 +167,7 @@ def seconds_of(age: str) -> float:
         raise InputError("ARGUMENT_INVALID", f"{age!r} is no age; one is written as 12h, 30d, 8w or 1y") from None
 
 
-def read_text(told: str) -> str:
-    """A text as it was typed, or where it is "-" what comes in on stdin. Raises: InputError ARGUMENT_INVALID."""
-    if told != "-":
-        return told
-    stream = typer.get_text_stream("stdin", encoding="utf-8", errors="strict")
-    try:
-        return stream.read().strip()
-    except UnicodeDecodeError:
-        raise InputError("ARGUMENT_INVALID", "what comes in on stdin is no UTF-8 text") from None
-
-
 def citations_of(library: Library, folder: Path, targets: Sequence[str]) -> tuple[Citation, ...]:
     """What is cited, as it is now. Raises: FileError, InputError."""
     place = project_at(folder)
     return tuple(cite(place.path, from_root(place, folder, one), library.view_in(place.path)) for one in targets)
-
-
-def from_root(place: Project, folder: Path, target: str) -> str:
-    """What is cited, as seen from the project's root: a path is meant from the folder that it was typed in, else from the root."""
-    path = re.split(r"[#:]", target, maxsplit=1)[0] if not Path(target).is_absolute() else ""
-    if not path or not os.path.lexists(folder / path):
-        return target
-    with suppress(ValueError):
-        return Path(os.path.normpath(folder / path)).relative_to(place.path).as_posix() + target[len(path) :]
-    return target
-
-
-def here() -> Path:
-    """The folder that a command is run in. Raises: InputError where it is gone."""
-    try:
-        return Path.cwd()
-    except OSError:
-        raise InputError("ARGUMENT_INVALID", "the folder that this is run in is gone; name the project") from None

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shutil
 import sys
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cortex.cli.show import printable, say
+from cortex.cli.show import cut_to, moment, padded, say, width_of
 from cortex.memories.ids import told_id
 from cortex.memories.places import Database
 from cortex.memories.writing import PERSON
@@ -214,41 +213,6 @@ def standing(one: Remembered) -> str:
     return one.state.value if one.state else UNCURATED
 
 
-def moment(milliseconds: int) -> str:
-    """When a memory was made; a clock that nobody could have had is none."""
-    try:
-        return rfc3339(milliseconds / 1000) if milliseconds > 0 else ""
-    except (ValueError, OverflowError, OSError):
-        return ""
-
-
 def counted(count: int) -> str:
     """How many memories."""
     return f"{count:,} {'memory' if count == 1 else 'memories'}"
-
-
-def cut_to(text: str, width: int) -> str:
-    """The beginning of a text that fits so many columns; what a terminal obeys counts as it is shown."""
-    text = printable(text)
-    if width_of(text) <= width:
-        return text
-    taken, used = [], 1
-    for character in text:
-        used += width_of(character)
-        if used > width:
-            break
-        taken.append(character)
-    return "".join(taken).rstrip() + "…"
-
-
-def padded(text: str, width: int) -> str:
-    """A text with spaces behind it, up to so many columns."""
-    return text + " " * (width - width_of(text))
-
-
-def width_of(text: str) -> int:
-    """The columns that a terminal takes for a text."""
-    if text.isascii():
-        return len(text)
-    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
-    return len(text) + wide - sum(unicodedata.combining(character) > 0 for character in text)

@@ -15,8 +15,9 @@ from typing import Annotated
 
 import typer
 
-from cortex.cli.config import PathOption, change, load_settings, say_change
+from cortex.cli.config import PathOption
 from cortex.cli.options import JsonFlag
+from cortex.cli.settings_file import change, load_settings, say_change
 from cortex.cli.show import print_json, say
 from cortex.cli.status import in_time
 from cortex.embedders import Embedder, leaves, open_embedder

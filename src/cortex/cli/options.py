@@ -49,3 +49,14 @@ ProfileOption = Annotated[
     ),
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
+
+
+def read_text(typed: str) -> str:
+    """Return a typed text, or what stdin contains where it is "-". Raises: InputError ARGUMENT_INVALID."""
+    if typed != "-":
+        return typed
+    stream = typer.get_text_stream("stdin", encoding="utf-8", errors="strict")
+    try:
+        return stream.read().strip()
+    except UnicodeDecodeError:
+        raise InputError("ARGUMENT_INVALID", "stdin is not UTF-8 text") from None

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cortex.cli.person import rows
+from cortex.cli.show import rows
 from cortex.cli.team_show import day
 from cortex.families.team.answers import Row, Slot, cut, slots_text, told
 from cortex.records.packs import Bootstrap, Entry

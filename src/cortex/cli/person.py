@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cortex.cli.library import settings_of
 from cortex.cli.memory_show import counted
-from cortex.cli.show import many, say
+from cortex.cli.show import many, rows, say
 from cortex.errors import CortexError
-from cortex.settings import Settings, environment, load
 from cortex.text import rfc3339
 
 MAX_DRAFTS = 1_000  # that are counted
@@ -152,16 +152,6 @@ def print_records(body: Mapping[str, object]) -> None:
     assert isinstance(drafts, int)
     waiting = f"; {many(drafts, 'draft')} for you to decide about: `cortex drafts list`" if drafts else ""
     say(f"team         {', '.join(there) or 'no records'}{waiting}")
-
-
-def rows(value: object) -> list[Mapping[str, object]]:
-    """The objects of a list that came as JSON."""
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
-
-
-def settings_of(profile: str | None) -> Settings:
-    """The person's settings, or those of a profile."""
-    return load(None, environment=environment() | ({"CORTEX_PROFILE": profile} if profile else {}))
 
 
 def print_backups(body: object) -> None:

@@ -13,10 +13,10 @@ import typer
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json, say
 from cortex.cli.syncing import server_of
-from cortex.daemon import control
 from cortex.daemon.rendezvous import meet_at
 from cortex.errors import InputError
 from cortex.home import NAMES, PROFILES, is_profile, profile_names
+from cortex.locks import is_held
 from cortex.paths import ensure_store_dir
 from cortex.settings import environment, find_home
 
@@ -69,5 +69,5 @@ def _row(name: str, home: Path, current: str) -> dict[str, object]:
         "current": name == current,
         "home": str(home),
         "server": server_of(home),
-        "running": control.is_held(meet_at(str(home)).lock),
+        "running": is_held(meet_at(str(home)).lock),
     }

@@ -16,9 +16,9 @@ import typer
 
 from cortex.cli import workspace
 from cortex.cli.options import JsonFlag
+from cortex.cli.pool import engine_pool
 from cortex.cli.show import ask, print_json, printable, progress_bar, say
 from cortex.engine import Engine
-from cortex.engines import Engines
 from cortex.errors import ConfigError, CortexError, InputError
 from cortex.everywhere import Located, Place, search_all
 from cortex.families.code.answers import context_of, search_metadata
@@ -185,7 +185,7 @@ def _open(
     late: list[str] = []
     by_meaning = wanted.mode in (Mode.HYBRID, Mode.MEANING)
     if CODE in families:
-        workspaces = Workspaces(found, Engines(keep=False))
+        workspaces = Workspaces(found, engine_pool(keep=False))
         used.callback(workspaces.close)
         engines = used.enter_context(workspaces.open())
         for problem in workspaces.left_out:

@@ -7,11 +7,13 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from cortex.errors import CortexError
+from cortex.text import rfc3339
 from cortex.tools import envelope
 from cortex.types import Progress, ProgressCallback
 
@@ -115,3 +117,43 @@ def _bar() -> Iterator[ProgressCallback]:
             bar.update(task, description=description, completed=step.done, total=step.total or None)
 
         yield report
+
+
+def moment(milliseconds: int) -> str:
+    """Format a time in RFC 3339; empty for a time that no clock can have shown."""
+    try:
+        return rfc3339(milliseconds / 1000) if milliseconds > 0 else ""
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def cut_to(text: str, width: int) -> str:
+    """Shorten a text to a number of columns, with control characters made visible."""
+    text = printable(text)
+    if width_of(text) <= width:
+        return text
+    taken, used = [], 1
+    for character in text:
+        used += width_of(character)
+        if used > width:
+            break
+        taken.append(character)
+    return "".join(taken).rstrip() + "…"
+
+
+def padded(text: str, width: int) -> str:
+    """Pad a text with spaces to a number of columns."""
+    return text + " " * (width - width_of(text))
+
+
+def width_of(text: str) -> int:
+    """Count the columns that a terminal needs for a text."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide - sum(unicodedata.combining(character) > 0 for character in text)
+
+
+def rows(value: object) -> list[Mapping[str, object]]:
+    """Return the objects of a JSON list; empty where the value is no list."""
+    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []

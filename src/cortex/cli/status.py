@@ -14,8 +14,7 @@ import typer
 
 from cortex.cli import person, syncing, workspace
 from cortex.cli.options import JsonFlag, ProfileOption
-from cortex.cli.person import rows
-from cortex.cli.show import print_json, say
+from cortex.cli.show import print_json, rows, say
 from cortex.daemon import control
 from cortex.daemon.control import State
 from cortex.daemon.rendezvous import Rendezvous, find

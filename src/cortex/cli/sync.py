@@ -14,9 +14,8 @@ from typing import Annotated
 import typer
 
 from cortex.cli.library import open_library
-from cortex.cli.memory_show import moment
 from cortex.cli.options import JsonFlag, ProfileOption
-from cortex.cli.show import many, print_error, print_json, say
+from cortex.cli.show import many, moment, print_error, print_json, say
 from cortex.cli.team_options import one_of
 from cortex.errors import ConfigError, CortexError, InputError
 from cortex.home import PROFILES

@@ -7,9 +7,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cortex.cli.memory_show import moment
-from cortex.cli.person import settings_of
-from cortex.cli.show import many, say
+from cortex.cli.library import settings_of
+from cortex.cli.show import many, moment, say
 from cortex.errors import CortexError
 from cortex.settings import environment
 from cortex.store import STORE_NAME, Store
@@ -99,8 +98,8 @@ def _size(count: int) -> str:
 
 def waits_for(library: Library) -> str:
     """Why what was just written isn't sent by itself now, "" where it is."""
-    from cortex.daemon.control import is_held
     from cortex.daemon.rendezvous import meet_at
+    from cortex.locks import is_held
     from cortex.sync import state
 
     told = library.store.truth.get

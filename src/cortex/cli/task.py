@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cortex.actors import PERSON
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import print_json
 from cortex.cli.team_look import labels_of, list_records, look_around, say_around, say_strangers, tell_list, whole_json
@@ -44,7 +45,6 @@ from cortex.errors import InputError
 from cortex.kinds import Record, Task
 from cortex.records import changing
 from cortex.records.checks import OPEN_TASK_STATES, PRIORITIES, STATES
-from cortex.records.rights import PERSON
 from cortex.records.targets import resolve_ref
 from cortex.records.writing import create
 

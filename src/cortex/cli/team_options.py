@@ -13,20 +13,25 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from cortex.actors import person
 from cortex.cli.editor import in_editor, read_file
 from cortex.cli.library import open_library
-from cortex.cli.memory_options import from_root, here, read_text
+from cortex.cli.options import read_text
 from cortex.cli.show import many, say
 from cortex.cli.syncing import waits_for
+from cortex.cli.terminal import decide as ask_decision
 from cortex.cli.terminal import writer
+from cortex.cli.workspace import from_root, here
 from cortex.errors import CODES, InputError
 from cortex.kinds import NORMAL, SENSITIVE, Actor, CodeLink, Evidence, Record, Term
 from cortex.library import Library
-from cortex.memories.places import project_at
 from cortex.records.codelinks import cited
 from cortex.records.noticing import who
 from cortex.records.revising import revise
+from cortex.records.rights import TIERS, need
+from cortex.records.steps import acting
 from cortex.records.targets import resolve_ref
+from cortex.sources.project import project_at
 from cortex.store import kind_of_id
 
 EVIDENCE = ("thread", "comment", "observation", "artifact", "url")
@@ -300,3 +305,14 @@ def one_of(told: str, known: Sequence[str], option: str) -> str:
 def given(**told: Any) -> Mapping[str, Any]:
     """Those of these options that were given."""
     return {name: value for name, value in told.items() if value is not None}
+
+
+def decide(library: Library, action: str, question: str) -> Actor:
+    """Ask the person for a decision that their tier allows and return who made it.
+
+    Raises: InputError RIGHTS_MISSING where the team server would reject it, APPROVAL_NEEDED where no
+    person can be asked here; typer.Abort where the answer is no.
+    """
+    if action in TIERS:
+        need(acting(library, person()), action)
+    return ask_decision(library.settings, action, question)

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from cortex.cli.memory_show import cut_to, moment, padded, width_of
-from cortex.cli.show import print_json, say
+from cortex.cli.show import cut_to, moment, padded, print_json, say, width_of
 from cortex.kinds import CodeLink, Record
 
 MOMENTS = ("last_reviewed", "reviewed_at", "expires")  # fields that are milliseconds

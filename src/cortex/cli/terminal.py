@@ -15,11 +15,10 @@ from typing import Protocol
 
 import typer
 
+from cortex.actors import COMMAND, TERMINAL, approval_needed, person
 from cortex.cli.show import printable, say
 from cortex.kinds import Actor
-from cortex.library import Library
-from cortex.records.rights import COMMAND, TERMINAL, TIERS, approval_needed, need, person
-from cortex.records.steps import acting
+from cortex.settings import Settings
 
 _INPUT, _OUTPUT = ("CONIN$", "CONOUT$") if sys.platform == "win32" else ("/dev/tty", "/dev/tty")
 
@@ -78,16 +77,13 @@ def writer() -> Actor:
     return person(TERMINAL if _terminal.get().is_there() else COMMAND)
 
 
-def decide(library: Library, action: str, question: str) -> Actor:
-    """Ask a person for a decision of `rights.DECISIONS`; gives who made it, for the audit log.
+def decide(settings: Settings, action: str, question: str) -> Actor:
+    """Ask a person for a decision of `actors.DECISIONS` and return who made it, for the audit log.
 
-    Raises: InputError RIGHTS_MISSING where the team server wouldn't take it, APPROVAL_NEEDED where no
-    person can be asked here; typer.Abort where the answer is no.
+    Raises: InputError APPROVAL_NEEDED where no person can be asked here; typer.Abort where the answer is no.
     """
     terminal = _terminal.get()
-    if action in TIERS:
-        need(acting(library, person(TERMINAL)), action)
-    if library.settings.team.approval == "studio":
+    if settings.team.approval == "studio":
         raise approval_needed(action, "your setting team.approval is studio: a page that comes with a later version")
     if not terminal.is_there():
         raise approval_needed(action, "this command has no terminal on which to ask one")

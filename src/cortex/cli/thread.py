@@ -46,6 +46,7 @@ from cortex.cli.team_options import (
     changed,
     code_cited,
     code_told,
+    decide,
     edited,
     given,
     number_of,
@@ -57,7 +58,7 @@ from cortex.cli.team_options import (
     written,
 )
 from cortex.cli.team_show import day, say_head, say_list, say_text, tell_record
-from cortex.cli.terminal import decide, writer
+from cortex.cli.terminal import writer
 from cortex.errors import InputError
 from cortex.kinds import SENSITIVE, Comment, Record, Thread, Wanted
 from cortex.records import changing

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from cortex.cli.show import say
-from cortex.errors import ConfigError
+from cortex.errors import ConfigError, InputError
 from cortex.settings import Workspace, environment, find_workspaces, load
+from cortex.sources.project import Project
 
 
 def find(paths: list[Path], profile: str | None = None, **flags: object) -> tuple[Workspace, ...]:
@@ -78,3 +81,24 @@ def _exists(path: Path) -> bool:
 def can_write(folder: Path) -> bool:
     """Whether it is a folder in which files can be made."""
     return folder.is_dir() and os.access(folder, os.R_OK | os.W_OK | os.X_OK)
+
+
+def from_root(place: Project, folder: Path, target: str) -> str:
+    """Rewrite a cited path relative to the project's root.
+
+    A path is looked up in the folder it was typed in first, then in the root.
+    """
+    path = re.split(r"[#:]", target, maxsplit=1)[0] if not Path(target).is_absolute() else ""
+    if not path or not os.path.lexists(folder / path):
+        return target
+    with suppress(ValueError):
+        return Path(os.path.normpath(folder / path)).relative_to(place.path).as_posix() + target[len(path) :]
+    return target
+
+
+def here() -> Path:
+    """Return the current folder. Raises: InputError where it was deleted."""
+    try:
+        return Path.cwd()
+    except OSError:
+        raise InputError("ARGUMENT_INVALID", "the folder that this is run in is gone; name the project") from None

@@ -10,13 +10,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from cortex.actors import AGENT, BY_AGENT, MOST_OF_AGENTS, SERVER
 from cortex.core.sight import Sight
 from cortex.core.taking import Taking
 from cortex.errors import CortexError, FileError, StoreError
 from cortex.kinds import Actor
 from cortex.records.ids import go_on_from
 from cortex.records.preflight import Screen, Work, screened_step
-from cortex.records.rights import AGENT, BY_AGENT, MOST_OF_AGENTS, SERVER
 from cortex.records.steps import check_key
 from cortex.records.wording import wording
 from cortex.seeing import Viewer

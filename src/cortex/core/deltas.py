@@ -11,13 +11,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from cortex.actors import AGENT
 from cortex.core import policy
 from cortex.core.envelopes import Told
 from cortex.core.routing import Asked
 from cortex.errors import InputError
 from cortex.kinds import SENSITIVE, Draft, Link, Notification, Observation, Record, Wanted
 from cortex.records.noticing import OPEN
-from cortex.records.rights import AGENT
 from cortex.seeing import REVIEWER, STEPS, Viewer, sees
 from cortex.store import Kept
 from cortex.store.ledger import Ledger

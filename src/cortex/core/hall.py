@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cortex.actors import PERSON
 from cortex.core.desk import Desk, Visit
 from cortex.core.policy import PRIVATE
 from cortex.core.present import Present
@@ -25,7 +26,6 @@ from cortex.library import Library
 from cortex.paths import ensure_store_dir
 from cortex.records.drafts import pages
 from cortex.records.finding import Asked, find
-from cortex.records.rights import PERSON
 from cortex.records.targets import by_slug
 from cortex.records.wording import wording
 from cortex.repair import DISCARDED

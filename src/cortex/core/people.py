@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from cortex.actors import AGENT, PERSON
 from cortex.errors import InputError
 from cortex.kinds import Actor
 from cortex.records.ids import new_ulid
-from cortex.records.rights import AGENT, PERSON
 from cortex.records.targets import scope_of
 from cortex.seeing import EVERYWHERE
 from cortex.store.ledger import Ledger

@@ -15,12 +15,12 @@ from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 
+from cortex.actors import SERVER
 from cortex.core.desk import Visit
 from cortex.core.envelopes import Told
 from cortex.core.hall import Hall
 from cortex.errors import InputError
 from cortex.kinds import Actor
-from cortex.records.rights import SERVER
 from cortex.records.steps import check_key
 from cortex.seeing import Viewer
 from cortex.settings import Settings

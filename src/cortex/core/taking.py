@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from cortex.actors import AGENT
 from cortex.core.bylines import reviewed, without_bylines
 from cortex.core.demands import changed_fields, rights_of
 from cortex.core.hearing import is_due, titled
@@ -45,7 +46,7 @@ from cortex.records.drafts import EXPIRED, PENDING, PUBLISHED, risks_of
 from cortex.records.noticing import OPEN, close_notices, notice_spoken
 from cortex.records.publishing import check_outcome
 from cortex.records.revising import check_kept, follow
-from cortex.records.rights import AGENT, TIERS, need
+from cortex.records.rights import TIERS, need
 from cortex.records.targets import check_open, resolved, target_of
 from cortex.seeing import UNFILED, Viewer
 from cortex.store import Changed, Step, kind_of_id

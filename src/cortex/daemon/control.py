@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from cortex.daemon.rendezvous import START_SECONDS, Rendezvous, meet_at
 from cortex.home import find_home
-from cortex.locks import lock_file
+from cortex.locks import is_held, lock_file
 
 ANSWER_SECONDS = 5.0
 DRAIN_SECONDS = 7.0  # in which a cortexd that was told to end has ended
@@ -120,18 +120,6 @@ def log_file(home: str) -> str:
 def end(pid: int) -> None:
     """Tell one cortexd to finish and end."""
     _signal(pid, signal.SIGTERM)
-
-
-def is_held(lock: str) -> bool:
-    """Whether somebody holds the lock at this path."""
-    try:
-        file = os.open(lock, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
-    except OSError:
-        return False
-    try:
-        return not lock_file(file)
-    finally:
-        os.close(file)
 
 
 def left_behind(folder: str) -> list[str]:

@@ -14,9 +14,10 @@ from cortex.library import Library
 from cortex.memories.finding import Asked, await_fresh, find, sources_of, states_of
 from cortex.memories.glimpse import glimpse
 from cortex.memories.mirror import copied
-from cortex.memories.places import Database, Project, databases, project_at
+from cortex.memories.places import Database, databases
 from cortex.memories.staleness import LOOK_SECONDS, changes_in
 from cortex.sources.foreign.claudemem import Session
+from cortex.sources.project import Project, project_at
 from cortex.store import Ref, Remembered, Wanted
 from cortex.types import MemoryState
 

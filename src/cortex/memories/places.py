@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from cortex.library import has_own_memories
-from cortex.paths import find_project_root, main_worktree, root_text, without_waiting
+from cortex.paths import root_text, without_waiting
 from cortex.settings import Settings
-from cortex.sources import git
+from cortex.sources.project import Project
 
 ACK_FOLDER, CLAUDE_FOLDER = ".ack-mem", ".claude-mem"
 DATABASE = "claude-mem.db"
@@ -24,7 +23,6 @@ SCOPE_DATABASES = ("memory.db", DATABASE)
 MAX_SCOPES = 200
 MAX_SETTINGS_BYTES = 1_000_000
 _VARIABLE = "CLAUDE_MEM_DATA_DIR"
-_REPOSITORY = re.compile(r"([^/:\\]+?)(?:\.git)?/*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +41,6 @@ class Database:
     def vectors(self) -> tuple[Path, ...]:
         """Where its vectors may be."""
         return self.path.parent / "chroma", self.path.parent / "vector-db"
-
-
-@dataclass(frozen=True, slots=True)
-class Project:
-    """The project that somebody is in, and all names that memories may know it by, the likeliest first."""
-
-    path: Path
-    names: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        return self.names[0]
 
 
 def searched_places(settings: Settings) -> tuple[Path, ...]:
@@ -123,18 +109,6 @@ def _expand(text: str) -> Path:
         return Path(text).expanduser().absolute()
     except RuntimeError:  # a person that there isn't
         return Path(text).absolute()
-
-
-def project_at(folder: Path) -> Project:
-    """The project around a folder: by its repository's name, its worktree's, its remote's, and the folder's own."""
-    try:
-        root = find_project_root(folder, Path.home()) or folder
-    except (OSError, RuntimeError):  # no folder can have that name, or links lead in a circle
-        return Project(folder, (folder.name,))
-    main = main_worktree(root) or root
-    found = _REPOSITORY.search(git.remote(root)) if main != folder or (main / ".git").exists() else None
-    names = [main.name, found[1] if found else "", root.name, folder.name]
-    return Project(root, tuple(dict.fromkeys(name for name in names if name)) or (str(root),))
 
 
 def has_memories(settings: Settings) -> bool:

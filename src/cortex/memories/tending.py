@@ -9,9 +9,9 @@ from cortex.errors import CortexError
 from cortex.library import Library
 from cortex.memories.inbox import Candidate, take_in
 from cortex.memories.mirror import is_work, sync, want
-from cortex.memories.places import project_at
 from cortex.memories.writing import HOOK, add
 from cortex.paths import without_waiting
+from cortex.sources.project import project_at
 from cortex.types import Memory, MemoryState
 
 COPY_SECONDS = 2.0  # at once: folders and other processes wait meanwhile

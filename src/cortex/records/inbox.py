@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from cortex.actors import AGENT, PERSON, person
 from cortex.errors import InputError
 from cortex.kinds import SENSITIVE, Actor, Artifact, Comment, Draft, Link, Notification, Record, Task, Wanted
 from cortex.library import Library
@@ -20,7 +21,7 @@ from cortex.records.drafts import PENDING, is_expired, now_ms, pages
 from cortex.records.ids import fresh_key
 from cortex.records.noticing import OPEN, title_of, who
 from cortex.records.publishing import NAMES, destination
-from cortex.records.rights import AGENT, PERSON, TIERS, may, need, person
+from cortex.records.rights import TIERS, may, need
 from cortex.records.steps import acting, perform
 from cortex.records.targets import resolve_ref
 from cortex.records.warnings import refusal_of, unsettled

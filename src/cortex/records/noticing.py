@@ -13,11 +13,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from cortex.actors import AGENT, PERSON
 from cortex.kinds import NORMAL, SENSITIVE, Artifact, Body, Comment, Notification, Record, Task, Wanted
 from cortex.records.checks import LIMITS, checked
 from cortex.records.ids import new_id
 from cortex.records.reasons import ACCEPTED, ASSIGNED, CHANGED, MENTIONED, OPENED, ROLES, SPOKE
-from cortex.records.rights import AGENT, PERSON
 from cortex.settings import Settings
 from cortex.store import Step
 from cortex.text import one_line

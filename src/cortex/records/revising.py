@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from cortex.actors import need_person
 from cortex.errors import InputError
 from cortex.kinds import (
     NORMAL,
@@ -30,7 +31,7 @@ from cortex.records.clashing import clashes_of, write_clashes
 from cortex.records.discussing import renew_summary
 from cortex.records.ids import fresh_key
 from cortex.records.noticing import close_notices, notice_accepted, notice_task
-from cortex.records.rights import TIERS, need, need_person
+from cortex.records.rights import TIERS, need
 from cortex.records.steps import perform, written
 from cortex.records.superseding import check_supersedes, write_superseded
 from cortex.records.targets import resolve_ref, resolved

@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
+from cortex.actors import AGENT, PERSON
 from cortex.kinds import Body
 from cortex.library import Library
 from cortex.records.noticing import mentioned, own_names, person_of
-from cortex.records.rights import AGENT, PERSON
 
 LEAST_ALIKE = 0.5
 MOST_TOLD = 5

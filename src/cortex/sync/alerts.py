@@ -13,13 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cortex.actors import PERSON
 from cortex.kinds import NORMAL, SENSITIVE, Actor, Notification, Record, Subcortex, Wanted
 from cortex.leaks import redact
 from cortex.library import Library
 from cortex.records.checks import LIMITS, checked
 from cortex.records.ids import fresh_key, go_on_from, new_id
 from cortex.records.noticing import OPEN, title_of
-from cortex.records.rights import PERSON
 from cortex.records.wording import wording
 from cortex.store import Changed, Entry, Step
 from cortex.store.recordrows import UNSEEN

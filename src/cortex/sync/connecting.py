@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cortex.actors import COMMAND, person
 from cortex.errors import Cancelled, ConfigError, InputError, LimitError, NetworkError, explained
 from cortex.kinds import Record
 from cortex.library import Library
 from cortex.locks import turn
 from cortex.outgoing import shown
 from cortex.records.ids import new_ulid
-from cortex.records.rights import COMMAND, person
 from cortex.settings import environment, stays_here
 from cortex.store import Kept
 from cortex.sync import aside, giving_up, state

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from cortex.actors import AGENT, COMMAND, PERSON, person
 from cortex.kinds import Record
-from cortex.records.rights import AGENT, COMMAND, PERSON, person
 from cortex.store import Kept
 from cortex.sync import state
 from cortex.sync.border import Border, now

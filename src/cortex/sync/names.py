@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from cortex.actors import AGENT, PERSON
 from cortex.kinds import Draft, Notification, Record
 from cortex.records.reasons import renamed as renamed_reason
-from cortex.records.rights import AGENT, PERSON
 from cortex.store import Changed
 
 Rename = Callable[[str], str]

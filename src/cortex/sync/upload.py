@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from cortex.actors import AGENT, PERSON
 from cortex.kinds import SENSITIVE, Record, Subcortex, refs_of
-from cortex.records.rights import AGENT, PERSON
 from cortex.store.elsewhere import Candidate
 from cortex.sync import names
 

@@ -14,10 +14,10 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
+from cortex.actors import AGENT, PERSON
 from cortex.errors import CortexError, InputError
 from cortex.kinds import KINDS, PREFIXES, Body, Record
 from cortex.leaks import redact
-from cortex.records.rights import AGENT, PERSON
 from cortex.store import Changed, Entry, Kept
 from cortex.store.recordjson import told_of
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from cortex.families.memory import answers
 from cortex.memories.context import Context
 from cortex.memories.finding import Findings, Hit
-from cortex.memories.places import Database, Project
+from cortex.memories.places import Database
 from cortex.sources.foreign.claudemem import Session
+from cortex.sources.project import Project
 from cortex.store import Remembered
 from cortex.text import TOKEN_CHARACTERS
 from cortex.types import Memory

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cortex.engines import Engines
+from cortex.cli.pool import engine_pool
 from cortex.errors import InputError
 from cortex.everywhere import search_all
 from cortex.families import kb
@@ -59,7 +59,7 @@ def test_where_there_is_no_memory_the_answer_says_how_to_write_one(isolated):
 
 def test_the_tools_for_documents_know_no_memory(library):
     library.store.lease.release()
-    family = kb.open_family(library.settings, Engines(keep=False))
+    family = kb.open_family(library.settings, engine_pool(keep=False))
     try:
 
         def ask(name: str, **arguments: object) -> str:

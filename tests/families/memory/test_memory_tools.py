@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cortex.citing import cite
-from cortex.engines import Engines
+from cortex.cli.pool import engine_pool
 from cortex.errors import CortexError, InputError
 from cortex.families.memory import TOOLS, Recall, open_family
 from cortex.families.memory.tools import QUERY_BUDGET
@@ -147,7 +147,7 @@ def keep(library: Library, title: str, key: str, state: MemoryState = MemoryStat
 
 
 def open_desk(settings: Settings, folder: Path, scope: str = "", *, keep: bool = False) -> Family:
-    return open_family(settings, Engines(keep=keep), folder, scope)
+    return open_family(settings, engine_pool(keep=keep), folder, scope)
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from cortex.actors import person
+from cortex.cli.pool import engine_pool
 from cortex.engine import Engine
-from cortex.engines import Engines
 from cortex.families import code, kb, memory, team
 from cortex.kinds import Artifact, Body, CodeLink, Comment, Evidence, Observation, Subcortex, Task, Term, Thread
 from cortex.library import Library
@@ -23,7 +24,6 @@ from cortex.memories.writing import add
 from cortex.records.codelinks import cited
 from cortex.records.ids import fresh_key
 from cortex.records.revising import revise_in
-from cortex.records.rights import person
 from cortex.records.steps import perform
 from cortex.records.writing import add_body
 from cortex.settings import Settings, Workspace, load
@@ -172,7 +172,7 @@ def fill(library: Library, world: World) -> None:
 
 def open_desk(world: World, *, read_only: bool = False, keep: bool = False, **flags: object) -> Desk:
     settings, found = world.settings(**flags), [world.workspace()]
-    engines = Engines(keep=keep)
+    engines = engine_pool(keep=keep)
     beside = [
         code.open_family(found, engines, read_only=True),
         kb.open_family(settings, engines),

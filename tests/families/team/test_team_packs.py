@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cortex.actors import person
 from cortex.families.team.packs import passed_on
 from cortex.kinds import (
     SENSITIVE,
@@ -29,7 +30,6 @@ from cortex.kinds import (
 from cortex.library import Library
 from cortex.records import packs
 from cortex.records.revising import revise_in
-from cortex.records.rights import person
 from cortex.records.writing import add_body, create
 from cortex.store import Step
 from cortex.text import TOKEN_CHARACTERS

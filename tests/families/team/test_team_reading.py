@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cortex.engines import Engines
+from cortex.cli.pool import engine_pool
 from cortex.errors import LimitError
 from cortex.everywhere import Place
 from cortex.families import team
@@ -257,7 +257,7 @@ def test_a_place_that_cannot_be_searched_costs_nobody_elses_answers(world):
         return nullcontext([Place("chunks", "chunks", ask)])
 
     family = Family("chunks", "", None, (), places=busy)
-    desk = Desk(team.open_family(world.settings(), Engines(keep=False), [world.workspace()], (family,)))
+    desk = Desk(team.open_family(world.settings(), engine_pool(keep=False), [world.workspace()], (family,)))
     try:
         told = desk.told("search", query="token")
         assert told["notes"] == ["chunks could not be searched: it is being built"] and told["results"]

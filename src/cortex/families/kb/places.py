@@ -45,5 +45,8 @@ def place_of(library: Library) -> Place:
         _, doc = library.document(document_id)
         return doc.path, library.store.lookup.text(doc.blob)
 
+    def written(document_id: str) -> float:
+        return library.document(document_id)[1].mtime_ns / 1e9
+
     names = {number: folder.name for number, folder in known.items()}
-    return Place(FAMILY, "documents", ask, names, cite, "kb_get_document document_id", read)
+    return Place(FAMILY, "documents", ask, names, cite, "kb_get_document document_id", read, written)

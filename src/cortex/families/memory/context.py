@@ -7,8 +7,8 @@ from pathlib import Path
 
 from cortex.borrowing import Borrowed
 from cortex.engines import Engines
-from cortex.memories.places import Project, project_at
 from cortex.settings import Settings
+from cortex.sources.project import Project, project_at
 
 
 class Recall(Borrowed):

@@ -48,4 +48,7 @@ def place_of(library: Library) -> Place:
         one = find_memory(library, told, "")
         return one.memory.title, text_of(one.memory)
 
-    return Place(FAMILY, "memories", ask, cite=cite, opener="get_memory id", read=read)
+    def written(told: str) -> float:
+        return find_memory(library, told, "").memory.created / 1000
+
+    return Place(FAMILY, "memories", ask, cite=cite, opener="get_memory id", read=read, written=written)

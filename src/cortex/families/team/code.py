@@ -19,8 +19,6 @@ from cortex.families.team.answers import Row, age_of, cut, told
 from cortex.families.team.arguments import CodeSubject
 from cortex.families.team.context import Team
 from cortex.families.team.rows import code_link
-from cortex.library import Library
-from cortex.memories.ids import find_memory
 from cortex.sources import git
 from cortex.text import rfc3339, role_of
 from cortex.types import Cancel, FileView, Hit, Mode, Query, Symbol
@@ -213,7 +211,7 @@ def _numbered(hit: Hit) -> Iterator[tuple[int, str]]:
 # -- who mentions it ---------------------------------------------------------------------------------------------------
 
 
-def mentions(library: Library, places: Sequence[Place], found: Located, cancel: Cancel) -> dict[str, list[Row]]:
+def mentions(places: Sequence[Place], found: Located, cancel: Cancel) -> dict[str, list[Row]]:
     """The documents and memories, by the name of their place, whose text names the symbol or the file.
 
     One that is older than the last change of the code says so.
@@ -234,7 +232,7 @@ def mentions(library: Library, places: Sequence[Place], found: Located, cancel: 
         told_rows = (_mention(one.hit, one.cited, named) for one in located)
         if some := list({row["id"]: row for row in told_rows if row}.values())[:MENTIONS]:
             changed = changed or changed_at(found)
-            rows[place.name] = [_with_age(library, place.family, row, found, changed) for row in some]
+            rows[place.name] = [_with_age(place, row, found, changed) for row in some]
     return rows
 
 
@@ -253,17 +251,12 @@ def _mention(hit: Hit, cited: Mapping[str, object], named: Sequence[str]) -> Row
     return told({"id": number, "title": cut(title, 120), "text": cut(around, MENTION_CHARACTERS)})
 
 
-def _with_age(library: Library, family: str, row: Row, found: Located, changed: float) -> Row:
-    """A row with how old it is, and whether the code changed since."""
-    number = str(row["id"])
+def _with_age(place: Place, row: Row, found: Located, changed: float) -> Row:
+    """Add to a row how old it is, and whether the code changed since."""
+    if place.written is None:
+        return row
     try:
-        match family:
-            case "memory":
-                written = find_memory(library, number, "").memory.created / 1000
-            case "kb":
-                written = library.document(number)[1].mtime_ns / 1e9
-            case _:
-                return row
+        written = place.written(str(row["id"]))
     except CortexError:
         return row
     stale = changed > written + SAME_SECONDS

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from cortex.actors import agent
 from cortex.borrowing import Borrowed
 from cortex.engine import Engine
 from cortex.engines import Engines
@@ -22,7 +23,6 @@ from cortex.library import Library
 from cortex.plugins import Plugins
 from cortex.records.contextfile import NAMES, Context, read_context
 from cortex.records.ids import fresh_key
-from cortex.records.rights import agent
 from cortex.records.writing import create_observations
 from cortex.settings import Settings, Workspace
 from cortex.tools import Family

@@ -219,7 +219,7 @@ def _code_pack(asked: _Call) -> Answer:
         pack = packs.context_pack(library, packs.Subject("code", link=link), asked.include, cancel=asked.call.cancel)
         parts = _pack_rows(pack)
         with asked.context.others(tuple(FAMILIES.values())) as (places, failures):
-            parts |= mentions(library, places, found, asked.call.cancel)
+            parts |= mentions(places, found, asked.call.cancel)
             notes += [*pack.notes, *failures]
     parts |= {"code": list(found.rows), "callers": list(found.callers)}
     parts["sections"] = _sections(asked.context, _plugged(found), pack, notes)
