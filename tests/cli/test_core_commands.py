@@ -50,7 +50,7 @@ def test_the_token_is_the_only_line_on_stdout(cortex):
     assert out.strip() not in err
     token = cortex("core", "token", "create", "root")[1]
     assert whose(token.strip()) == "root"
-    assert token.split("_")[2] not in cortex("core", "token", "list", "--json")[1]
+    assert token.strip().split("_", 2)[2] not in cortex("core", "token", "list", "--json")[1]
 
 
 def test_principals_are_added_changed_and_granted(core):
