@@ -28,33 +28,50 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Each command with the module and the function that it is; the order is that of the help.
+# The module and the function of each command, and the module of each group; in the order of the help.
 COMMANDS = {
-    "index": "index.index",
-    "search": "search.search",
-    "mcp": "mcp.mcp",
-    "mcp status": "status.mcp_status",
-    "mcp logs": "status.mcp_logs",
-    "start": "daemon.start",
-    "stop": "daemon.stop",
-    "restart": "daemon.restart",
-    "status": "status.status",
-    "connect": "connect.connect",
-    "disconnect": "connect.disconnect",
-    "sync": "sync.sync",
-    "doctor": "doctor.doctor",
-    "hook": "hook.hook",
-    "inbox": "inbox.inbox",
-    "inbox done": "inbox.done",
-    "show": "permalink.show",
-    "audit": "audit.audit",
-    "install": "install.install_clients",
-    "uninstall": "install.uninstall_clients",
+    "index": "cortex.cli.index:index",
+    "search": "cortex.cli.search:search",
+    "mcp": "cortex.cli.mcp:mcp",
+    "mcp status": "cortex.cli.status:mcp_status",
+    "mcp logs": "cortex.cli.status:mcp_logs",
+    "start": "cortex.cli.daemon:start",
+    "stop": "cortex.cli.daemon:stop",
+    "restart": "cortex.cli.daemon:restart",
+    "status": "cortex.cli.status:status",
+    "connect": "cortex.cli.connect:connect",
+    "disconnect": "cortex.cli.connect:disconnect",
+    "sync": "cortex.cli.sync:sync",
+    "doctor": "cortex.cli.doctor:doctor",
+    "hook": "cortex.cli.hook:hook",
+    "inbox": "cortex.cli.inbox:inbox",
+    "inbox done": "cortex.cli.inbox:done",
+    "show": "cortex.cli.permalink:show",
+    "audit": "cortex.cli.audit:audit",
+    "install": "cortex.cli.install:install_clients",
+    "uninstall": "cortex.cli.install:uninstall_clients",
 }
-GROUPS = (
-    *("artifact", "backup", "chunks", "config", "context", "core", "drafts", "embed", "kb", "link", "memory", "models"),
-    *("observation", "pack", "profile", "qdrant", "subcortex", "task", "thread"),
-)
+GROUPS = {
+    "artifact": "cortex.cli.artifact",
+    "backup": "cortex.cli.backup",
+    "chunks": "cortex.cli.chunks",
+    "config": "cortex.cli.config",
+    "context": "cortex.cli.context",
+    "core": "cortex.cli.core",
+    "drafts": "cortex.cli.drafts",
+    "embed": "cortex.cli.embed",
+    "kb": "cortex.cli.kb",
+    "link": "cortex.cli.link",
+    "memory": "cortex.cli.memory",
+    "models": "cortex.cli.models",
+    "observation": "cortex.cli.observation",
+    "pack": "cortex.cli.pack",
+    "profile": "cortex.cli.profile",
+    "qdrant": "cortex.cli.qdrant",
+    "subcortex": "cortex.cli.subcortex",
+    "task": "cortex.cli.task",
+    "thread": "cortex.cli.thread",
+}
 
 
 class Commands(TyperGroup):
@@ -75,7 +92,7 @@ def __getattr__(name: str) -> Any:
 def _app(first: str) -> typer.Typer:
     """The commands that begin with this word; where there are none, all."""
     alone = {name: place for name, place in COMMANDS.items() if name.split()[0] == first}
-    groups = [name for name in GROUPS if name == first]
+    groups = {name: module for name, module in GROUPS.items() if name == first}
     if not alone and not groups:
         alone, groups = COMMANDS, GROUPS
     made = typer.Typer(
@@ -89,10 +106,10 @@ def _app(first: str) -> typer.Typer:
     )
     made.callback(invoke_without_command=True)(_root)
     for name, place in alone.items():
-        module, _, function = place.partition(".")
-        made.command(name)(getattr(import_module(f"{__name__}.{module}"), function))
-    for name in groups:
-        made.add_typer(import_module(f"{__name__}.{name}").app, name=name)
+        module, _, function = place.partition(":")
+        made.command(name)(getattr(import_module(module), function))
+    for name, module in groups.items():
+        made.add_typer(import_module(module).app, name=name)
     return made
 
 
