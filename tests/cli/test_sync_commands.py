@@ -411,6 +411,34 @@ def test_what_was_refused_is_marked_for_people_and_kept_from_agents(cortex, lowe
     assert answer(cortex, "observation", "list")["observations"] == []
 
 
+def test_what_stays_on_this_machine_is_marked_and_speaks_for_no_team(cortex, core, at_terminal, monkeypatch):
+    core.let_in("root")
+    answer(cortex, "subcortex", "create", "ops", "--name", "Ops", "--charter", "Falcons only.")
+    why = answer(cortex, "thread", "create", "Falcon deploys why")["id"]
+    create = ("artifact", "create", "Falcon deploys on Friday", "--body", "Always.")
+    made = answer(cortex, *create, "--state", "accepted", "--evidence", f"thread:{why}")["id"]
+    mark = "only on this machine, not at the team server"
+    assert mark not in cortex("artifact", "list")[1]
+    monkeypatch.setenv("CORTEX_CORE_TOKEN", core.let_in("ada", 2))
+    assert exits(cortex, "connect", core.url, "--upload", "mine")[0] == 1
+    assert "not accepted" in cortex("artifact", "list")[1]
+    exits(cortex, "sync", "--give-up")
+    (row,) = answer(cortex, "artifact", "list")["artifacts"]
+    assert row["warnings"] == [mark] and mark in cortex("artifact", "show", made)[1]
+    assert mark in cortex("search", "Falcon deploys Friday", "--in", "team")[1]
+    assert told(cortex, "cortex_get_artifact", artifact_id=made)["warnings"] == [mark]
+    found = told(cortex, "cortex_search", query="Falcon deploys")["results"]
+    assert [one["id"] for one in found] == [why]
+    pack = json.dumps(told(cortex, "cortex_get_bootstrap_pack"))
+    assert made not in pack and "Falcons" not in pack
+    (topic,) = told(cortex, "cortex_get_bootstrap_pack", scope="subcortex:ops")["subcortexes"]
+    assert topic["warnings"] == [mark]
+    answer(cortex, "disconnect")
+    assert "warnings" not in answer(cortex, "artifact", "list")["artifacts"][0]
+    pack = json.dumps(told(cortex, "cortex_get_bootstrap_pack"))
+    assert made in pack and "Falcons" in pack
+
+
 def test_a_subcortex_that_was_refused_is_in_no_pack(cortex, core, joined):
     core.let_in("root")
     joined()

@@ -211,7 +211,7 @@ def _open(
             )  # a search of code alone needs none of it
             from cortex.records.finding import Asked
 
-            places.append(place_of_records(library.reader, Asked(unaccepted=True)))
+            places.append(place_of_records(library.reader, Asked(withheld=True)))
     return places, states, late
 
 
