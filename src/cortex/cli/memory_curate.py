@@ -118,8 +118,11 @@ def _judge(
     if not chosen:
         say("nothing found", error=True)
         return 0
-    if changing:
-        say(f"Would {action} {counted(changed)}:" if dry else f"✓ {DONE[action]} {counted(changed)}:")
+    done = f"Would {action}" if dry else f"✓ {DONE[action]}"
+    if len(changing) == 1:
+        say(f"{done} {told_id(changing[0], present)}: {' '.join(changing[0].memory.title.split())}")
+    elif changing:
+        say(f"{done} {counted(changed)}:")
         _say_some(changing if dry else [replace(one, state=ACTIONS[action]) for one in changing], present, error=False)
     if len(chosen) > len(changing):
         say(f"{counted(len(chosen) - len(changing))} had that state already")

@@ -16,7 +16,7 @@ import typer
 
 from cortex.cli import workspace
 from cortex.cli.options import JsonFlag
-from cortex.cli.show import ask, print_json, printable, progress_bar, say
+from cortex.cli.show import ask, decline, print_json, printable, progress_bar, say
 from cortex.engine import Engine
 from cortex.engines import Engines
 from cortex.errors import ConfigError, CortexError, InputError
@@ -165,7 +165,7 @@ def _workspaces(paths: list[Path], wanted: Query) -> tuple[Workspace, ...]:
             instead=(f"Index it first: cortex index {shlex.quote(str(root))}", "Or name a folder: --path FOLDER."),
         )
     if not ask(f"{root} is no project. Read and index all of its files, so that they can be searched?"):
-        raise typer.Abort
+        decline()
     return found
 
 

@@ -9,7 +9,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NoReturn
+
+import typer
 
 from cortex.errors import CortexError
 from cortex.tools import envelope
@@ -43,6 +45,12 @@ def ask(question: str) -> bool:
     """Ask a person on the terminal; the question goes to stderr, since stdout is for the answer."""
     print(f"{printable(question)} [y/N]: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def decline() -> NoReturn:
+    """End a command whose question was answered with no: exit code 1, and nothing was done."""
+    say("nothing was changed", error=True)
+    raise typer.Exit(1)
 
 
 def many(number: int, noun: str) -> str:

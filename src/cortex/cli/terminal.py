@@ -13,9 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
-import typer
-
-from cortex.cli.show import printable, say
+from cortex.cli.show import decline, printable
 from cortex.kinds import Actor
 from cortex.library import Library
 from cortex.records.rights import COMMAND, TERMINAL, TIERS, approval_needed, need, person
@@ -82,7 +80,7 @@ def decide(library: Library, action: str, question: str) -> Actor:
     """Ask a person for a decision of `rights.DECISIONS`; gives who made it, for the audit log.
 
     Raises: InputError RIGHTS_MISSING where the team server wouldn't take it, APPROVAL_NEEDED where no
-    person can be asked here; typer.Abort where the answer is no.
+    person can be asked here; typer.Exit where the answer is no.
     """
     terminal = _terminal.get()
     if action in TIERS:
@@ -92,6 +90,5 @@ def decide(library: Library, action: str, question: str) -> Actor:
     if not terminal.is_there():
         raise approval_needed(action, "this command has no terminal on which to ask one")
     if terminal.ask(f"{question} [y/N]:").strip().lower() not in ("y", "yes"):
-        say("Nothing was decided.", error=True)
-        raise typer.Abort
+        decline()
     return person(TERMINAL)
