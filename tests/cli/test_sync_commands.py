@@ -109,9 +109,12 @@ def test_what_another_core_had_is_shown_and_stays_here(cortex, core, joined, tmp
         code, out, err = cortex("connect", second.url, "--upload", "mine")
         assert code == 0 and f"{second.url} doesn't have 2 records of this home:" in out
         assert "mine: 1 record (1 thread, 1 of them private), written here, never sent elsewhere" in out
-        assert f"others: 1 record (1 thread), by person (1), from {core.url} (1)" in out and ": 1 sent, " in out
+        assert f"all adds: 1 record (1 thread), by you (1), once at {core.url} (1)\n" in out and ": 1 sent, " in out
         assert "note: not sent, only kept here: 1 record;" in err and second.titles() == {"Mine"}
         assert refusal(cortex, "connect", second.url, "--upload", "some")["code"] == "ARGUMENT_INVALID"
+        monkeypatch.setenv("CORTEX_CORE_TOKEN", core.let_in("ada"))
+        elsewhere = refusal(cortex, "connect", core.url)
+        assert (elsewhere["code"], refusal(cortex, "connect", core.url, "--dry-run")) == ("CORE_CONNECTED", elsewhere)
 
 
 def test_a_person_is_asked_what_is_sent(cortex, core, typed):
@@ -139,7 +142,7 @@ def test_the_token_is_kept_for_its_owner_alone_and_said_nowhere(cortex, core, is
     assert kept.read_text(encoding="utf-8").strip() == token
     assert sys.platform == "win32" or kept.stat().st_mode & 0o077 == 0
     shown = out + err + "".join(map(str, cortex("status")))
-    assert token not in shown and token.rpartition("_")[2] not in shown
+    assert token not in shown and token.split("_", 2)[2] not in shown
 
 
 def test_a_token_that_does_not_count_is_refused_and_nothing_is_connected(cortex, core, monkeypatch):
@@ -420,6 +423,8 @@ def test_what_stays_on_this_machine_is_marked_and_speaks_for_no_team(cortex, cor
     mark = "only on this machine, not at the team server"
     assert mark not in cortex("artifact", "list")[1]
     monkeypatch.setenv("CORTEX_CORE_TOKEN", core.let_in("ada", 2))
+    code, out, _ = cortex("connect", core.url, "--dry-run")
+    assert code == 0 and out.endswith("; 2 would be refused at tier 2: create subcortex (1), accept artifact (1)\n")
     assert exits(cortex, "connect", core.url, "--upload", "mine")[0] == 1
     assert "not accepted" in cortex("artifact", "list")[1]
     exits(cortex, "sync", "--give-up")

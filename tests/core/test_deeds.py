@@ -11,7 +11,6 @@ import pytest
 
 from core.team import Home, library_of, open_team
 from cortex.core.accepting import APPLIED, REFUSED
-from cortex.core.demands import changed_fields
 from cortex.errors import InputError
 from cortex.kinds import (
     SENSITIVE,
@@ -32,6 +31,7 @@ from cortex.kinds import (
 )
 from cortex.library import Library
 from cortex.records import changing, drafts
+from cortex.records.demands import changed_fields
 from cortex.records.revising import revise
 from cortex.records.rights import AGENT, MOST_OF_AGENTS, PERSON
 from cortex.records.writing import create, create_observations

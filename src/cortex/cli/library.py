@@ -9,8 +9,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import typer
-
 from cortex.cli.show import ask, decline, say
 from cortex.errors import CortexError, InputError
 from cortex.library import Library

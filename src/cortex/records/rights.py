@@ -79,7 +79,7 @@ def need(actor: Actor, action: str) -> None:
     if not may(actor, action):
         raise InputError(
             "RIGHTS_MISSING",
-            f"{actor.name} (tier {actor.tier}) may not {_said(action)}: that needs tier {TIERS[action]}",
+            f"{actor.name} (tier {actor.tier}) may not {said(action)}: that needs tier {TIERS[action]}",
             context={"action": action, "tier": actor.tier, "needed": TIERS[action]},
         )
 
@@ -99,5 +99,6 @@ def approval_needed(action: str, why: str) -> InputError:
     )
 
 
-def _said(action: str) -> str:
+def said(action: str) -> str:
+    """An action in words."""
     return "write what is sensitive" if action == "sensitive" else action.replace("_", " ")
