@@ -427,7 +427,9 @@ def test_what_stays_on_this_machine_is_marked_and_speaks_for_no_team(cortex, cor
     assert code == 0 and out.endswith("; 2 would be refused at tier 2: create subcortex (1), accept artifact (1)\n")
     assert exits(cortex, "connect", core.url, "--upload", "mine")[0] == 1
     assert "not accepted" in cortex("artifact", "list")[1]
+    assert "; 2 of them not accepted by the team server\n" in cortex("status")[1]
     exits(cortex, "sync", "--give-up")
+    assert f"; 2 of them {mark}\n" in cortex("status")[1]
     (row,) = answer(cortex, "artifact", "list")["artifacts"]
     assert row["warnings"] == [mark] and mark in cortex("artifact", "show", made)[1]
     assert mark in cortex("search", "Falcon deploys Friday", "--in", "team")[1]
@@ -464,6 +466,13 @@ def test_a_write_that_nobody_sends_says_that_it_waits(cortex, core, joined):
     assert cortex("thread", "list")[2] == ""
 
 
+def test_a_write_that_cortexd_sends_says_that_it_waits_for_an_answer(cortex, joined, monkeypatch):
+    joined()
+    monkeypatch.setattr("cortex.daemon.control.is_held", lambda lock: True)
+    err = cortex("thread", "create", "The server may be gone")[2]
+    assert err == "waiting to be sent: 1 write; cortexd sends what waits as soon as the team server answers\n"
+
+
 def test_a_name_that_nobody_here_has_is_asked_about(cortex, core, joined, monkeypatch):
     monkeypatch.setenv("CORTEX_PROFILE", "zoe")
     joined("zoe")
@@ -487,11 +496,13 @@ def test_who_may_not_decide_is_not_asked_to(cortex, core, joined, monkeypatch):
             draft = Draft("thread", f"Draft {place}", "text")
             number = create_draft(library, draft, actor=agent(library.settings))[0].id
     assert answer(cortex, "inbox")["entries"] == []
+    assert "to decide" not in cortex("status")[1]
     told = refusal(cortex, "drafts", "approve", number)
     assert told["code"] == "RIGHTS_MISSING" and "may not approve draft" in told["message"]
     core.ledger.principals.change(core.ledger.principals.named("ada").id, tier=3)
     answer(cortex, "sync")
     assert len(answer(cortex, "inbox")["entries"]) == 3
+    assert "3 drafts for you to decide about" in cortex("status")[1]
 
 
 def test_the_library_of_a_home_without_a_core_queues_nothing(cortex):

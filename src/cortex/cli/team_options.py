@@ -113,8 +113,8 @@ def team() -> Iterator[Library]:
             error.suggestions = suggested(error)
             raise
         waiting = library.store.outbox.count()[0]
-        if waiting > before and (why := waits_for(library)):
-            say(f"waiting to be sent: {many(waiting, 'write')}; {why}", error=True)
+        if waiting > before:
+            say(f"waiting to be sent: {many(waiting, 'write')}; {waits_for(library)}", error=True)
 
 
 def suggested(error: InputError) -> tuple[str, ...]:
