@@ -145,8 +145,8 @@ def supersede_one(
     if as_json:
         print_json({"superseded": told_id(before, present), "by": told_id(after, present)})
         return 0
-    say(f"✓ {told_id(after, present)}: {after.memory.title}")
-    say(f"  takes the place of {told_id(before, present)}: {before.memory.title}")
+    title = " ".join(before.memory.title.split())
+    say(f"✓ {told_id(after, present)} takes the place of {told_id(before, present)}: {title}")
     return 0
 
 
