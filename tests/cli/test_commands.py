@@ -365,7 +365,7 @@ def test_a_folder_that_is_no_project_is_not_indexed_without_a_yes(cortex, typed,
     # Its files are read for an exact search, which keeps nothing.
     assert "needle" in cortex("search", '"needle"')[1]
     code, out, err = typed("n\n", "search", "needle")
-    assert (code, out) == (130, "")
+    assert (code, out) == (1, "")
     assert "is no project" in err
     code, out, err = typed("y\n", "search", "needle")
     assert (code, "a.txt:1" in out) == (0, True)

@@ -86,7 +86,7 @@ class Terminal(io.StringIO):
 def test_each_client_is_shown_as_a_diff_and_chosen_by_itself(cortex, person, monkeypatch):
     cursor, gemini = person.user / ".cursor" / "mcp.json", person.user / ".gemini" / "settings.json"
     monkeypatch.setattr(sys, "stdin", Terminal("n", "n"))
-    assert cortex("install")[0] == 130
+    assert cortex("install")[0] == 1
     assert not cursor.exists() and not gemini.exists()
     monkeypatch.setattr(sys, "stdin", Terminal("n", "y"))
     code, out, err = cortex("install")
@@ -319,7 +319,7 @@ def test_the_examples_in_the_handbook_have_the_shape_of_real_answers(cortex):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pseudo-terminals of POSIX")
-@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 130)])
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1)])
 def test_on_a_terminal_the_files_are_shown_and_the_person_is_asked(person, answer, code):
     import pty
 

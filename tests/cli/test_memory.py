@@ -125,7 +125,7 @@ def test_a_list_has_a_line_for_each_memory_newest_first_and_says_what_nobody_has
         ["obs_2", "x", "·", "decision", "ack", "SQLite over Postgres"],
         ["obs_1", "x", "·", "bugfix", "ack", "Railway env vars need a prefix"],
     ]
-    assert err == "✓ approved, · uncurated (counts as approved)\n"
+    assert err == "marks: ✓ approved, · uncurated (counts as approved)\n"
     rows = answer(cortex, "list")["memories"]
     assert [(one["state"], one["curated"]) for one in rows] == [("approved", True), *[("approved", False)] * 2]
     code, out, err = cortex("memory", "list", "--limit", "1")

@@ -48,7 +48,7 @@ def test_memories_are_judged_by_their_ids_and_the_log_says_why(cortex, foreign):
 def test_what_is_rejected_opens_by_its_id_only(cortex, foreign):
     code, out, _ = cortex("memory", "reject", "obs_2")
     assert code == 0
-    assert out.startswith("✓ Rejected 1 memory:\nobs_2 ")
+    assert out == f"✓ Rejected obs_2: {SQLITE}\n"
     assert titles(cortex) == [RAILWAY]
     assert SQLITE not in [
         one["title"] for one in answer(cortex, "search", "sqlite postgres", "--status", "all")["results"]
@@ -109,7 +109,7 @@ def test_an_unknown_id_among_others_changes_nothing(cortex, foreign):
 def test_many_are_judged_only_after_asking_and_undone_in_one_step(cortex, at_terminal):
     at_terminal.answer = "n"
     code, out, err = cortex("memory", "approve", "--all")
-    assert (code, out, err) == (130, "", "Nothing was decided.\n")
+    assert (code, out, err) == (1, "", "nothing was changed\n")
     assert at_terminal.questions[-1].endswith("… and 20 more\nApprove 30 memories? [y/N]:")
     assert answer(cortex, "list", "--state", "staging")["total"] == 30
     at_terminal.answer = "y"
@@ -141,7 +141,7 @@ def test_a_memory_takes_the_place_of_another_but_not_in_a_circle(cortex, foreign
 def test_an_undo_asks_with_what_it_takes_back(cortex, foreign, at_terminal):
     cortex("memory", "reject", "obs_1")
     at_terminal.answer = "n"
-    assert cortex("memory", "undo")[0] == 130
+    assert cortex("memory", "undo")[0] == 1
     assert at_terminal.questions[-1] == f"obs_1: {RAILWAY}\nTake the last step (reject, 1 memory) back? [y/N]:"
     assert titles(cortex) == [SQLITE]
 
@@ -248,7 +248,7 @@ def test_filters_delete_in_whatever_state(cortex, foreign):
 @posix
 def test_deleting_asks_on_a_terminal_and_says_what_stays(cortex, foreign, typed):
     code, _, err = typed("n\n", "memory", "delete", "obs_1")
-    assert code == 130
+    assert code == 1 and err.endswith("nothing was changed\n")
     assert "Forget 1 memory for good?" in err
     assert "never written to" in err
     assert typed("y\n", "memory", "delete", "obs_1")[0] == 0

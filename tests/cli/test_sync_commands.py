@@ -109,9 +109,12 @@ def test_what_another_core_had_is_shown_and_stays_here(cortex, core, joined, tmp
         code, out, err = cortex("connect", second.url, "--upload", "mine")
         assert code == 0 and f"{second.url} doesn't have 2 records of this home:" in out
         assert "mine: 1 record (1 thread, 1 of them private), written here, never sent elsewhere" in out
-        assert f"others: 1 record (1 thread), by person (1), from {core.url} (1)" in out and ": 1 sent, " in out
+        assert f"all adds: 1 record (1 thread), by you (1), once at {core.url} (1)\n" in out and ": 1 sent, " in out
         assert "note: not sent, only kept here: 1 record;" in err and second.titles() == {"Mine"}
         assert refusal(cortex, "connect", second.url, "--upload", "some")["code"] == "ARGUMENT_INVALID"
+        monkeypatch.setenv("CORTEX_CORE_TOKEN", core.let_in("ada"))
+        elsewhere = refusal(cortex, "connect", core.url)
+        assert (elsewhere["code"], refusal(cortex, "connect", core.url, "--dry-run")) == ("CORE_CONNECTED", elsewhere)
 
 
 def test_a_person_is_asked_what_is_sent(cortex, core, typed):
@@ -139,7 +142,7 @@ def test_the_token_is_kept_for_its_owner_alone_and_said_nowhere(cortex, core, is
     assert kept.read_text(encoding="utf-8").strip() == token
     assert sys.platform == "win32" or kept.stat().st_mode & 0o077 == 0
     shown = out + err + "".join(map(str, cortex("status")))
-    assert token not in shown and token.rpartition("_")[2] not in shown
+    assert token not in shown and token.split("_", 2)[2] not in shown
 
 
 def test_a_token_that_does_not_count_is_refused_and_nothing_is_connected(cortex, core, monkeypatch):
@@ -411,6 +414,38 @@ def test_what_was_refused_is_marked_for_people_and_kept_from_agents(cortex, lowe
     assert answer(cortex, "observation", "list")["observations"] == []
 
 
+def test_what_stays_on_this_machine_is_marked_and_speaks_for_no_team(cortex, core, at_terminal, monkeypatch):
+    core.let_in("root")
+    answer(cortex, "subcortex", "create", "ops", "--name", "Ops", "--charter", "Falcons only.")
+    why = answer(cortex, "thread", "create", "Falcon deploys why")["id"]
+    create = ("artifact", "create", "Falcon deploys on Friday", "--body", "Always.")
+    made = answer(cortex, *create, "--state", "accepted", "--evidence", f"thread:{why}")["id"]
+    mark = "only on this machine, not at the team server"
+    assert mark not in cortex("artifact", "list")[1]
+    monkeypatch.setenv("CORTEX_CORE_TOKEN", core.let_in("ada", 2))
+    code, out, _ = cortex("connect", core.url, "--dry-run")
+    assert code == 0 and out.endswith("; 2 would be refused at tier 2: create subcortex (1), accept artifact (1)\n")
+    assert exits(cortex, "connect", core.url, "--upload", "mine")[0] == 1
+    assert "not accepted" in cortex("artifact", "list")[1]
+    assert "; 2 of them not accepted by the team server\n" in cortex("status")[1]
+    exits(cortex, "sync", "--give-up")
+    assert f"; 2 of them {mark}\n" in cortex("status")[1]
+    (row,) = answer(cortex, "artifact", "list")["artifacts"]
+    assert row["warnings"] == [mark] and mark in cortex("artifact", "show", made)[1]
+    assert mark in cortex("search", "Falcon deploys Friday", "--in", "team")[1]
+    assert told(cortex, "cortex_get_artifact", artifact_id=made)["warnings"] == [mark]
+    found = told(cortex, "cortex_search", query="Falcon deploys")["results"]
+    assert [one["id"] for one in found] == [why]
+    pack = json.dumps(told(cortex, "cortex_get_bootstrap_pack"))
+    assert made not in pack and "Falcons" not in pack
+    (topic,) = told(cortex, "cortex_get_bootstrap_pack", scope="subcortex:ops")["subcortexes"]
+    assert topic["warnings"] == [mark]
+    answer(cortex, "disconnect")
+    assert "warnings" not in answer(cortex, "artifact", "list")["artifacts"][0]
+    pack = json.dumps(told(cortex, "cortex_get_bootstrap_pack"))
+    assert made in pack and "Falcons" in pack
+
+
 def test_a_subcortex_that_was_refused_is_in_no_pack(cortex, core, joined):
     core.let_in("root")
     joined()
@@ -429,6 +464,13 @@ def test_a_write_that_nobody_sends_says_that_it_waits(cortex, core, joined):
     assert code == 0 and "✓ Opened" in out
     assert err == "waiting to be sent: 1 write; CORTEX_NO_SIDECAR is set here: they are sent by `cortex sync`\n"
     assert cortex("thread", "list")[2] == ""
+
+
+def test_a_write_that_cortexd_sends_says_that_it_waits_for_an_answer(cortex, joined, monkeypatch):
+    joined()
+    monkeypatch.setattr("cortex.daemon.control.is_held", lambda lock: True)
+    err = cortex("thread", "create", "The server may be gone")[2]
+    assert err == "waiting to be sent: 1 write; cortexd sends what waits as soon as the team server answers\n"
 
 
 def test_a_name_that_nobody_here_has_is_asked_about(cortex, core, joined, monkeypatch):
@@ -454,11 +496,13 @@ def test_who_may_not_decide_is_not_asked_to(cortex, core, joined, monkeypatch):
             draft = Draft("thread", f"Draft {place}", "text")
             number = create_draft(library, draft, actor=agent(library.settings))[0].id
     assert answer(cortex, "inbox")["entries"] == []
+    assert "to decide" not in cortex("status")[1]
     told = refusal(cortex, "drafts", "approve", number)
     assert told["code"] == "RIGHTS_MISSING" and "may not approve draft" in told["message"]
     core.ledger.principals.change(core.ledger.principals.named("ada").id, tier=3)
     answer(cortex, "sync")
     assert len(answer(cortex, "inbox")["entries"]) == 3
+    assert "3 drafts for you to decide about" in cortex("status")[1]
 
 
 def test_the_library_of_a_home_without_a_core_queues_nothing(cortex):

@@ -59,7 +59,7 @@ def test_every_decision_shows_what_it_is_about_and_takes_no_for_an_answer(cortex
     at_terminal.answer = ""
     for name, arguments in decisions(cortex, thread).items():
         code, out, err = cortex(*arguments)
-        assert (name, code, out, err) == (name, 130, "", "Nothing was decided.\n")
+        assert (name, code, out, err) == (name, 1, "", "nothing was changed\n")
     asked = iter(at_terminal.questions)
     assert next(asked).splitlines()[-2:] == ["  | It happened on Monday, too.", "Publish it? [y/N]:"]
     assert all(
@@ -70,7 +70,7 @@ def test_every_decision_shows_what_it_is_about_and_takes_no_for_an_answer(cortex
 def test_an_accepted_artifact_is_changed_by_a_person_who_was_asked(cortex, at_terminal):
     made = answer(cortex, "artifact", "create", "Ports", "--body", "8080.", "--state", "accepted", *EVIDENCE)["id"]
     at_terminal.answer = "n"
-    assert cortex("artifact", "edit", made, "--body", "Any port.")[0] == 130
+    assert cortex("artifact", "edit", made, "--body", "Any port.")[0] == 1
     assert "Any port." in at_terminal.questions[-1]
     at_terminal.answer = "yes"
     assert answer(cortex, "artifact", "edit", made, "--body", "Any port.")["version"] == 2

@@ -12,7 +12,6 @@ import pytest
 from core.team import Home, library_of, open_team
 from cortex.actors import AGENT, MOST_OF_AGENTS, PERSON
 from cortex.core.accepting import APPLIED, REFUSED
-from cortex.core.demands import changed_fields
 from cortex.errors import InputError
 from cortex.kinds import (
     SENSITIVE,
@@ -33,6 +32,7 @@ from cortex.kinds import (
 )
 from cortex.library import Library
 from cortex.records import changing, drafts
+from cortex.records.demands import changed_fields
 from cortex.records.revising import revise
 from cortex.records.writing import create, create_observations
 

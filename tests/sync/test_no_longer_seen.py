@@ -39,8 +39,7 @@ def test_of_what_may_no_longer_be_seen_only_ones_own_words_stay_until_it_is_seen
     kept = b"".join(one.read_bytes() for one in home.rglob("*") if one.is_file())
     assert b"falcon" not in kept and b"alaries" not in kept
     assert (
-        not find(bob.library, Asked("salaries")).hits
-        and find(bob.library, Asked("long argument", unaccepted=True)).hits
+        not find(bob.library, Asked("salaries")).hits and find(bob.library, Asked("long argument", withheld=True)).hits
     )
     told = json.dumps([refusals.told(bob.library, one) for one in bob.library.store.outbox.refused()])
     assert LONG in told and "money" in told and "falcon" not in told and "Salaries" not in told

@@ -1,7 +1,7 @@
 """The commands: the top of the house. Each module is one command; this one puts them together and turns errors into exit codes.
 
 A command line loads only the module that it names: all of them take longer than most commands. `app` has them all, for `--help`.
-Exit codes: 0 done, 1 an error that was explained, 2 wrong usage, 130 interrupted.
+Exit codes: 0 done, 1 an error that was explained or a question answered with no, 2 wrong usage, 130 interrupted.
 """
 
 from __future__ import annotations

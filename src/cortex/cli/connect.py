@@ -14,18 +14,21 @@ from typing import Annotated
 
 import typer
 
+from cortex.actors import AGENT, PERSON
 from cortex.cli.library import open_library
 from cortex.cli.options import JsonFlag, ProfileOption
 from cortex.cli.show import many, print_json, say
 from cortex.cli.sync import as_rows, exit_code, given_up_row, run_sync, tell, tell_given_up
 from cortex.cli.team_options import one_of
 from cortex.errors import FileError, InputError, explained
+from cortex.records.rights import said
 from cortex.settings import environment
 from cortex.sync import connecting, giving_up, state
 from cortex.sync.connecting import MAX_TOKEN, TOKEN_VARIABLE, Preview
 from cortex.sync.upload import ALL, CHOICES, KEEPS_AUTHORS, MINE, NONE, Part, Plan
 
 MOST_NAMES = 5  # people and Cores that are named
+_YOURS = {PERSON: "you", AGENT: "your agents"}
 
 
 def connect(
@@ -72,7 +75,7 @@ def connect(
         token = connecting.token_of(library.settings.home) if is_joined else _token(token_file)
         found = None
         if dry_run or not before or choice:
-            found = connecting.preview(library, address, token, plain=plain_http)
+            found = connecting.preview(library, address, token, plain=plain_http, moved=moved)
             if not as_json:
                 _show_plan(found)
             if dry_run:
@@ -104,11 +107,11 @@ def _show_plan(found: Preview) -> None:
     if total:
         say(f"{found.url} doesn't have {many(total, 'record')} of this home:")
     if mine.records:
-        say(f"  mine: {_described(mine)}, written here, never sent elsewhere")
+        say(f"  mine: {_described(mine)}, written here, never sent elsewhere{_foretold(mine, found.tier)}")
     if others.records:
-        say(
-            f"  others: {_described(others)}, by {_names(others.authors)}, from {_names(others.origins) or 'elsewhere'}"
-        )
+        authors = {_YOURS.get(name, name): count for name, count in others.authors.items()}
+        origins = f", once at {_names(others.origins)}" if others.origins else ""
+        say(f"  all adds: {_described(others)}, by {_names(authors)}{origins}{_foretold(others, found.tier)}")
     if found.plan.kept:
         say(
             f"  {many(found.plan.kept, 'record')} stay here: a Core takes what others wrote from tier {KEEPS_AUTHORS} on"
@@ -148,6 +151,12 @@ def _described(part: Part) -> str:
     kinds = ", ".join(many(count, kind) for kind, count in part.kinds.items())
     private = f", {part.private:,} of them private" if part.private else ""
     return f"{many(part.records, 'record')} ({kinds}{private})"
+
+
+def _foretold(part: Part, tier: int) -> str:
+    """How many of the records the Core would refuse at this tier, and why."""
+    reasons = _names({said(right): count for right, count in part.refused.items()})
+    return f"; {sum(part.refused.values()):,} would be refused at tier {tier}: {reasons}" if part.refused else ""
 
 
 def _names(counts: Mapping[str, int]) -> str:

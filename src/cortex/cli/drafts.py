@@ -11,7 +11,7 @@ import typer
 
 from cortex.cli.options import JsonFlag
 from cortex.cli.show import moment, print_json, say
-from cortex.cli.team_look import marked_row
+from cortex.cli.team_look import marked_json, marked_row
 from cortex.cli.team_options import (
     IdArgument,
     IdsArgument,
@@ -75,15 +75,20 @@ def list_drafts(
     states = told or (() if everything else (drafts.PENDING,))
     with team() as library:
         rows = drafts.listed(library, states, limit + 1)
-        refused = library.store.outbox.unaccepted()
+        absent = library.store.outbox.absent()
     now = _now()
     shown = rows[:limit]
     if as_json:
-        print_json({"drafts": [_draft_json(one, now) for one in shown], "more": len(rows) > limit})
+        print_json(
+            {
+                "drafts": [{**marked_json(one, absent), "state": drafts.state_of(one.body, now)} for one in shown],
+                "more": len(rows) > limit,
+            }
+        )
     elif not shown:
         say("nothing found" if told else "No draft waits for you.", error=True)
     else:
-        say_rows([marked_row(one, _row(one, now), refused) for one in shown])
+        say_rows([marked_row(one, _row(one, now), absent) for one in shown])
         say_more(len(rows) > limit)
     return 0
 

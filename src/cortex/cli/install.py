@@ -18,7 +18,7 @@ import typer
 
 from cortex.cli.families import OF_PROJECTS, check_families
 from cortex.cli.options import JsonFlag, check_profile
-from cortex.cli.show import ask, print_json, say
+from cortex.cli.show import ask, decline, print_json, say
 from cortex.errors import ConfigError, InputError, NetworkError
 from cortex.home import PROFILES
 from cortex.paths import ensure_store_dir, find_project_root, known_projects
@@ -147,7 +147,7 @@ def _without_homeless(clients: Sequence[Client]) -> list[Client]:
 def _choose(edits: Sequence[Edit], yes: bool) -> list[Edit]:
     """The edits that a person wants, each shown as a diff; all with `yes`.
 
-    Raises: InputError, where there is no terminal; typer.Abort, where none is wanted.
+    Raises: InputError, where there is no terminal; typer.Exit, where none is wanted.
     """
     changing = [edit for edit in edits if edit.action != "unchanged"]
     if yes or not changing:
@@ -159,7 +159,7 @@ def _choose(edits: Sequence[Edit], yes: bool) -> list[Edit]:
         if ask(f"Change {edit.file} for {_titles(edit)}?"):
             wanted.append(edit)
     if not wanted:
-        raise typer.Abort
+        decline()
     return [edit for edit in edits if edit in wanted or edit.action == "unchanged"]
 
 
@@ -371,13 +371,13 @@ def _ask(edits: Sequence[Edit], yes: bool, as_json: bool) -> None:
 def _confirm(question: str, yes: bool) -> None:
     """Ask on a terminal.
 
-    Raises: InputError, where there is none; typer.Abort for a no.
+    Raises: InputError, where there is none; typer.Exit for a no.
     """
     if yes:
         return
     _need_terminal()
     if not ask(question):
-        raise typer.Abort
+        decline()
 
 
 def _need_terminal(edits: Sequence[Edit] = ()) -> None:

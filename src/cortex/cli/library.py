@@ -9,9 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import typer
-
-from cortex.cli.show import ask, say
+from cortex.cli.show import ask, decline, say
 from cortex.errors import CortexError, InputError
 from cortex.library import Library
 from cortex.plugins.policy import plugin_warnings
@@ -69,9 +67,9 @@ def _follow_others(library: Library, ended: threading.Event) -> None:
 
 
 def confirm(question: str, why: str) -> None:
-    """Ask whether to go on. Raises: InputError where nobody can be asked; typer.Abort where the answer is no."""
+    """Ask whether to go on. Raises: InputError where nobody can be asked; typer.Exit where the answer is no."""
     if not sys.stdin.isatty():
         message = f"{why}, and there is no terminal to ask on; nothing was changed"
         raise InputError("ARGUMENT_INVALID", message, suggestions=("Repeat it with --yes.",))
     if not ask(question):
-        raise typer.Abort
+        decline()

@@ -28,7 +28,7 @@ from cortex.kinds import Link, Record
 from cortex.library import Library
 from cortex.records import changing
 from cortex.records.checks import RELATIONS
-from cortex.records.warnings import refusal_of
+from cortex.records.warnings import absence_of
 from cortex.records.writing import create
 
 KIND = "link"
@@ -92,13 +92,13 @@ def list_links(
         )
         known = _ends(library, found.rows)
     if as_json:
-        rows = [{**_row(one, known), "warnings": list(refusal_of(one.id, found.refused))} for one in found.rows]
+        rows = [{**_row(one, known), "warnings": list(absence_of(one.id, found.absent))} for one in found.rows]
         print_json({"links": rows, "more": found.more})
     elif not found.rows:
         say(START if found.nothing_yet else "nothing found", error=True)
     else:
         for one in found.rows:
-            say(" ".join((one.id, day(one.updated), one.body.state, *refusal_of(one.id, found.refused))))
+            say(" ".join((one.id, day(one.updated), one.body.state, *absence_of(one.id, found.absent))))
             say(f"  {_told(one, known)}")
         say_more(found.more)
     return 0

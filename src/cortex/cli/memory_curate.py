@@ -118,8 +118,11 @@ def _judge(
     if not chosen:
         say("nothing found", error=True)
         return 0
-    if changing:
-        say(f"Would {action} {counted(changed)}:" if dry else f"✓ {DONE[action]} {counted(changed)}:")
+    done = f"Would {action}" if dry else f"✓ {DONE[action]}"
+    if len(changing) == 1:
+        say(f"{done} {told_id(changing[0], present)}: {' '.join(changing[0].memory.title.split())}")
+    elif changing:
+        say(f"{done} {counted(changed)}:")
         _say_some(changing if dry else [replace(one, state=ACTIONS[action]) for one in changing], present, error=False)
     if len(chosen) > len(changing):
         say(f"{counted(len(chosen) - len(changing))} had that state already")
@@ -142,8 +145,8 @@ def supersede_one(
     if as_json:
         print_json({"superseded": told_id(before, present), "by": told_id(after, present)})
         return 0
-    say(f"✓ {told_id(after, present)}: {after.memory.title}")
-    say(f"  takes the place of {told_id(before, present)}: {before.memory.title}")
+    title = " ".join(before.memory.title.split())
+    say(f"✓ {told_id(after, present)} takes the place of {told_id(before, present)}: {title}")
     return 0
 
 

@@ -135,7 +135,7 @@ def say_marks(rows: Sequence[Remembered], uncurated: str) -> None:
         if name in used
     ]
     if parts:
-        say(", ".join(parts), error=True)
+        say(f"marks: {', '.join(parts)}", error=True)
 
 
 def say_whole(whole: Whole) -> None:

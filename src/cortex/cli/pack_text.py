@@ -72,6 +72,7 @@ def _slots(found: Bootstrap) -> list[Slot]:
                 "slug": one.record.body.slug,
                 "name": one.record.body.name,
                 "charter": "\n\n".join(filter(None, (one.record.body.description, one.record.body.charter))),
+                "warnings": list(one.warnings),
             }
         )
         for one in found.topics
@@ -154,14 +155,16 @@ def _entry_markdown(one: Mapping[str, object]) -> str:
 
 
 def _pinned_markdown(one: Mapping[str, object]) -> str:
-    warnings = [f"Warning: {_plain(warning)}" for warning in texts(one.get("warnings"))]
-    return _block(str(one["title"]), [_standing(one), *warnings], str(one.get("text", "")))
+    return _block(str(one["title"]), [_standing(one), *_warnings(one)], str(one.get("text", "")))
 
 
 def _topic_markdown(one: Mapping[str, object]) -> str:
-    return _block(
-        f"{one['name']} ({one['slug']})" if one.get("name") else str(one["slug"]), [], str(one.get("charter", ""))
-    )
+    title = f"{one['name']} ({one['slug']})" if one.get("name") else str(one["slug"])
+    return _block(title, _warnings(one), str(one.get("charter", "")))
+
+
+def _warnings(one: Mapping[str, object]) -> list[str]:
+    return [f"Warning: {_plain(warning)}" for warning in texts(one.get("warnings"))]
 
 
 def _block(title: str, lines: Sequence[str], text: str) -> str:

@@ -64,22 +64,32 @@ def memories(profile: str | None) -> dict[str, object]:
 
 
 def records(profile: str | None) -> dict[str, object]:
-    """How many records of each kind there are, and how many drafts wait for the person."""
+    """How many records of each kind there are, those that the Core doesn't have, and the drafts that the person may decide about."""
+    from cortex.actors import person
     from cortex.kinds import FOUND_KINDS, Wanted
     from cortex.library import Library, has_records
     from cortex.records.drafts import PENDING, listed
+    from cortex.records.rights import may
+    from cortex.records.steps import acting
+    from cortex.sync.state import URL
 
     settings = settings_of(profile)
     if not has_records(settings.home):
-        return {"records": dict.fromkeys(FOUND_KINDS, 0), "drafts": 0}
+        return {"records": dict.fromkeys(FOUND_KINDS, 0), "refused": 0, "onlyHere": 0, "drafts": 0}
     try:
         with Library(settings, read_only=True) as library:
             count = library.store.recorded.count
             counts = {kind: count(Wanted(kinds=(kind,))) for kind in FOUND_KINDS}
-            waiting = len(listed(library, (PENDING,), MAX_DRAFTS))
+            decides = may(acting(library, person()), "approve_draft")
+            waiting = len(listed(library, (PENDING,), MAX_DRAFTS)) if decides else 0
+            # A store of an older version has no outbox to look at.
+            absent = library.store.outbox.absent() if library.store.truth.get(URL) else {}
+            found = library.store.recorded.get(absent)
+            reasons = [absent[number] for number, record in found.items() if record.kind in FOUND_KINDS]
     except CortexError as error:
-        return {"records": None, "drafts": None, "problem": error.message}
-    return {"records": counts, "drafts": waiting}
+        return {"records": None, "refused": None, "onlyHere": None, "drafts": None, "problem": error.message}
+    here = reasons.count("")
+    return {"records": counts, "refused": len(reasons) - here, "onlyHere": here, "drafts": waiting}
 
 
 def backups(profile: str | None) -> dict[str, object]:
@@ -140,6 +150,8 @@ def print_memories(body: Mapping[str, object]) -> None:
 
 def print_records(body: Mapping[str, object]) -> None:
     """For people."""
+    from cortex.records.warnings import NOT_ACCEPTED, ONLY_HERE
+
     counts = body["records"]
     if not isinstance(counts, Mapping):
         say(f"team         can't be read: {body['problem']}")
@@ -151,7 +163,9 @@ def print_records(body: Mapping[str, object]) -> None:
     drafts = body["drafts"]
     assert isinstance(drafts, int)
     waiting = f"; {many(drafts, 'draft')} for you to decide about: `cortex drafts list`" if drafts else ""
-    say(f"team         {', '.join(there) or 'no records'}{waiting}")
+    marks = ((body["refused"], NOT_ACCEPTED), (body["onlyHere"], ONLY_HERE))
+    marked = "".join(f"; {count} of them {mark}" for count, mark in marks if count)
+    say(f"team         {', '.join(there) or 'no records'}{marked}{waiting}")
 
 
 def print_backups(body: object) -> None:

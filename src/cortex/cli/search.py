@@ -17,7 +17,7 @@ import typer
 from cortex.cli import workspace
 from cortex.cli.options import JsonFlag
 from cortex.cli.pool import engine_pool
-from cortex.cli.show import ask, print_json, printable, progress_bar, say
+from cortex.cli.show import ask, decline, print_json, printable, progress_bar, say
 from cortex.engine import Engine
 from cortex.errors import ConfigError, CortexError, InputError
 from cortex.everywhere import Located, Place, search_all
@@ -165,7 +165,7 @@ def _workspaces(paths: list[Path], wanted: Query) -> tuple[Workspace, ...]:
             instead=(f"Index it first: cortex index {shlex.quote(str(root))}", "Or name a folder: --path FOLDER."),
         )
     if not ask(f"{root} is no project. Read and index all of its files, so that they can be searched?"):
-        raise typer.Abort
+        decline()
     return found
 
 
@@ -211,7 +211,7 @@ def _open(
             )  # a search of code alone needs none of it
             from cortex.records.finding import Asked
 
-            places.append(place_of_records(library.reader, Asked(unaccepted=True)))
+            places.append(place_of_records(library.reader, Asked(withheld=True)))
     return places, states, late
 
 

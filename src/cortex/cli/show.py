@@ -10,7 +10,9 @@ import time
 import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NoReturn
+
+import typer
 
 from cortex.errors import CortexError
 from cortex.text import rfc3339
@@ -45,6 +47,12 @@ def ask(question: str) -> bool:
     """Ask a person on the terminal; the question goes to stderr, since stdout is for the answer."""
     print(f"{printable(question)} [y/N]: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def decline() -> NoReturn:
+    """End a command whose question was answered with no: exit code 1, and nothing was done."""
+    say("nothing was changed", error=True)
+    raise typer.Exit(1)
 
 
 def many(number: int, noun: str) -> str:

@@ -97,7 +97,7 @@ def _size(count: int) -> str:
 
 
 def waits_for(library: Library) -> str:
-    """Why what was just written isn't sent by itself now, "" where it is."""
+    """What it takes until what was just written is sent. Nobody waits for the Core to learn whether it answers."""
     from cortex.daemon.rendezvous import meet_at
     from cortex.locks import is_held
     from cortex.sync import state
@@ -112,7 +112,11 @@ def waits_for(library: Library) -> str:
     if why := why_waiting({**body, "running": runs}):
         return why
     error = told(state.ERROR)
-    return f"the last sync failed: {error}; cortexd tries again, or `cortex sync`" if error else ""
+    return (
+        f"the last sync failed: {error}; cortexd tries again, or `cortex sync`"
+        if error
+        else "cortexd sends what waits as soon as the team server answers"
+    )
 
 
 def is_denied(body: Mapping[str, object]) -> bool:

@@ -25,7 +25,7 @@ from cortex.kinds import KINDS, Record, Wanted, refs_of
 from cortex.library import Library
 from cortex.records.checks import STATES
 from cortex.records.strangers import strangers_in
-from cortex.records.warnings import refusal_of, warnings_of
+from cortex.records.warnings import absence_of, warnings_of
 from cortex.types import Mode, Query
 
 MAX_LINKS = 50
@@ -143,7 +143,7 @@ class Listed:
     rows: tuple[Record[Any], ...]
     more: bool
     nothing_yet: bool  # there is none of this kind at all
-    refused: Mapping[str, str]  # records that the team's Core didn't take, with the reason
+    absent: Mapping[str, str]  # records that the team's Core doesn't have, with the reason
 
 
 def list_records(
@@ -173,7 +173,7 @@ def list_records(
     wanted = Wanted(kinds=(kind,), states=chosen, refs=tuple(conditions), due=due, by_change=True)
     rows = _select(library, wanted, limit + 1, keep)
     nothing_yet = not rows and not library.store.recorded.select(Wanted(kinds=(kind,)), 1)
-    return Listed(tuple(rows[:limit]), len(rows) > limit, nothing_yet, library.store.outbox.unaccepted())
+    return Listed(tuple(rows[:limit]), len(rows) > limit, nothing_yet, library.store.outbox.absent())
 
 
 def tell_list(
@@ -181,24 +181,24 @@ def tell_list(
 ) -> int:
     """Show a list, a line each; `name` is what programs find it under, `start` what to do where there is nothing yet."""
     if as_json:
-        print_json({name: [marked_json(one, found.refused) for one in found.rows], "more": found.more})
+        print_json({name: [marked_json(one, found.absent) for one in found.rows], "more": found.more})
     elif not found.rows:
         say(start if found.nothing_yet else "nothing found", error=True)
     else:
-        say_rows([marked_row(one, row(one), found.refused) for one in found.rows])
+        say_rows([marked_row(one, row(one), found.absent) for one in found.rows])
         say_more(found.more)
     return 0
 
 
-def marked_row(record: Record[Any], row: Sequence[str], refused: Mapping[str, str]) -> Sequence[str]:
-    """The line of a record in a list; what the team's Core didn't take says so before its title."""
-    marks = refusal_of(record.id, refused)
+def marked_row(record: Record[Any], row: Sequence[str], absent: Mapping[str, str]) -> Sequence[str]:
+    """The line of a record in a list; what the team's Core doesn't have says so before its title."""
+    marks = absence_of(record.id, absent)
     return (*row[:-1], f"[{marks[0]}] {row[-1]}") if marks else row
 
 
-def marked_json(record: Record[Any], refused: Mapping[str, str]) -> dict[str, object]:
+def marked_json(record: Record[Any], absent: Mapping[str, str]) -> dict[str, object]:
     """A record of a list for programs, as `marked_row`."""
-    marks = refusal_of(record.id, refused)
+    marks = absence_of(record.id, absent)
     return {**record_json(record), "warnings": list(marks)} if marks else record_json(record)
 
 

@@ -118,8 +118,8 @@ def team() -> Iterator[Library]:
             error.suggestions = suggested(error)
             raise
         waiting = library.store.outbox.count()[0]
-        if waiting > before and (why := waits_for(library)):
-            say(f"waiting to be sent: {many(waiting, 'write')}; {why}", error=True)
+        if waiting > before:
+            say(f"waiting to be sent: {many(waiting, 'write')}; {waits_for(library)}", error=True)
 
 
 def suggested(error: InputError) -> tuple[str, ...]:
@@ -311,7 +311,7 @@ def decide(library: Library, action: str, question: str) -> Actor:
     """Ask the person for a decision that their tier allows and return who made it.
 
     Raises: InputError RIGHTS_MISSING where the team server would reject it, APPROVAL_NEEDED where no
-    person can be asked here; typer.Abort where the answer is no.
+    person can be asked here; typer.Exit where the answer is no.
     """
     if action in TIERS:
         need(acting(library, person()), action)

@@ -13,10 +13,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
-import typer
-
 from cortex.actors import COMMAND, TERMINAL, approval_needed, person
-from cortex.cli.show import printable, say
+from cortex.cli.show import decline, printable
 from cortex.kinds import Actor
 from cortex.settings import Settings
 
@@ -80,7 +78,7 @@ def writer() -> Actor:
 def decide(settings: Settings, action: str, question: str) -> Actor:
     """Ask a person for a decision of `actors.DECISIONS` and return who made it, for the audit log.
 
-    Raises: InputError APPROVAL_NEEDED where no person can be asked here; typer.Abort where the answer is no.
+    Raises: InputError APPROVAL_NEEDED where no person can be asked here; typer.Exit where the answer is no.
     """
     terminal = _terminal.get()
     if settings.team.approval == "studio":
@@ -88,6 +86,5 @@ def decide(settings: Settings, action: str, question: str) -> Actor:
     if not terminal.is_there():
         raise approval_needed(action, "this command has no terminal on which to ask one")
     if terminal.ask(f"{question} [y/N]:").strip().lower() not in ("y", "yes"):
-        say("Nothing was decided.", error=True)
-        raise typer.Abort
+        decline()
     return person(TERMINAL)

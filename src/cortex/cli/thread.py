@@ -65,7 +65,7 @@ from cortex.records import changing
 from cortex.records.checks import THREAD_TYPES
 from cortex.records.revising import revise
 from cortex.records.targets import resolve_ref
-from cortex.records.warnings import refusal_of
+from cortex.records.warnings import absence_of
 from cortex.records.writing import create
 
 KIND = "thread"
@@ -124,17 +124,17 @@ def show(
         said = library.store.recorded.select(wanted, comments)[::-1] if comments else []
         total = library.store.recorded.count(wanted)
         around = look_around(library, record)
-        refused = library.store.outbox.unaccepted()
+        absent = library.store.outbox.absent()
     if as_json:
-        shown = {"comments": [marked_json(one, refused) for one in said], "comments_total": total}
+        shown = {"comments": [marked_json(one, absent) for one in said], "comments_total": total}
         print_json({**whole_json(record, around), **shown})
     else:
-        _say(record, said, total, around, refused)
+        _say(record, said, total, around, absent)
     return 0
 
 
 def _say(
-    record: Record[Thread], said: Sequence[Record[Comment]], total: int, around: Around, refused: Mapping[str, str]
+    record: Record[Thread], said: Sequence[Record[Comment]], total: int, around: Around, absent: Mapping[str, str]
 ) -> None:
     body = record.body
     say_head(record, labels_of(record, around), around.warnings)
@@ -150,7 +150,7 @@ def _say(
         answer = f", to {one.body.parent}" if one.body.parent else ""
         say("")
         say(f"{one.id}, {one.author}, {day(one.created)}{answer}")
-        for warning in refusal_of(one.id, refused):
+        for warning in absence_of(one.id, absent):
             say(f"warning: {warning}")
         say_text(one.body.body, gap=False)
         say_list("Cites", one.body.citations)

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from cortex.actors import AGENT
 from cortex.core.bylines import reviewed, without_bylines
-from cortex.core.demands import changed_fields, rights_of
 from cortex.core.hearing import is_due, titled
 from cortex.core.merging import Conflict, conflict_error, differing, merged, supplied_only, supplies, unsummarized
 from cortex.core.people import is_from_elsewhere, may_be_called
@@ -42,6 +41,7 @@ from cortex.kinds import (
 )
 from cortex.records.allowed import TARGET_KINDS
 from cortex.records.checks import check_first, check_move, check_value, checked, refusal
+from cortex.records.demands import changed_fields, rights_of
 from cortex.records.drafts import EXPIRED, PENDING, PUBLISHED, risks_of
 from cortex.records.noticing import OPEN, close_notices, notice_spoken
 from cortex.records.publishing import check_outcome

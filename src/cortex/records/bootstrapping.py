@@ -17,7 +17,7 @@ from cortex.records.codelinks import changes_in
 from cortex.records.entries import Entry, claim_of, entries_of
 from cortex.records.routing import Route
 from cortex.records.targets import scope_of
-from cortex.records.warnings import Changes
+from cortex.records.warnings import Changes, absence_of
 from cortex.store import RecordLookup
 
 MOST_TOPICS = 200  # that are looked at
@@ -49,6 +49,7 @@ class Topic:
     claim: str
     pinned: tuple[Entry, ...]
     ours: bool  # it is what was asked for
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def bootstrap(library: Library, scope: str = GLOBAL, *, workspace_route: Route |
     with library.store.reading():
         own, notes = _own(library, scope, route)
         active = lookup.select(Wanted(kinds=("subcortex",), states=("active",), by_change=True), MOST_TOPICS)
-        left_out = {*library.store.outbox.unaccepted(), *([own.id] if own else ())}
+        left_out = {*library.store.outbox.withheld(), *([own.id] if own else ())}
         others = [one for one in active if one.id not in left_out]
         others.sort(key=lambda one: not (one.body.pinned_artifacts or one.body.pinned_threads))
         told = [own] if own and scope.startswith(SUBCORTEX) else [*([own] if own else []), *others]
@@ -137,8 +138,16 @@ def _topics(
     known = library.store.recorded.get(pin for many in pins.values() for pin in many)
     latest = {pin: successor_of(library.store.recorded, record) for pin, record in known.items()}
     entries = {one.id: one for one in entries_of(library, latest.values(), now, changes_of)}
+    absent = library.store.outbox.absent()
     return tuple(
-        Topic(one, claim_of(one), tuple(_pinned(pins.get(one.id, ()), latest, entries)), one.id in ours) for one in told
+        Topic(
+            one,
+            claim_of(one),
+            tuple(_pinned(pins.get(one.id, ()), latest, entries)),
+            one.id in ours,
+            absence_of(one.id, absent),
+        )
+        for one in told
     )
 
 

@@ -40,9 +40,9 @@ def entries_of(
     *,
     whole: bool = False,
 ) -> tuple[Entry, ...]:
-    """Each of these records as an entry; unless `whole`, without those that the team's Core didn't take."""
-    refused = {} if whole else library.store.outbox.unaccepted()
-    ones = [record for record in records if record.id not in refused]
+    """Each of these records as an entry; unless `whole`, without those that are withheld since the team's Core doesn't have them."""
+    withheld = frozenset[str]() if whole else library.store.outbox.withheld()
+    ones = [record for record in records if record.id not in withheld]
     warnings = warnings_for(library, ones, now, changes_of)
     return tuple(Entry(one, claim_of(one), warnings[one.id], why) for one in ones)
 

@@ -65,7 +65,7 @@ class Asked:
     limit: int = 10
     offset: int = 0
     mode: Mode = Mode.HYBRID
-    unaccepted: bool = False  # also what the team's Core didn't take
+    withheld: bool = False  # also what speaks for the team, and its Core doesn't have
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +176,8 @@ def wanted_of(library: Library, asked: Asked) -> Wanted:
 
 
 def _hidden(library: Library, asked: Asked) -> frozenset[str]:
-    """The records that don't answer because the team's Core didn't take them."""
-    return frozenset() if asked.unaccepted else frozenset(library.store.outbox.unaccepted())
+    """The records that don't answer because the team's Core doesn't have them."""
+    return frozenset() if asked.withheld else library.store.outbox.withheld()
 
 
 def is_narrowed(wanted: Wanted) -> bool:

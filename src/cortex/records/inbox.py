@@ -24,7 +24,7 @@ from cortex.records.publishing import NAMES, destination
 from cortex.records.rights import TIERS, may, need
 from cortex.records.steps import acting, perform
 from cortex.records.targets import resolve_ref
-from cortex.records.warnings import refusal_of, unsettled
+from cortex.records.warnings import absence_of, unsettled
 from cortex.store import RecordLookup, Step
 from cortex.text import one_line
 
@@ -87,14 +87,14 @@ def inbox(
     if decides is None:
         decides = name != PERSON or may(acting(library, person()), "approve_draft")
     look = _Look(library.store.recorded, name, include, before, now or now_ms(), decides)
-    refused = library.store.outbox.unaccepted()
+    absent = library.store.outbox.absent()
     streams = [stream for name, make in _STREAMS.items() if name in include for stream in make(look, limit + 1)]
     found: dict[str, Entry] = {}
     for record in heapq.merge(*streams, key=lambda one: one.id[-26:], reverse=True):
         if len(found) > limit:
             break
         if record.id not in found and (entry := _entry(look, record)) is not None:
-            marks = refusal_of(entry.about, refused)
+            marks = absence_of(entry.about, absent)
             found[record.id] = replace(entry, why="; ".join((entry.why, *marks))) if marks else entry
     return Inbox(tuple(found.values())[:limit], len(found) > limit)
 

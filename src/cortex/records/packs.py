@@ -89,7 +89,7 @@ def context_pack(
     """
     wished = [slot for slot in SLOTS if slot in set(include)]
     gathered = _Gathered(library)
-    gathered.seen.update(library.store.outbox.unaccepted())
+    gathered.seen.update(library.store.outbox.withheld())
     with library.store.reading():
         about = _about(library, subject)
         thread = _thread_of(library, about) if about else None

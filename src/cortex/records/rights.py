@@ -40,10 +40,11 @@ def need(actor: Actor, action: str) -> None:
     if not may(actor, action):
         raise InputError(
             "RIGHTS_MISSING",
-            f"{actor.name} (tier {actor.tier}) may not {_said(action)}: that needs tier {TIERS[action]}",
+            f"{actor.name} (tier {actor.tier}) may not {said(action)}: that needs tier {TIERS[action]}",
             context={"action": action, "tier": actor.tier, "needed": TIERS[action]},
         )
 
 
-def _said(action: str) -> str:
+def said(action: str) -> str:
+    """An action in words."""
     return "write what is sensitive" if action == "sensitive" else action.replace("_", " ")

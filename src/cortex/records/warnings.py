@@ -1,4 +1,4 @@
-"""What somebody should know who relies on a record: that the Core refused it, something took its place, speaks against it, is overdue.
+"""What somebody should know who relies on a record: that the Core doesn't have it, something took its place, speaks against it, is overdue.
 
 One line each. A contradiction with what was superseded or deprecated is none: it is settled. Only reads.
 """
@@ -18,6 +18,7 @@ SETTLED = ("superseded", "deprecated")
 MAX_NAMED = 3  # contradictions that are named
 MAX_CHECKED = 5  # code links of one record that are looked at
 
+ONLY_HERE = "only on this machine, not at the team server"
 NOT_ACCEPTED = "not accepted by the team server"
 WHY_CHARACTERS = 200
 
@@ -42,10 +43,10 @@ def warnings_for(
     known = {record.id: record for record in records}
     known |= library.store.recorded.get(end for end in ends if end not in known)
     look = changes_of or changes_in(library)
-    refused = library.store.outbox.unaccepted()
+    absent = library.store.outbox.absent()
     return {
         record.id: (
-            *refusal_of(record.id, refused),
+            *absence_of(record.id, absent),
             *_standing(record, about.get(record.id, ()), now),
             *_against(record, about, known),
             *_stale(record, look),
@@ -54,10 +55,12 @@ def warnings_for(
     }
 
 
-def refusal_of(number: str, unaccepted: Mapping[str, str]) -> tuple[str, ...]:
-    """What to know of a record that the team's Core didn't take; nothing of any other."""
-    why = unaccepted.get(number)
-    return (f"{NOT_ACCEPTED}: {one_line(why, WHY_CHARACTERS)}",) if why else ()
+def absence_of(number: str, absent: Mapping[str, str]) -> tuple[str, ...]:
+    """What to know of a record that the team's Core doesn't have (`Outbox.absent`); nothing of any other."""
+    why = absent.get(number)
+    if why is None:
+        return ()
+    return (f"{NOT_ACCEPTED}: {one_line(why, WHY_CHARACTERS)}" if why else ONLY_HERE,)
 
 
 def unsettled(lookup: RecordLookup, links: Iterable[Record[Link]]) -> list[Record[Link]]:

@@ -32,9 +32,11 @@ from cortex.store.outboxrows import (
     keep_here,
     marks_of,
     moment,
+    only_here,
     places_before,
     put_entry,
     set_facts,
+    speaking_here,
     unaccepted,
     waiting_for,
 )
@@ -67,10 +69,15 @@ class Outbox:
         """Those that the Core didn't take."""
         return self._entries("state = ? ORDER BY id", (REFUSED,))
 
-    def unaccepted(self) -> dict[str, str]:
-        """Records that were made here and that the Core refused, with the reason."""
+    def absent(self) -> dict[str, str]:
+        """Records that the Core doesn't have, and that don't wait: why it refused them, "" for those that stay here."""
         with self._connections.read() as connection:
-            return unaccepted(connection)
+            return dict.fromkeys(only_here(connection), "") | unaccepted(connection)
+
+    def withheld(self) -> frozenset[str]:
+        """Those of the absent records that no pack and no agent's search tells: refused, or they speak for the team."""
+        with self._connections.read() as connection:
+            return frozenset((*speaking_here(connection), *unaccepted(connection)))
 
     def count(self) -> tuple[int, int]:
         """How many wait, and how many were refused."""

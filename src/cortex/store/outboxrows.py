@@ -163,6 +163,22 @@ def unaccepted(connection: sqlite3.Connection) -> dict[str, str]:
     return {record: f"{reason} [{code}]" if reason else code for record, code, reason in rows}
 
 
+def only_here(connection: sqlite3.Connection) -> set[str]:
+    """Records that stay on this machine, but for alerts about it: the Core doesn't have them, and they don't wait."""
+    alerts = "record >= 'notif_' AND record < 'notif`'"
+    ask = f"SELECT record FROM local_only WHERE NOT ({alerts}) AND record NOT IN (SELECT record FROM replica)"
+    return {row[0] for row in connection.execute(ask)}
+
+
+def speaking_here(connection: sqlite3.Connection) -> set[str]:
+    """Those of `only_here` that would tell people and agents what the team has decided."""
+    ask = (
+        "SELECT id FROM local_only CROSS JOIN records ON id = record WHERE record NOT IN (SELECT record FROM replica) "
+        "AND (record GLOB 'artifact_*' AND state = 'accepted' OR record GLOB 'subcortex_*' AND state = 'active')"
+    )
+    return {row[0] for row in connection.execute(ask)}
+
+
 def check_facts(connection: sqlite3.Connection, expected: Mapping[str, str]) -> None:
     """Raises: ConfigError CORE_MISSING, where the store is connected otherwise than is expected, or not any more."""
     for key, value in expected.items():

@@ -59,12 +59,13 @@ class Preview:
     plan: Plan
 
 
-def preview(library: Library, url: str, token: str, *, plain: bool = False) -> Preview:
+def preview(library: Library, url: str, token: str, *, plain: bool = False, moved: bool = False) -> Preview:
     """Tell what joining a Core would send there; nothing of it is sent, and nothing is changed.
 
-    Raises: InputError, NetworkError.
+    Raises: as `connect`.
     """
     address, greeting = _greeted(library, url, token, plain)
+    _check_alone(library, address, greeting, moved)
     outbox = library.store.outbox
     changes = len(outbox.changed_since(greeting.epoch))
     found = plan(outbox.candidates(greeting.epoch), greeting.tier, changes)
@@ -173,17 +174,8 @@ def _join(
     library: Library, url: str, token: str, plain: bool, moved: bool, greeting: Greeting, choice: str | None
 ) -> Joined:
     """Keep where the home belongs now, with what the choice says queued; in the turn of a sync."""
-    told = library.store.truth.get
-    before, name, epoch = told(state.URL), told(state.NAME), told(state.EPOCH)
-    if before and (name != greeting.name or (before != url and epoch != greeting.epoch and not moved)):
-        raise ConfigError(
-            "CORE_CONNECTED",
-            f"this home is connected to {shown(before)} as {name}, and not to {shown(url)} as {greeting.name}",
-            context={"server": shown(before), "name": name},
-            suggestions=("If it is the same team's Core, moved from a backup: connect with --moved.",)
-            if name == greeting.name
-            else (),
-        )
+    _check_alone(library, url, greeting, moved)
+    before = library.store.truth.get(state.URL)
     _keep_token(library.settings.home, token)
     facts = {state.URL: url, state.PLAIN: "1" if plain else "", state.NAME: greeting.name}
     facts |= {state.TIER: str(greeting.tier), state.ERROR: "", state.CODE: ""}
@@ -209,6 +201,21 @@ def _join(
         changes=choice != NONE,
     )
     return Joined(url, greeting.name, greeting.tier, queued, file, again=bool(before))
+
+
+def _check_alone(library: Library, url: str, greeting: Greeting, moved: bool) -> None:
+    """Raises: ConfigError CORE_CONNECTED, where the home belongs to another Core, or to another name there."""
+    told = library.store.truth.get
+    before, name, epoch = told(state.URL), told(state.NAME), told(state.EPOCH)
+    if before and (name != greeting.name or (before != url and epoch != greeting.epoch and not moved)):
+        raise ConfigError(
+            "CORE_CONNECTED",
+            f"this home is connected to {shown(before)} as {name}, and not to {shown(url)} as {greeting.name}",
+            context={"server": shown(before), "name": name},
+            suggestions=("If it is the same team's Core, moved from a backup: connect with --moved.",)
+            if name == greeting.name
+            else (),
+        )
 
 
 def _keep_changes(library: Library, records: Sequence[Record[Any]]) -> Path | None:

@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 from cortex.actors import AGENT, PERSON
 from cortex.kinds import SENSITIVE, Record, Subcortex, refs_of
+from cortex.records.demands import rights_of
+from cortex.records.rights import TIERS
 from cortex.store.elsewhere import Candidate
 from cortex.sync import names
 
@@ -32,6 +34,7 @@ class Part:
     authors: Mapping[str, int]
     origins: Mapping[str, int]  # addresses of Cores that had them
     private: int  # sensitive ones, and those of private subcortexes
+    refused: Mapping[str, int]  # actions that the tier doesn't allow, with the records that need them
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ def plan(candidates: Sequence[Candidate], tier: int, changes: int) -> Plan:
     kept = sum(_is_counted(candidate) for candidate in candidates)
     kept -= sum(_is_counted(candidate) for candidate in everything)
     private = _private_subcortexes(candidates)
-    return Plan(_part(mine, private), _part(others, private), kept, changes)
+    return Plan(_part(mine, private, tier), _part(others, private, tier), kept, changes)
 
 
 def records_to_send(candidates: Sequence[Candidate], choice: str, tier: int) -> list[Record[Any]]:
@@ -94,7 +97,7 @@ def _marked(candidate: Candidate) -> Record[Any]:
     return names.renamed(record, names.from_elsewhere(place))
 
 
-def _part(candidates: Sequence[Candidate], private: set[str]) -> Part:
+def _part(candidates: Sequence[Candidate], private: set[str], tier: int) -> Part:
     told = [candidate for candidate in candidates if _is_counted(candidate)]
     return Part(
         len(told),
@@ -102,12 +105,18 @@ def _part(candidates: Sequence[Candidate], private: set[str]) -> Part:
         dict(Counter(candidate.record.author for candidate in told).most_common()),
         dict(Counter(candidate.origin for candidate in told if candidate.origin).most_common()),
         sum(_is_private(candidate.record, private) for candidate in told),
+        dict(Counter(right for candidate in told if (right := _missing_right(candidate.record, tier))).most_common()),
     )
 
 
 def _is_counted(candidate: Candidate) -> bool:
     """Whether a person counts it: a notification only comes with what it tells of."""
     return candidate.record.kind != "notification"
+
+
+def _missing_right(record: Record[Any], tier: int) -> str:
+    """The first action that it takes to send a record and that the tier doesn't allow, "" for none."""
+    return next((right for right in rights_of(None, record.body) if tier < TIERS[right]), "")
 
 
 def _private_subcortexes(candidates: Sequence[Candidate]) -> set[str]:

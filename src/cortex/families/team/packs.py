@@ -30,7 +30,7 @@ from cortex.records.bootstrapping import GLOBAL, SUBCORTEX, WORKSPACE
 from cortex.records.packs import Bootstrap, ContextPack
 from cortex.records.routing import Route, route
 from cortex.records.targets import resolve_ref
-from cortex.records.warnings import refusal_of, warnings_of
+from cortex.records.warnings import absence_of, warnings_of
 from cortex.store import kind_of_id
 from cortex.tools import Answer, Call
 
@@ -101,6 +101,7 @@ def _bootstrap_slots(found: Bootstrap) -> list[Slot]:
                 "slug": one.record.body.slug,
                 "name": one.record.body.name,
                 "charter": cut(one.record.body.charter, CHARTER_CHARACTERS) if one.ours and whole else one.claim,
+                "warnings": list(one.warnings),
             }
         )
         for one in found.topics
@@ -312,8 +313,8 @@ def _opened(asked: _Call, ref: str) -> Answer:
         head = opened_row(record, slug_of(library), warnings_of(library, record, now()))
         if isinstance(record.body, Link):
             ends = library.store.recorded.get((record.body.source, record.body.target))
-            refused = library.store.outbox.unaccepted()
-            head["linked"] = [short_row(one, refusal_of(one.id, refused)) for one in ends.values()]
+            absent = library.store.outbox.absent()
+            head["linked"] = [short_row(one, absence_of(one.id, absent)) for one in ends.values()]
     text = str(head.pop("text", ""))
     above = getattr(record.body, "thread", "")
     return _paged(asked, record.id, head, text, open_call(above) if above else "")

@@ -10,7 +10,7 @@ from cortex.everywhere import Place
 from cortex.kinds import Record
 from cortex.library import Library
 from cortex.records.finding import Asked, page_of
-from cortex.records.warnings import refusal_of
+from cortex.records.warnings import absence_of
 from cortex.types import Cancel, Hit, Mode, Page, Query
 
 FAMILY = "team"
@@ -20,6 +20,7 @@ def place_of(library: Library, asked: Asked | None = None) -> Place:
     """The records that may answer: all that are found, or those that `asked` narrows them to."""
     narrowed = asked or Asked()
     known: dict[str, Record[Any]] = {}  # that were found
+    absent: dict[str, str] = {}
 
     def ask(query: Query, cancel: Cancel) -> Page:
         if query.mode in (Mode.EXACT, Mode.FULL):
@@ -27,6 +28,7 @@ def place_of(library: Library, asked: Asked | None = None) -> Place:
                 "ARGUMENT_INVALID", f"records can't be searched in mode {query.mode.value}: ask code alone"
             )
         page = page_of(library, narrowed, query, cancel)
+        absent.update(library.store.outbox.absent())
         known.update(library.store.recorded.get(hit.path for hit in page.hits))
         return replace(page, hits=tuple(hit for hit in page.hits if hit.path in known))  # others have gone since
 
@@ -38,7 +40,7 @@ def place_of(library: Library, asked: Asked | None = None) -> Place:
             "title": record.body.title,
             "state": record.body.state,
         }
-        if marks := refusal_of(record.id, library.store.outbox.unaccepted() if narrowed.unaccepted else {}):
+        if marks := absence_of(record.id, absent):
             told["warnings"] = list(marks)
         thread = getattr(record.body, "thread", "")
         return {**told, "thread": thread} if thread else told

@@ -20,7 +20,7 @@ from cortex.library import Library
 from cortex.paging import make_cursor, read_cursor
 from cortex.records.inbox import EVERYTHING, Entry, inbox
 from cortex.records.targets import resolve_ref
-from cortex.records.warnings import refusal_of, warnings_of
+from cortex.records.warnings import absence_of, warnings_of
 from cortex.store import RecordLookup, kind_of_id
 from cortex.text import TOKEN_CHARACTERS
 from cortex.tools import Answer, Call
@@ -46,14 +46,14 @@ def get_thread(context: Team, arguments: GetThread, call: Call) -> Answer:
         total = lookup.count(Wanted(kinds=("comment",), refs=(("thread", thread.id),)))
         head = thread_row(thread, slug_of(library), warnings_of(library, thread, now()))
         linked = linked_rows(library, thread)
-        refused = library.store.outbox.unaccepted()
+        absent = library.store.outbox.absent()
     if offset:
         head = {name: head[name] for name in ("id", "title", "state")}
     head["comment_count"] = total
     most = budget * TOKEN_CHARACTERS // COMMENT_SHARE
     shown = chosen[offset:]
     slots = [
-        Slot("comments", [comment_row(one, most, refusal_of(one.id, refused)) for one in shown], 3),
+        Slot("comments", [comment_row(one, most, absence_of(one.id, absent)) for one in shown], 3),
         Slot("linked", [] if offset else linked, 1),
     ]
 
@@ -95,20 +95,20 @@ def linked_rows(library: Library, record: Record[Any]) -> list[Row]:
     """What else speaks of a record, or stands to it in some relation, as short rows."""
     lookup = library.store.recorded
     rows: dict[str, Row] = {}
-    refused = library.store.outbox.unaccepted()
+    absent = library.store.outbox.absent()
     links = [one.body for one in lookup.links([record.id]) if one.body.state == "confirmed"]
     ends = lookup.get([end for link in links for end in (link.source, link.target)])
     for link in links:
         there = link.target if link.source == record.id else link.source
         if there in ends:
             how = link.relation if link.source == record.id else f"{link.relation} this"
-            rows[there] = {**short_row(ends[there], refusal_of(there, refused)), "relation": how}
+            rows[there] = {**short_row(ends[there], absence_of(there, absent)), "relation": how}
     around = lookup.pointing([record.id], ("evidence", "citation", "supersedes"), LINKED)
     for kind in ("task", "observation"):
         around += lookup.select(Wanted(kinds=(kind,), refs=((record.kind, record.id),)), LINKED)
     for one in around:
         if one.kind in FOUND_KINDS and one.kind != "comment":
-            rows.setdefault(one.id, short_row(one, refusal_of(one.id, refused)))
+            rows.setdefault(one.id, short_row(one, absence_of(one.id, absent)))
     rows.pop(record.id, None)
     return list(rows.values())[:LINKED]
 
