@@ -152,6 +152,7 @@ def _serve(meeting: Rendezvous, listener: socket.socket, lock: int, token: str, 
     from cortex.daemon.server import Daemon
     from cortex.daemon.syncing import Syncing
     from cortex.engines import Engines
+    from cortex.library import back_up_soon
     from cortex.settings import environment, load
     from cortex.shelf.shelves import Shelves
 
@@ -160,6 +161,7 @@ def _serve(meeting: Rendezvous, listener: socket.socket, lock: int, token: str, 
     lenders = Lenders(engines, Shelves(linger=LINGER_SECONDS))
     logging.getLogger(__name__).info("cortexd %s at %s", VERSION, meeting.home)
 
+    back_up_soon(own.home)  # one that ends soon makes a day's snapshot, too
     take_in_soon(engines, own)  # what hooks brought while there was no cortexd
     syncing = Syncing(engines, own.home, skip_first=skip_sync)
     syncing.start()
