@@ -196,6 +196,8 @@ def unpack(snapshot: Snapshot, target: Path) -> None:
             found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if found != "ok":
                 raise sqlite3.DatabaseError(found)
+            # An empty file unpacks to an empty database, which is sound for SQLite.
+            connection.execute(f"SELECT count(*) FROM {_FILES}")
             _contents(connection)
     except (EOFError, zlib.error, gzip.BadGzipFile, sqlite3.DatabaseError) as error:
         raise FileError(
