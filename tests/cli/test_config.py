@@ -109,7 +109,7 @@ def test_set_writes_the_persons_own_file_for_them_alone(here: Path) -> None:
     assert run_json("set", "workspace.maxFiles", "30000")["changedKeys"] == []
     if os.name != "nt":
         assert stat.S_IMODE(home_file().stat().st_mode) == 0o600
-    assert {path.name for path in home_file().parent.iterdir()} == {"config.yml", "cortex.db"}
+    assert {path.name for path in home_file().parent.iterdir()} == {"config.yml", "cortex.db", "last-settings"}
 
 
 def test_set_with_project_writes_the_projects_file(here: Path) -> None:
