@@ -43,7 +43,7 @@ def in_editor(name: str, text: str, take: Callable[[str], T], *, again: str, ins
     try:
         _run(path)
         done = take(read_file(path))
-    except typer.Abort:
+    except typer.Exit:
         say(f"What you wrote is in {path}: `{again} {shlex.quote(made)}` takes it.", error=True)
         raise
     except CortexError as error:
