@@ -272,6 +272,16 @@ def test_near_an_aws_key_only_what_looks_like_its_secret_is_taken() -> None:
         assert redact(f"{AWS_ID} {other}")[0] == f"[redacted: AWS key] {other}"
 
 
+def test_a_secret_of_an_aws_key_is_found_behind_the_pair_of_an_example() -> None:
+    example = "aws_access_key_id = AKIAIOSFODNN7" + "EXAMPLE\naws_secret_access_key = wJalrXUtnFEMI/EXAMPLEKEY\n"
+    for text in (f"aws_access_key_id = {AWS_ID}\naws_secret_access_key = {{}}", "access_token = {}", "password = {}"):
+        assert AWS_SECRET not in redact(example + text.format(AWS_SECRET))[0]
+
+
+def test_a_password_is_one_whatever_is_done_with_it() -> None:
+    assert redact(f"change password: {VALUE}, update_password={VALUE}")[1] == ("password",)
+
+
 def test_a_block_of_several_lines_is_redacted_to_its_end() -> None:
     block = "\n".join(["token: >-", *(f"    {made(40, seed=seed)}" for seed in range(3)), "    and words", "next: 1"])
     clean = leaks.blot(block, leaks.find_leaks_by_line(block))
@@ -431,7 +441,6 @@ def test_a_private_key_that_is_cut_off_is_taken_out_as_far_as_it_goes() -> None:
         "-----BEGIN RSA PRIVATE KEY-----\\nEXAMPLE" + made(60) + "\\n-----END RSA PRIVATE KEY-----",
         "-----BEGIN RSA PRIVATE KEY-----\\n" + made(60) + "...fvY4\\n-----END RSA PRIVATE KEY-----",
         f"publicKeyToken={made(16, HEX)}, Next page token: {VALUE}, --starting-token {VALUE}",
-        f"clientToken: token-{UUID}",
     ],
 )
 def test_placeholders_and_vendors_examples_are_no_secrets(text: str) -> None:

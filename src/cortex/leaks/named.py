@@ -123,10 +123,10 @@ _KEY_ID = re.compile(
 )
 # Names of secrets that may be UUIDs: behind others a UUID names something.
 _UUID_NAME = re.compile(r"(?:(?:client|app|consumer)[_-]?secret|api[_-]?key)\Z")
-# What makes a name another one: a type (AWS::IAM::AccessKey), where to go on (nextToken), a badge.
-_NO_NAME = re.compile(
-    r"(?:::\w{0,40}+|\.svg\?|/etc/|public[_-]?key[_-]?"
-    r"|(?:next|page|pagination|continuation|change|update|sync|resume|start|starting|unit|verification|confirmation|idempotency)[ _-]?)\Z"
+# What makes a name another one: a type (AWS::IAM::AccessKey), a badge, a file; for a token or key where to go on (nextToken).
+_NO_NAME = re.compile(r"(?:::\w{0,40}+|\.svg\?|/etc/)\Z")
+_NO_SECRET = re.compile(
+    r"(?:public[_-]?key|page |(?:next|page|pagination|continuation|change|update|sync|resume|start|starting|unit|verification|confirmation|idempotency))[_-]?\Z"
 )
 _PATTERNS = {
     word: (
@@ -136,6 +136,7 @@ _PATTERNS = {
     )
     for word in _KEYWORDS
 }
+_PAIRED = re.compile(r"(?:access[ -]?key|session[ -]?token)")
 MAX_PAIR = 160  # characters from the id of an AWS key to the secret beside it
 
 
@@ -155,12 +156,21 @@ def named_values(text: str) -> Iterator[Leak]:
             # Most keys are those of dictionaries and sorting.
             if start < after or (word == "key" and not folded.endswith(_OWNED, 0, start)):
                 continue
-            # An ARN has its own word for a secret's name.
-            if _NO_NAME.search(folded, max(0, start - 60), start) or folded.startswith(":secret:", max(0, start - 1)):
-                continue
             for name, match in _matches(text, start, word):
+                if _names_another(folded, start, word):
+                    break
                 yield from _judged(match, name)
                 after = match.end()
+
+
+def _names_another(folded: str, start: int, word: str) -> bool:
+    """Whether what stands before a name makes it another one; an ARN has its own word for a secret's name."""
+    begin = max(0, start - 60)
+    return (
+        _NO_NAME.search(folded, begin, start) is not None
+        or (word in ("token", "key") and _NO_SECRET.search(folded, begin, start) is not None)
+        or folded.startswith(":secret:", max(0, start - 1))
+    )
 
 
 def _matches(text: str, start: int, word: str) -> Iterator[tuple[str, re.Match[str]]]:
@@ -208,11 +218,12 @@ def _may_be_uuid(match: re.Match[str]) -> bool:
 
 
 def _of_an_example(match: re.Match[str]) -> bool:
-    """Whether a secret access key or session token stands beside the id of an example's key, which says so."""
+    """Whether a secret access key or session token stands beside the id of an example's key, and no other id between."""
     start = match.start("name")
     before = match.string[max(0, start - MAX_PAIR) : start]
-    name = (before[-8:] + match["name"]).lower()
-    return ("access" in name or "session" in name) and "EXAMPLE" in before
+    name = (before[-8:] + match["name"]).lower().replace("_", "")
+    _, example, between = before.rpartition("EXAMPLE")
+    return bool(example and _PAIRED.search(name)) and "AKIA" not in between and "ASIA" not in between
 
 
 def _places(text: str, word: str) -> Iterator[int]:

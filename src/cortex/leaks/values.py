@@ -23,7 +23,7 @@ MIN_STEPS, MIN_COUNTED = 6, 0.75  # steps from digit to digit and letter to lett
 KNOWN_UUIDS = frozenset(
     {"550e8400-e29b-41d4-a716-446655440000", "123e4567-e89b-12d3-a456-426614174000"}
 )  # of standards
-UUID = re.compile(r"(?i)(?:[a-z]{1,20}+[_-])?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+UUID = re.compile(r"(?i)[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _NOT_RANDOM = re.compile(
     r"\d{4}-\d\d-\d\d|v?\d{1,5}+(?:\.\d{1,5}+){1,3}+|[./~\\]|\w{1,20}+://|(?i:sha\d{1,3}+|md5)[-:]|(?:magnet|urn|data):"  # a date, version, path, address, hash
     r"|[A-Za-z_]\w{0,60}+(?:(?:\.|::|->)[A-Za-z_]\w{0,60}+){1,8}+$"  # or an attribute
