@@ -198,7 +198,7 @@ def test_a_uuid_is_a_secret_where_its_name_can_mean_nothing_else(text: str) -> N
     assert find_leaks(f"tenant_id: {UUID}, token: {UUID}, secret: {UUID}") == []
 
 
-HEX_SECRET, AWS_ID, AWS_SECRET = made(32, HEX), KEYS["AWS key"][0], made(40, LETTERS + "+/")
+AWS_ID, AWS_SECRET = KEYS["AWS key"][0], made(40, LETTERS + "+/")
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_a_secret_of_an_aws_key_is_found_behind_the_pair_of_an_example() -> None
 
 
 def test_a_password_is_one_whatever_is_done_with_it() -> None:
-    assert redact(f"change password: {VALUE}, update_password={VALUE}")[1] == ("password",)
+    assert redact(f"update_password={VALUE}")[1] == ("password",)
 
 
 def test_a_block_of_several_lines_is_redacted_to_its_end() -> None:
