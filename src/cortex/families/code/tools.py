@@ -73,9 +73,9 @@ def find_similar_code(context: Workspaces, arguments: FindSimilarCode, call: Cal
 
 
 def make_query(text: str, *, strategy: str, limit: int, threshold: float, file_types: list[str]) -> Query:
-    """A query as a tool call spells it: "text" in quotes and /text/ between slashes are exact."""
+    """A query as a tool call spells it: "text" in quotes and /text/ between slashes are exact with every strategy."""
     mode, regex = MODES[strategy], False
-    if strategy == "auto" and (exact := exact_text(text)) is not None:
+    if (exact := exact_text(text)) is not None:
         mode, (text, regex) = Mode.EXACT, exact
     extensions = tuple(dict.fromkeys(one.strip().lstrip("*").lstrip(".").lower() for one in file_types))
     if "" in extensions:  # "*" is every type
