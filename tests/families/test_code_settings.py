@@ -430,6 +430,17 @@ def test_a_forced_run_that_takes_long_is_a_job_and_searching_goes_on(many, monke
         assert code.failure("reindex_workspace", force=True)["code"] == "RATE_LIMITED"
 
 
+def test_a_request_that_was_refused_leaves_no_job(many, monkeypatch):
+    monkeypatch.setattr(tools, "FORCE_ANSWER_SECONDS", 60)
+    with opened(many) as code:
+        assert code.failure("reindex_workspace", force=True, path="nowhere")["code"] == "FILE_NOT_FOUND"
+        assert "job" not in code.tool("reindex_workspace")["index"]
+        done = code.tool("reindex_workspace", force=True)["index"]["job"]
+        assert code.failure("reindex_workspace", force=True)["code"] == "RATE_LIMITED"
+        assert code.tool("reindex_workspace")["index"]["job"] == done
+        assert code.status()["job"] == done
+
+
 def test_a_job_that_fails_says_so_in_the_status(many, monkeypatch, until):
     monkeypatch.setattr(tools, "FORCE_ANSWER_SECONDS", 0.05)
     with opened(many) as code:

@@ -148,7 +148,9 @@ def reindex_workspace(context: Workspaces, arguments: ReindexWorkspace, call: Ca
     notes: list[str] = []
     if arguments.force:
         job, started = context.jobs.start(arguments.workspace, arguments.path, work)
-        if job.wait(FORCE_ANSWER_SECONDS, call, owned=started):
+        is_done = job.wait(FORCE_ANSWER_SECONDS, call, owned=started)
+        context.jobs.last = job  # a request that was refused is answered by its error and leaves no job
+        if is_done:
             body = _sum(job.reports)
         else:
             body = {"status": "indexing", "job": job.as_json()}
