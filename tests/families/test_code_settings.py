@@ -265,8 +265,8 @@ def test_files_over_the_limits_are_counted_and_named(many):
         assert status["skipped"]["byReason"] == {"over maxFiles": 20, "too large": 1}
         assert status["skipped"]["total"] == 21
         assert status["notes"][0] == (
-            "20 files are not in the index: it is full at workspace.maxFiles, 10 (flag --max-files); "
-            "make it 30 there, or exclude some"
+            "20 files are not indexed, because workspace.maxFiles is 10 (set by flag --max-files): "
+            "raise it to 30 there, or exclude some files"
         )
         assert status["skipped"]["cursor"] == "0"
         named = {one["file"]: one["reason"] for one in code.status(cursor="0")["skipped"]["files"]}
