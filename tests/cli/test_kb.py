@@ -165,6 +165,8 @@ def test_words_only_ends_a_sync_with_2_unless_that_is_wanted(cortex, notes, monk
     assert "words only" in err
     body = json.loads(cortex("kb", "search", "tokens", "--json")[1])
     assert (body["mode"], body["degraded"]) == ("fts5", True)
+    (note,) = cortex("kb", "search", "tokens")[2].splitlines()
+    assert note.startswith("note: answered by words: ")
     monkeypatch.setenv("CORTEX_MCP_KB_SEARCH_SEMANTIC_FALLBACK", "false")
     code, out, err = cortex("kb", "search", "tokens")
     assert (code, out) == (1, "")

@@ -345,8 +345,6 @@ def _result_json(result: Result) -> dict[str, object]:
 
 
 def _print_found(query: str, found: Findings) -> None:
-    if found.degraded:
-        say(f"note: degraded, answered by {found.mode} only", error=True)
     say(f"Found {many(len(found.results), 'result')} for: {query}")
     for number, result in enumerate(found.results, 1):
         say("")
