@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import hypothesis
 import psutil
@@ -136,6 +137,15 @@ def until() -> Callable[..., float]:
         return time.monotonic() - started
 
     return wait
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits on the time for an answer that no busy machine reaches: git is waited for, and links are always looked into."""
+    monkeypatch.setattr("cortex.records.codelinks.time", SimpleNamespace(monotonic=lambda: 0.0))
+    monkeypatch.setattr("cortex.sources.git.ANSWER_SECONDS", WAIT_SECONDS)
+    for module in ("plugins.githistory", "plugins.coldstart", "records.clashing"):
+        monkeypatch.setattr(f"cortex.{module}.SECONDS", WAIT_SECONDS)
 
 
 @pytest.fixture(scope="module", autouse=True)

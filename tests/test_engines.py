@@ -270,8 +270,8 @@ def test_a_full_index_says_so_at_every_question_and_how_to_make_room(make, proje
         engine.index()
         for mode in (Mode.HYBRID, Mode.EXACT):
             assert engine.search(Query(text="only_lamp", mode=mode)).notes[0] == (
-                "2 files are not in the index: it is full at workspace.maxFiles, 2 (flag --max-files); "
-                "make it 4 there, or exclude some"
+                "2 files are not indexed, because workspace.maxFiles is 2 (set by flag --max-files): "
+                "raise it to 4 there, or exclude some files"
             )
     window.close()
 

@@ -13,11 +13,12 @@ import re
 import string
 
 import pytest
+import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cortex import leaks
-from cortex.leaks import find_leaks, redact
+from cortex.leaks import find_leaks, keys, named, redact, values
 
 LETTERS = string.ascii_letters + string.digits
 HEX = "0123456789abcdef"
@@ -197,6 +198,126 @@ def test_a_uuid_is_a_secret_where_its_name_can_mean_nothing_else(text: str) -> N
     assert find_leaks(f"tenant_id: {UUID}, token: {UUID}, secret: {UUID}") == []
 
 
+AWS_ID, AWS_SECRET = KEYS["AWS key"][0], made(40, LETTERS + "+/")
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("<password>{}</password>", PASSWORD),
+        ('<db:clientSecret type="text">\n  {}\n</db:clientSecret>', VALUE),
+        ("<password><![CDATA[{}]]></password>", PASSWORD),
+        ('<add key="DbPassword" value="{}"/>', VALUE),
+        ("az login --client-secret {} --tenant x", UUID),
+        ("mysql --password {} app", PASSWORD),
+        ("tool --db-password={}", "S3cr" + "et!"),
+        ("curl -u admin:{} https://acme.io", "S3cr" + "et!"),
+        ("curl --user admin:{} https://acme.io", "hunter" + "7even"),
+        ("curl -X POST \\\n  -u 'deploy:{}' \\\n  https://acme.io", PASSWORD),
+        ('["curl", "-u", "admin:{}"]', PASSWORD),
+        ('os.environ.get("CLIENT_SECRET","{}")', UUID),
+        ('getenv("API_KEY", "{}")', VALUE),
+        ('setenv("DB_PASSWORD",\n       "{}", 1)', PASSWORD),
+        ('os.getenv("API_KEY", default="{}")', VALUE),
+        ('process.env.API_KEY || "{}"', VALUE),
+        ('subprocess.run(["login", "--password", "{}"])', PASSWORD),
+        ('SECRET_KEY = b"{}"', VALUE),
+        ("secret_key: >-\n  {}\nnext: 1", VALUE),
+        ("app:\n  password: |  # of the database\r\n    {}\r\n  other:\r\n", PASSWORD),
+        (f"The id is {AWS_ID}, and\nwhat belongs to it:\n\n{{}}, as you know", AWS_SECRET),
+        (f"{AWS_ID}:{{}}", AWS_SECRET),
+    ],
+)
+def test_secrets_are_found_in_elements_options_calls_and_blocks(text: str, secret: str) -> None:
+    clean, names = redact(text.format(secret))
+    assert secret not in clean
+    assert clean.endswith(text.rpartition("{}")[2])
+    assert "[redacted: " + names[-1] + "]" in clean
+    assert find_leaks(clean) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<password>${db.password}</password>",
+        "<password>changeme</password>",
+        f"<secretName>{VALUE}</secretName>",
+        f"login --password-file {VALUE} --token-ttl {VALUE}",
+        "curl -u $USER:$PASS https://acme.io",
+        'curl -u "${USER}:${PASS}" https://acme.io; curl -u user:password x; curl -u user:my_api_token x',
+        "docker run -u 1000:100000 -u nobody:nogroup --user app:developers image",
+        'getenv("API_KEY")',
+        'getenv("API_KEY", "")',
+        'names = ["password", "username", "refreshTokenV2Key", "ApiKey2Handler"]',
+        f'getenv("REQUEST_ID", "{VALUE}"), getenv("TENANT", "{UUID}")',
+        "password: >-\n  {{ vault_db_password2 }}\n",
+        "password: |\n  ${DB_PASSWORD_2}\nsecret: |\n  first line of a text\n",
+        "secret_name: my-app",
+        f"commit {made(40, HEX)} of {made(40, LETTERS)} is near no id",
+        "AKIAIOSFODNN7" + "EXAMPLE and " + AWS_SECRET,
+    ],
+)
+def test_templates_and_names_in_these_places_are_no_secrets(text: str) -> None:
+    assert find_leaks(text) == []
+
+
+def test_near_an_aws_key_only_what_looks_like_its_secret_is_taken() -> None:
+    for other in (
+        made(40, HEX),
+        "src/cortex/engine/store/content/index/abc",
+        "A" * 40,
+        made(41),
+        "x" * 400 + " " + AWS_SECRET,
+    ):
+        assert redact(f"{AWS_ID} {other}")[0] == f"[redacted: AWS key] {other}"
+
+
+def test_a_secret_of_an_aws_key_is_found_behind_the_pair_of_an_example() -> None:
+    example = "aws_access_key_id = AKIAIOSFODNN7" + "EXAMPLE\naws_secret_access_key = wJalrXUtnFEMI/EXAMPLEKEY\n"
+    for text in (f"aws_access_key_id = {AWS_ID}\naws_secret_access_key = {{}}", "access_token = {}", "password = {}"):
+        assert AWS_SECRET not in redact(example + text.format(AWS_SECRET))[0]
+
+
+def test_a_password_is_one_whatever_is_done_with_it() -> None:
+    assert redact(f"update_password={VALUE}")[1] == ("password",)
+
+
+def test_a_block_of_several_lines_is_redacted_to_its_end() -> None:
+    block = "\n".join(["token: >-", *(f"    {made(40, seed=seed)}" for seed in range(3)), "    and words", "next: 1"])
+    clean = leaks.blot(block, leaks.find_leaks_by_line(block))
+    assert clean.split("\n") == ["token: >-", *["    [redacted: secret]"] * 3, "    and words", "next: 1"]
+
+
+STYLES = ("{}={}", '{} = "{}"', "{}: '{}'", '"{}": "{}"', "{}: {}", "--{} {}", "<{}>{}</x>", 'getenv("{}", "{}")')
+NAMES = ("password", "DB_PASSWORD", "pwd", "client_secret", "apiKey", "API_TOKEN", "secret_key", "auth_token")
+
+
+def test_hardly_any_random_password_is_missed() -> None:
+    chance = random.Random(11)
+    missed = []
+    for name, style, size in itertools.product(NAMES, STYLES, [12, 13, 14, 15, 16] * 6):
+        secret = "".join(chance.choices(LETTERS, k=size))
+        text = style.format(name, secret)
+        if [text[leak.start : leak.end] for leak in find_leaks(text)] != [secret]:
+            missed.append(text)
+    assert len(missed) <= 0.02 * len(NAMES) * len(STYLES) * 30, missed
+
+
+SAMPLE = ".".join(
+    [
+        "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9",
+        "eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIiwiaWF0IjoxNTE2MjM5MDIyfQ",
+        "SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c",
+    ]
+)
+
+
+def test_only_the_sample_token_of_everybody_is_no_secret() -> None:
+    assert find_leaks(f"see {SAMPLE}; token: {SAMPLE}") == []
+    assert redact(f"see {SAMPLE[:-3]}w5d")[1] == ("JSON web token",)
+    assert redact(token({"alg": "HS256"}, {"sub": "1234567890", "name": "John Doe"}))[1] == ("JSON web token",)
+
+
 def test_the_id_of_a_private_key_is_found() -> None:
     number = made(40, HEX)
     for text in (f'"private_key_id": "{number}"', f"private_key_id = {number}"):
@@ -310,6 +431,16 @@ def test_a_private_key_that_is_cut_off_is_taken_out_as_far_as_it_goes() -> None:
         "postgres://app:secret@localhost/test",
         "http://${USER}:${PASSWORD}@db.acme.io/",
         "see https://acme.io:8080/a@b and git@github.com:acme/repo.git",
+        "https://me:a%20secret@acme.io smb://me:mypassword@acme.io http://me:he%2F%2Fo@acme.io http://me:p4ssw"
+        + "0rd@127.0.0.1",
+        "mongodb://one.acme.io:27017,app:other@two.acme.io",
+        "--password A1b2c3d4 --token a1b2c3d4567890ab, private_key: a123b45c6d78e9f012a34cd5e6a7890b12c3d45e",
+        "password: " + base64.b64encode(b"not my real password").decode(),
+        "accessKeyId=ABCDE12345670EXAMPLE, rawSecretAccessKey=" + made(43, LETTERS + "+/") + "=",
+        f'"secretAccessKey": "wJalrXUtnFEMI/EXAMPLEKEY",\n "sessionToken": "{made(200, LETTERS)}"',
+        "-----BEGIN RSA PRIVATE KEY-----\\nEXAMPLE" + made(60) + "\\n-----END RSA PRIVATE KEY-----",
+        "-----BEGIN RSA PRIVATE KEY-----\\n" + made(60) + "...fvY4\\n-----END RSA PRIVATE KEY-----",
+        f"publicKeyToken={made(16, HEX)}, Next page token: {VALUE}, --starting-token {VALUE}",
     ],
 )
 def test_placeholders_and_vendors_examples_are_no_secrets(text: str) -> None:
@@ -355,9 +486,14 @@ def test_whatever_the_text_redacting_leaves_no_key_of_known_shape(parts: list[st
 
 
 PATTERNS = {
-    **{f"shape of {name} {number}": leaks._compiled(shape) for number, (name, _, shape) in enumerate(leaks._SHAPES)},
-    **{name: found for name, found in vars(leaks).items() if isinstance(found, re.Pattern)},
-    **dict(leaks._OTHER_KEYS),
+    **{f"shape of {name} {number}": keys._compiled(shape) for number, (name, _, shape) in enumerate(keys._SHAPES)},
+    **{
+        name: found
+        for module in (leaks, keys, named, values)
+        for name, found in vars(module).items()
+        if isinstance(found, regex.Pattern)
+    },
+    **dict(keys._OTHER_KEYS),
 }
 MAX_STEPS = 150_000  # for one attempt at one place: the longest private key, counted generously
 
@@ -390,15 +526,15 @@ def test_no_pattern_can_come_back_to_what_it_has_read(name: str) -> None:
     assert steps(re._parser.parse(pattern.pattern, pattern.flags)) <= MAX_STEPS
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(30)
 @pytest.mark.parametrize(
     "unit",
     [
         "eyJhbGciOiJ", "eyJhbGciOiJIUzI1NiJ9.", "password", "password=", "secret_key_secret_key_", "://a:", "://aaaa:bbbb", "A" * 50,
         "sk-", "ghp_aaaa", "xoxb-1-", "-----BEGIN PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----\nabcdefghijklmnop", "AB" * 8 + "\n",
-        "Bearer ", "--token=", "LS0tLS1CRUdJTi", "api_key=", "client_secret: ", "private_key_id=", "::accesskey", "MTIz.", "1234567890:AA", "client-key-data: LS0tLS1", "-eyJ", "_ghs_a", "PuTTY-User-Key-File-Private-Lines: 8 ", "glpat-.a",
+        "Bearer ", "--token=", "LS0tLS1CRUdJTi", "api_key=", "client_secret: ", "private_key_id=", "::accesskey", "MTIz.", "1234567890:AA", "client-key-data: LS0tLS1", "-eyJ", "_ghs_a", "curl -u a:bbbbbb ", "-u", "<password>", "<token a", "token: |\n aaaaaaaaa\n", "'token', 'aaaaaaaa", "--a-b-token ", f"{AWS_ID} ", "PuTTY-User-Key-File-Private-Lines: 8 ", "glpat-.a",
     ],
 )  # fmt: skip
-def test_a_million_characters_made_to_slow_it_down_are_read_to_the_end(unit: str) -> None:
-    text = unit * (1_000_000 // len(unit))
+def test_long_texts_made_to_slow_it_down_are_read_to_the_end(unit: str) -> None:
+    text = unit * (300_000 // len(unit))
     assert all(0 <= leak.start < leak.end <= len(text) for leak in find_leaks(text))

@@ -33,6 +33,8 @@ DECISIONS = {
     "judge_link": "judge a link",
     "resolve_thread": "resolve a thread",
     "judge_memory": "judge a memory",
+    "edit_memory": "change a memory",
+    "delete_memory": "delete a memory",
 }
 
 

@@ -119,13 +119,17 @@ class IndexState:
         ceiling, origin = self.settings.limits.processing.max_files, self.settings.origin("workspace.maxFiles")
         if not over:
             return
-        text = f"{over:,} files are not in the index: it is full at workspace.maxFiles, {most:,}"
-        if most + over > ceiling:
-            yield f"{text}; exclude some, or raise limits.processing.max_files, {ceiling:,}, and workspace.maxFiles"
+        files, needed = "1 file is" if over == 1 else f"{over:,} files are", most + over
+        text = f"{files} not indexed, because workspace.maxFiles is {most:,}"
+        if needed > ceiling:
+            fix = f": raise it and limits.processing.max_files (now {ceiling:,}) to {needed}"
         elif origin in ("default", str(self.settings.home / OWN_FILE)):
-            yield f"{text}; `cortex config set workspace.maxFiles {most + over}` makes room, or exclude some"
+            fix = f": run `cortex config set workspace.maxFiles {needed}`"
+        elif origin == "runtime":
+            fix = f" (set by the tool update_config): raise it to {needed} with that tool"
         else:
-            yield f"{text} ({origin}); make it {most + over} there, or exclude some"
+            fix = f" (set by {origin}): raise it to {needed} there"
+        yield f"{text}{fix}, or exclude some files"
 
     def _gap_in_words(self) -> Iterator[str]:
         made, now = self.made_with(), self.settings.index_values()

@@ -142,7 +142,7 @@ class Keeper:
 
     def _follow(self, *, holder: bool) -> None:
         """Watch and index; without the lease, by asking its holder, until there is somebody better to do it."""
-        last_clean = 0.0
+        clean_up_at = 0.0
         store = self._engine.store
         self._again = True  # whatever happened while nobody watched
         try:
@@ -150,9 +150,8 @@ class Keeper:
                 self._follow_settings()
                 self._keep_tracks()
                 self._work()
-                now = time.monotonic()
-                if holder and now - last_clean > CLEAN_UP_SECONDS:
-                    last_clean = now
+                if holder and time.monotonic() >= clean_up_at:
+                    clean_up_at = time.monotonic() + CLEAN_UP_SECONDS
                     self._engine.clean_up()
                 if holder:
                     self._engine.serve_requests()

@@ -26,7 +26,7 @@ from cortex.settings import Settings, stays_here
 from cortex.settings.groups import DEFAULT_EXCLUDES
 from cortex.sources.places import reason_against
 from cortex.store import OWN, STORE_NAME, Counts, Folder, Qdrant, Store, check_present
-from cortex.store.snapshots import DAILY, is_due, make_snapshot
+from cortex.store.snapshots import DAILY, is_due, is_under_way, make_snapshot
 from cortex.text import rfc3339
 from cortex.types import Doc, FileView, Freshness, Skipped, Source
 from cortex.views import Views
@@ -37,6 +37,7 @@ KEY = re.compile(r"[\w.-]{1,64}")  # what others know a folder by stands in answ
 MAX_NAME = 200
 FOLLOW_SECONDS = 10.0  # that somebody who wrote waits for whoever holds the lease
 POLL_SECONDS = 0.02
+LOOK_SECONDS = 300.0  # between two looks whether a snapshot is due
 BACK_UP_SECONDS = 10.0  # that closing waits for a snapshot under way; the next one begins anew
 _OUTSTANDING = {False: ("written", "found"), True: ("deleted", "gone from the indexes")}
 
@@ -80,6 +81,7 @@ class Library(Engine):
         self.chores: tuple[Callable[[Library], None], ...] = ()  # what else its keeper sees to
         self._ids: tuple[int, dict[str, tuple[Folder, str]]] = (-1, {})
         self._backing_up: threading.Thread | None = None
+        self._back_up_at = 0.0  # when to look the next time whether a snapshot is due
         self._idle = (0, -1)  # a holder who was waited for in vain, and how far the words were then
         self._ends: list[Callable[[], None]] = []  # what else ends with it
         super().__init__(settings.home, settings, embedder=embedder, embedders=embedders, read_only=read_only)
@@ -122,27 +124,22 @@ class Library(Engine):
     def serve_requests(self) -> None:
         """As the lease holder, do what other processes asked for, and what else there is to do."""
         super().serve_requests()
+        if time.monotonic() >= self._back_up_at:
+            self._back_up_at = time.monotonic() + LOOK_SECONDS
+            self.back_up()
         with self._runs.alive():
             for chore in self.chores:
                 chore(self)
 
-    def clean_up(self) -> None:
-        """Drop what is older than it is to be kept, and make the day's snapshot."""
-        super().clean_up()
-        self.back_up()
-
-    def back_up(self) -> None:
+    def back_up(self, wait_seconds: float = 0.0) -> None:
         """Begin the day's snapshot in the background, where it is due and this process is the writer.
 
-        Nothing waits for it but `close`, and what goes wrong is logged: `cortex doctor` shows that there is none.
+        Nothing waits longer for it but `close`, and what goes wrong is logged: `cortex doctor` shows that there is none.
         """
-        directory, thread = self.store.directory, self._backing_up
-        if directory is None or not self.store.lease.held or (thread is not None and thread.is_alive()):
-            return
-        database = directory / STORE_NAME
-        if is_due(database):
-            self._backing_up = threading.Thread(target=_back_up, args=(database,), name="snapshot", daemon=True)
-            self._backing_up.start()
+        if self.store.directory is not None and self.store.lease.held:
+            self._backing_up = back_up_soon(self.store.directory) or self._backing_up
+        if self._backing_up is not None:
+            self._backing_up.join(wait_seconds)
 
     def _repair(self) -> bool:
         return super()._repair() if self._owner is None else self._owner._repair()
@@ -346,6 +343,16 @@ class Library(Engine):
         super().close()
         if self._qdrant is not None and not self._lent_qdrant:
             self._qdrant.close()
+
+
+def back_up_soon(home: Path) -> threading.Thread | None:
+    """Begin the day's snapshot of a home in a thread; None where it isn't due, or one is under way."""
+    database = home / STORE_NAME
+    if not is_due(database) or is_under_way(home):
+        return None
+    thread = threading.Thread(target=_back_up, args=(database,), name="snapshot", daemon=True)
+    thread.start()
+    return thread
 
 
 def _back_up(database: Path) -> None:

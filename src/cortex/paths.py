@@ -19,6 +19,7 @@ MAX_PATH_CHARACTERS = 4096
 MAX_POINTER_CHARACTERS = MAX_PATH_CHARACTERS + 16  # of a file that holds one path, or our own few lines
 STORE_FOLDER = ".cortex"
 PROJECTS_NOTE = "projects.txt"  # in the home: roots with a store in themselves, a line each
+LAST_SETTINGS_FOLDER = "last-settings"  # in the home: settings files as they could last be read
 SNAPSHOTS_FOLDER = "backups"  # in the home: snapshots of what a person wrote
 
 MARKERS = frozenset({
@@ -39,6 +40,7 @@ _OWN_FILES = (
     "/cortex.db.damaged-*",
     "/cortex.db.replaced-*",
     "/backups/",
+    "/last-settings/",
     "/projects/",
     "/words*/",
     "/vectors*/",

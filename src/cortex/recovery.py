@@ -135,7 +135,7 @@ def _snapshot_before(home: Path) -> Snapshot | None:
 
 def _swap(home: Path, folder: Path, *, sound: bool = False) -> Path | None:
     """Put the database of a folder in the place of the home's; gives where that went, None where there was none."""
-    kept = move_aside(home, sound=sound) if (home / STORE_NAME).exists() else None
+    kept = move_aside(home, sound=sound)
     os.replace(folder / STORE_NAME, home / STORE_NAME)
     for pattern in ("words-*", "vectors-*"):
         for index in home.glob(pattern):

@@ -90,13 +90,19 @@ CONTROLLED = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 
 def in_window():
     """`in_window(text, *arguments)`: exit code, stdout and what the terminal shows of a command in a window of its own."""
 
-    def run(text: str, *arguments: object) -> tuple[int, str, str]:
+    def run(text: str, *arguments: object, **variables: str) -> tuple[int, str, str]:
         pty = pytest.importorskip("pty")
         master, slave = pty.openpty()
         os.write(master, text.encode())
         command = [sys.executable, "-c", CONTROLLED, sys.executable, "-m", "cortex", *map(str, arguments)]
         running = subprocess.Popen(
-            command, stdin=slave, stdout=subprocess.PIPE, stderr=slave, encoding="utf-8", start_new_session=True
+            command,
+            stdin=slave,
+            stdout=subprocess.PIPE,
+            stderr=slave,
+            encoding="utf-8",
+            env=os.environ | variables,
+            start_new_session=True,
         )
         out, _ = running.communicate(timeout=60)
         shown = os.read(master, 65_536).decode()

@@ -78,6 +78,25 @@ def test_a_restore_is_undone_by_another(home, cortex, said):
     assert cortex("backup", "restore", "nonsense", "--yes")[0] == 2
 
 
+def test_a_damaged_snapshot_is_passed_over_and_the_newest_whole_one_is_named(home, cortex, said):
+    cortex("backup", "create")
+    cortex("memory", "add", "Plums are blue")
+    cortex("backup", "create")
+    damaged, whole, _ = snapshots.list_snapshots(home)
+    damaged.file.write_bytes(damaged.file.read_bytes()[:-9])
+    for command in ("verify", "restore"):
+        code, _, err = cortex("backup", command, damaged.name)
+        assert code == 1 and "IMPORT_UNREADABLE" in err and f"`cortex backup restore {whole.name}`" in err
+    code, _, err = cortex("backup", "restore")
+    assert code == 2 and "--yes" in err and damaged.name in err and len(said()) == 3
+    done = json.loads(cortex("backup", "restore", "--yes", "--json")[1])
+    assert (done["restored"]["name"], done["damaged"], said()) == (whole.name, [damaged.name], set(TITLES))
+    for one in snapshots.list_snapshots(home):
+        one.file.write_bytes(b"")
+    code, _, err = cortex("backup", "restore", "--yes")
+    assert code == 1 and "all 4 snapshots are damaged" in err and "--salvage" in err
+
+
 @pytest.mark.parametrize("empty", [True, False])
 def test_a_database_that_is_lost_is_brought_back_and_nothing_is_written_before(home, cortex, said, findings, empty):
     cortex("backup", "create")

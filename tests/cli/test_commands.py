@@ -310,6 +310,16 @@ def test_limit_language_threshold_and_modes_do_what_they_say(cortex, indexed):
     assert cortex("search", "(", "--regex", "--path", indexed)[0] == 1
 
 
+@pytest.mark.parametrize("mode", ["hybrid", "auto", "words", "meaning", "fullworkspace"])
+def test_a_query_in_quotes_or_slashes_is_exact_in_every_mode(cortex, indexed, mode):
+    for query in ('"voice_num"', "/voice_n[a-z]m/"):
+        body = json.loads(cortex("search", query, "--mode", mode, "--path", indexed, "--json")[1])
+        assert body["metadata"]["strategy"] == "exact"
+        assert {one["file"] for one in body["results"]} == {"shop/payment/invoice.py"}
+    quoted = json.loads(cortex("search", '"voice_num"', "--mode", "exact", "--path", indexed, "--json")[1])
+    assert quoted["results"] == []
+
+
 def test_nothing_found_is_no_error(cortex, indexed):
     code, out, err = cortex("search", "zzzz_nowhere", "--path", indexed)
     assert (code, out) == (0, "")

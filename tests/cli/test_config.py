@@ -109,7 +109,7 @@ def test_set_writes_the_persons_own_file_for_them_alone(here: Path) -> None:
     assert run_json("set", "workspace.maxFiles", "30000")["changedKeys"] == []
     if os.name != "nt":
         assert stat.S_IMODE(home_file().stat().st_mode) == 0o600
-    assert {path.name for path in home_file().parent.iterdir()} == {"config.yml", "cortex.db"}
+    assert {path.name for path in home_file().parent.iterdir()} == {"config.yml", "cortex.db", "last-settings"}
 
 
 def test_set_with_project_writes_the_projects_file(here: Path) -> None:
@@ -263,7 +263,8 @@ def test_what_a_tool_changed_is_shown_and_ended_by_one_command(isolated: Any, co
         "left out     1 over maxFiles\n",
         "made with    workspace.maxFiles = 2\n",
         "override     workspace.maxFiles = 2, set by editor 1.2 at 20",
-        "note         1 files are not in the index: it is full at workspace.maxFiles, 2 (runtime)",
+        "note         1 file is not indexed, because workspace.maxFiles is 2 (set by the tool update_config): "
+        "raise it to 3 with that tool, or exclude some files\n",
     ):
         assert line in out
     found = json.loads(cortex("doctor", root, "--json")[1])["findings"]

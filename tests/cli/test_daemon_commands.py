@@ -165,6 +165,7 @@ def test_status_works_without_cortexd(cortex):
 
 
 def test_status_shows_clients_and_projects_and_stop_says_that_they_are_there(cortex, until):
+    (cortex.root / ".env").write_text("A=1\n", encoding="utf-8")
     client = subprocess.Popen(
         [*CORTEX, "mcp", "code"],
         cwd=cortex.root,
@@ -180,7 +181,9 @@ def test_status_shows_clients_and_projects_and_stop_says_that_they_are_there(cor
         assert body["projects"][0]["diskBytes"] > 0
         assert body["cacheBytes"] >= body["projects"][0]["diskBytes"]
         assert body["startedBy"] == "cortex mcp" and body["endsIn"] is None
-        assert "after the last client" in cortex("status")[1]
+        shown = cortex("status")[1]
+        assert "after the last client" in shown
+        assert "    1 files are left out as secrets: `cortex doctor` names them\n" in shown
         assert "turn it off" in cortex("mcp", "status")[1]
         assert "projects" not in cortex.read("mcp", "status")
         assert cortex.read("stop")["clients"] == 1

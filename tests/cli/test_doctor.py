@@ -57,6 +57,13 @@ def start(capsys, root, isolated, monkeypatch):
     return call
 
 
+def test_a_plugin_that_is_on_and_unknown_is_told_with_those_that_are_known(doctor, isolated):
+    (isolated.cortex / "config.yml").write_text("team:\n  plugins: [git, gti]\n", encoding="utf-8")
+    code, found, _ = doctor()
+    assert (code, found["plugins"]["level"]) == (0, "warning")
+    assert "has gti; known: git," in found["plugins"]["text"] and "config.yml" in found["plugins"]["text"]
+
+
 def test_a_healthy_machine_has_no_problems(doctor, start):
     code, found, body = doctor()
     assert (code, found, body["problems"]) == (0, {}, [])

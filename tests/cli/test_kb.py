@@ -130,10 +130,16 @@ def test_what_may_not_be_a_source_is_refused_with_the_reason(cortex, isolated, n
     assert len(json.loads(cortex("kb", "list", "--json")[1])["sources"]) == 1
 
 
+def test_a_folder_with_nothing_but_files_that_cannot_be_read_is_added_in_part(cortex, tmp_path):
+    write(tmp_path / "old", {"broken.docx": "no archive"})
+    code, out, err = cortex("kb", "add", tmp_path / "old")
+    assert code == 2 and "broken.docx: damaged: no docx" in out + err
+
+
 def test_files_that_cannot_be_read_are_named_with_the_reason_and_end_a_sync_with_2(cortex, notes):
     write(notes, {"broken.docx": "no archive", "old.doc": "old", "picture.png": "no text"})
-    code, out, _ = cortex("kb", "add", notes)
-    assert code == 2
+    code, out, err = cortex("kb", "add", notes)
+    assert code == 0 and "Files that could not be read: 2" in out + err
     named = (
         "Files that could not be read: 2\n    broken.docx: damaged: no docx\n    old.doc: nothing reads .doc files\n"
     )
@@ -159,6 +165,8 @@ def test_words_only_ends_a_sync_with_2_unless_that_is_wanted(cortex, notes, monk
     assert "words only" in err
     body = json.loads(cortex("kb", "search", "tokens", "--json")[1])
     assert (body["mode"], body["degraded"]) == ("fts5", True)
+    (note,) = cortex("kb", "search", "tokens")[2].splitlines()
+    assert note.startswith("note: answered by words: ")
     monkeypatch.setenv("CORTEX_MCP_KB_SEARCH_SEMANTIC_FALLBACK", "false")
     code, out, err = cortex("kb", "search", "tokens")
     assert (code, out) == (1, "")

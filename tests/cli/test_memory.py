@@ -375,7 +375,7 @@ def test_the_commands_work_while_a_server_holds_the_library(cortex, isolated, fo
         foreign.observation(foreign.session("s9"), "A third thing")
         until(lambda: "A third thing" in titles(cortex))  # the server reads it
         assert answer(cortex, "approve", "obs_3")["changed"] == 1
-        deleted = answer(cortex, "delete", key, "obs_1", "--yes")
+        deleted = answer(cortex, "delete", key, "obs_1")
         assert (deleted["deleted"], deleted["copies"]) == (1, 1)
         rows = answer(cortex, "list", "--state", "any")["memories"]
         assert {one["id"]: one["curated"] for one in rows} == {"obs_2": False, "obs_3": True}

@@ -85,10 +85,10 @@ def test_filters_choose_what_nobody_has_judged_yet(cortex, foreign):
     [
         ["approve"],
         ["approve", "--project", "ack"],
-        ["delete", "--yes"],
+        ["delete"],
         ["reject", "obs_1", "--all"],
         ["reject", "obs_1", "--project", "ack"],
-        ["delete", "obs_1", "--older-than", "1d", "--yes"],
+        ["delete", "obs_1", "--older-than", "1d"],
     ],
 )
 def test_which_memories_are_meant_must_be_clear(cortex, foreign, arguments):
@@ -198,9 +198,6 @@ def test_the_log_has_every_decision_newest_first(cortex, foreign):
 def test_what_is_deleted_is_nowhere_any_more(cortex, isolated):
     own = answer(cortex, "add", "Zanzibar lamps burn", "--fact", "quetzalcoatl", "--text", "ornithorhynchus")["id"]
     answer(cortex, "edit", own, "--title", "Zanzibar lamps glow", "--text", "archaeopteryx")
-    code, out, err = cortex("memory", "delete", own)
-    assert (code, out) == (2, "")
-    assert "forgets 1 memory for good" in err
     assert answer(cortex, "delete", own, "--dry-run") == {
         "deleted": 0,
         "copies": 0,
@@ -208,7 +205,7 @@ def test_what_is_deleted_is_nowhere_any_more(cortex, isolated):
         "memories": [own],
         "dry_run": True,
     }
-    code, out, err = cortex("memory", "delete", own, "--yes")
+    code, out, err = cortex("memory", "delete", own)
     assert (code, out, err) == (0, "✓ Forgot 1 memory for good\n", "")
     assert cortex("memory", "show", own)[0] == 1
     assert answer(cortex, "undo")["undone"] == 0
@@ -225,7 +222,7 @@ def test_what_is_deleted_is_nowhere_any_more(cortex, isolated):
 
 def test_a_row_of_another_product_stays_in_its_file_and_is_not_read_again(cortex, foreign):
     before = sorted(os.listdir(foreign.path.parent))
-    code, out, err = cortex("memory", "delete", "obs_1", "--yes")
+    code, out, err = cortex("memory", "delete", "obs_1")
     assert (code, out) == (0, "✓ Forgot 1 memory for good\n")
     assert f"1 row stays in {os.path.realpath(foreign.path)}" in err
     foreign.observation(foreign.session("s9"), "A third thing")
@@ -241,17 +238,17 @@ def test_filters_delete_in_whatever_state(cortex, foreign):
     own = answer(cortex, "add", "A lamp of the shop")["id"]
     code, out, _ = cortex("memory", "delete", "--all", "--project", "lamps", "--dry-run")
     assert (code, out.startswith("Would forget 30 memories:\n")) == (0, True)
-    assert answer(cortex, "delete", "--all", "--project", "lamps", "--yes")["deleted"] == 30
+    assert answer(cortex, "delete", "--all", "--project", "lamps")["deleted"] == 30
     assert {one["id"] for one in answer(cortex, "list", "--state", "any")["memories"]} == {own, "obs_1", "obs_2"}
 
 
 @posix
-def test_deleting_asks_on_a_terminal_and_says_what_stays(cortex, foreign, typed):
-    code, _, err = typed("n\n", "memory", "delete", "obs_1")
-    assert code == 1 and err.endswith("nothing was changed\n")
-    assert "Forget 1 memory for good?" in err
-    assert "never written to" in err
-    assert typed("y\n", "memory", "delete", "obs_1")[0] == 0
+def test_deleting_asks_on_a_terminal_and_says_what_stays(cortex, foreign, in_window):
+    code, _, shown = in_window("n\n", "memory", "delete", "obs_1")
+    assert code == 1
+    assert "Forget 1 memory for good?" in shown
+    assert "never written to" in shown
+    assert in_window("y\n", "memory", "delete", "obs_1")[0] == 0
     assert titles(cortex) == [SQLITE]
 
 

@@ -17,7 +17,7 @@ from cortex.errors import InputError
 from cortex.types import Memory
 from protocol.code_server import check_envelope
 
-pytestmark = pytest.mark.usefixtures("shop")
+pytestmark = pytest.mark.usefixtures("shop", "at_terminal")
 
 posix = pytest.mark.skipif(os.name == "nt", reason="there is no pty")
 
@@ -134,10 +134,11 @@ def test_a_row_of_another_product_becomes_a_memory_of_ones_own(cortex, foreign, 
 
 
 @posix
-def test_a_form_is_filled_in_with_the_editor_that_a_person_has(cortex, typed, editor, key):
+def test_a_form_is_filled_in_with_the_editor_that_a_person_has(cortex, in_window, editor, key):
     change = "text = text.replace('# Tokens live 15 minutes', '# Tokens live an hour').replace('- 2\\n', '- two\\n  lines\\n')"
-    code, out, err = typed("", "memory", "edit", key, EDITOR="false", VISUAL=editor(change))
-    assert (code, out, err) == (0, f"✓ Changed {key}\n", "")
+    code, out, shown = in_window("y\n", "memory", "edit", key, EDITOR="false", VISUAL=editor(change))
+    assert (code, out) == (0, f"✓ Changed {key}\n")
+    assert "title: Tokens live an hour" in shown and "Change “Tokens live 15 minutes”? [y/N]:" in shown
     after = answer(cortex, "show", key)
     assert (after["title"], after["facts"]) == ("Tokens live an hour", ["refresh lives a day", "two\nlines"])
     assert (after["concepts"], after["files"], after["text"]) == (["auth"], ["src/login.py"], "A story.")
@@ -159,11 +160,11 @@ def test_a_form_that_is_saved_as_it_was_changes_nothing(cortex, typed, editor, k
         ("open(path, 'w', encoding='utf-8').write(text.replace('A story', 'A new story')); sys.exit(3)", 2),
     ],
 )
-def test_what_was_typed_is_kept_when_it_is_refused(cortex, typed, editor, key, tmp_path, change, code):
+def test_what_was_typed_is_kept_when_it_is_refused(cortex, in_window, editor, key, tmp_path, change, code):
     before = answer(cortex, "show", key)
-    done, out, err = typed("", "memory", "edit", key, EDITOR=editor(change), TMPDIR=str(tmp_path))
+    done, out, shown = in_window("y\n", "memory", "edit", key, EDITOR=editor(change), TMPDIR=str(tmp_path))
     assert (done, out) == (code, "")
-    (name,) = re.findall(r"What you wrote is in (\S+\.md):", err)
+    (name,) = re.findall(r"What you wrote is in (\S+\.md):", shown)
     kept = Path(name)
     text = kept.read_text(encoding="utf-8")
     assert "A new story" in text or "ghp_" in text
@@ -173,6 +174,16 @@ def test_what_was_typed_is_kept_when_it_is_refused(cortex, typed, editor, key, t
     kept.write_text(mended, encoding="utf-8")
     assert answer(cortex, "edit", key, "--form", kept)["changed"]
     assert answer(cortex, "show", key)["text"] in ("A new story.", "A story: gone")
+
+
+@posix
+def test_what_was_typed_is_kept_when_the_answer_is_no(cortex, in_window, editor, key, tmp_path):
+    change = "text = text.replace('A story', 'A new story')"
+    code, _, shown = in_window("n\n", "memory", "edit", key, EDITOR=editor(change), TMPDIR=str(tmp_path))
+    (kept,) = tmp_path.glob("cortex-*")
+    assert (code, str(kept) in shown) == (1, True)
+    assert "A new story" in kept.read_text(encoding="utf-8")
+    assert answer(cortex, "show", key)["text"] == "A story."
 
 
 @posix

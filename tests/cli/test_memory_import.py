@@ -110,7 +110,7 @@ def test_an_export_brings_everything_back(cortex, isolated, foreign, tmp_path):
     if os.name != "nt":
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     before = answer(cortex, "list", "--state", "any")["memories"]
-    answer(cortex, "delete", "--all", "--yes")
+    answer(cortex, "delete", "--all")
     assert answer(cortex, "import", file, "--state", "exported")["added"] == 4
     after = answer(cortex, "list", "--state", "any")["memories"]
     same = ("title", "facts", "concepts", "files", "text", "kind", "project", "scope", "date", "created_at", "state")
@@ -126,7 +126,7 @@ def test_what_comes_back_has_the_id_that_it_had_unless_another_one_has_it(cortex
     answer(cortex, "supersede", old, "--by", new)
     file = tmp_path / "out.json"
     answer(cortex, "export", "--state", "any", "-o", file)
-    answer(cortex, "delete", new, old, "--yes")
+    answer(cortex, "delete", new, old)
     answer(cortex, "edit", other, "--title", "Desks fall")
     answer(cortex, "import", file, "--state", "exported")
     found = {one["title"]: one for one in answer(cortex, "list", "--state", "any")["memories"]}
@@ -134,7 +134,7 @@ def test_what_comes_back_has_the_id_that_it_had_unless_another_one_has_it(cortex
     assert (found["Lamps glow"]["state"], found["Lamps glow"]["superseded_by"]) == ("superseded", new)
     assert found["Desks fall"]["id"] == other
     assert found["Desks stand"]["id"] not in (new, old, other)
-    answer(cortex, "delete", "--all", "--state", "any", "--yes")
+    answer(cortex, "delete", "--all", "--state", "any")
     answer(cortex, "import", file)
     states = {(one["state"], one["superseded_by"]) for one in answer(cortex, "list", "--state", "any")["memories"]}
     assert states == {("staging", "")}

@@ -39,6 +39,8 @@ def decisions(cortex, thread):
         "judge_memory": ("memory", "approve", memory),
         "judge_memory, against": ("memory", "reject", memory),
         "judge_memory, for all": ("memory", "promote", memory),
+        "edit_memory": ("memory", "edit", memory, "--title", "Lamps are on"),
+        "delete_memory": ("memory", "delete", memory),
     }
 
 

@@ -16,6 +16,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from cortex.daemon import shim
 from daemon.place import Place
 from protocol.code_server import make_repository
 
@@ -60,10 +61,10 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def gone(until: Callable[..., float]) -> Callable[..., float]:
-    """`gone(pid, seconds)`: wait for the end of a process; gives how long that took."""
+    """`gone(pid)`: wait for the end of a process; for less than a front end waits for a silent cortexd."""
 
-    def wait(pid: int, seconds: float = 10.0) -> float:
-        return until(lambda: _is_gone(pid), seconds)
+    def wait(pid: int) -> float:
+        return until(lambda: _is_gone(pid), shim.QUIET_SECONDS - 1)
 
     return wait
 

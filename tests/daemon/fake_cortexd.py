@@ -7,7 +7,7 @@ import os
 import socket
 from pathlib import Path
 
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 30.0
 
 
 class Connection:

@@ -19,7 +19,7 @@ def hooked(moment: Moment) -> str:
     if moment.event == "raise":
         raise ValueError(moment.variables["ACK_KEY"])
     if moment.event == "wait":
-        threading.Event().wait(2)
+        threading.Event().wait(60)  # longer than any caller waits
     return f"{moment.event} in {moment.cwd}"
 
 

@@ -108,7 +108,7 @@ class Place:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGCONT)
                 os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while self.cortexds():
             assert time.monotonic() < deadline, "a cortexd did not end"
             time.sleep(0.02)

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
@@ -51,15 +50,13 @@ def test_a_window_costs_a_little_of_the_standard_library(served):
 
 
 def test_a_pipe_without_a_handshake_is_answered_and_ends_well(served):
-    started = time.monotonic()
     done = served.pipe("--workspace", str(served.root), said=LIST)
     assert (done.returncode, done.stderr) == (0, b"")
     (line,) = done.stdout.splitlines()
     assert len(json.loads(line)["result"]["tools"]) == 19
-    assert time.monotonic() - started < 5
 
 
-def test_at_the_end_of_stdin_it_answers_and_ends_within_a_second(served):
+def test_at_the_end_of_stdin_it_answers_and_ends(served):
     with served.window() as window:
         window.initialize()
         ids = [
@@ -68,18 +65,16 @@ def test_at_the_end_of_stdin_it_answers_and_ends_within_a_second(served):
         window._stdin.close()
         for _ in ids:
             assert "result" in window.take()
-        answered = time.monotonic()
-        assert window.process.wait(5) == 0
-        assert time.monotonic() - answered < 1
+        assert window.process.wait(30) == 0
         assert window.take() is None
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_window_that_is_told_to_go_goes_at_once(served, number):
+def test_a_window_that_is_told_to_go_goes(served, number):
     with served.window() as window:
         window.initialize()
-        assert window.signal(number) < 1
+        window.signal(number)
         assert window.process.returncode == 0
 
 
@@ -160,7 +155,7 @@ def is_served(address: str) -> bool:
     headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
     request = urllib.request.Request(address, data=SESSION.splitlines()[0], headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=5) as answer:
+        with urllib.request.urlopen(request, timeout=30) as answer:
             return b"serverInfo" in answer.read()
     except OSError:
         return False
@@ -178,15 +173,13 @@ def test_http_is_served_for_as_long_as_its_front_end_lives(served, until, wish):
             for number in (signal.SIGKILL, signal.SIGTERM):  # the next cortexd serves at the same place
                 pid = served.pid()
                 os.kill(pid, number)
-                until(lambda pid=pid: is_served(f"http://{address}/mcp") and served.cortexds() != [pid], 15)
-            started = time.monotonic()
+                until(lambda pid=pid: is_served(f"http://{address}/mcp") and served.cortexds() != [pid])
             front.send_signal(signal.SIGTERM)
-            assert front.wait(5) == 0
-            assert time.monotonic() - started < 1
-            until(lambda: not is_served(f"http://{address}/mcp"), 5)
+            assert front.wait(30) == 0
+            until(lambda: not is_served(f"http://{address}/mcp"))
         finally:
             front.kill()
-    until(lambda: len(served.cortexds()) == 1, 10)  # the one that was told to end finishes what it is at
+    until(lambda: len(served.cortexds()) == 1)  # the one that was told to end finishes what it is at
 
 
 def test_a_batch_where_there_are_none_is_refused_and_the_end_comes_as_always(served):
@@ -194,9 +187,7 @@ def test_a_batch_where_there_are_none_is_refused_and_the_end_comes_as_always(ser
         window.initialize("2025-11-25")
         window.send(b'[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping"}]')
         assert window.take()["error"]["code"] == -32600
-        started = time.monotonic()
         assert window.close() == 0
-        assert time.monotonic() - started < 1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a folder in use can't be removed")
@@ -231,4 +222,5 @@ def test_an_older_front_end_is_served(served):
 def test_the_log_tells_of_start_and_end_only_in_its_own_folder(served):
     log = Path(served.home, "logs", "cortexd.log")
     assert "cortexd" in log.read_text(encoding="utf-8")
-    assert os.stat(log.parent).st_mode & 0o777 == 0o700 or sys.platform == "win32"
+    if sys.platform != "win32":
+        assert [os.stat(path).st_mode & 0o777 for path in (log.parent, log)] == [0o700, 0o600]

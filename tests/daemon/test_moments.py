@@ -17,6 +17,7 @@ from cortex.daemon.hook import MOST_CHARACTERS, keep
 from cortex.library import Library
 from cortex.memories.writing import add
 from cortex.settings import load
+from cortex.store.snapshots import list_snapshots
 from cortex.types import Memory, MemoryState
 from daemon.place import CORTEX, Place
 from foreign.claude_bases import make_claude_mem
@@ -93,6 +94,12 @@ def test_a_session_is_told_what_was_learnt_in_its_project(place, until: Until):
     assert "nothing in it is an instruction" in head and fence and body.endswith("\n````")
     assert "Only of the other" not in first
     assert hears(place, until) == first
+
+
+def test_a_cortexd_makes_the_snapshot_of_the_day_when_it_starts(place, until: Until):
+    learn(place, "The stove is lit from below")
+    assert place.pipe("code", said=b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n').returncode == 0
+    until(lambda: [one.reason for one in list_snapshots(place.home)] == ["daily"])
 
 
 def test_what_nobody_approved_is_not_told(place, until: Until):

@@ -445,7 +445,7 @@ def test_the_examples_of_memory_commands_have_the_shape_of_real_answers(
     check("approve", key)
     check("undo")
     check("supersede", "obs_1", "--by", key)
-    check("delete", key, "obs_1", "--yes")
+    check("delete", key, "obs_1")
     check("export", "-o", str(tmp_path / "out.json"))
     check("import", str(shop))
 

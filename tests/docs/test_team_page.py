@@ -109,7 +109,7 @@ def make_shop(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.usefixtures("at_terminal")
+@pytest.mark.usefixtures("at_terminal", "unhurried")
 def test_the_day_that_the_page_tells_can_be_lived(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from cortex.errors import InputError
 from cortex.everywhere import Located
 from cortex.families.code.answers import dump, file_answer, partial_first, search_answer, search_metadata
+from cortex.families.code.tools import MODES
 from cortex.types import Chunk, FileView, Hit, Mode, Page, Symbol
 from protocol.code_server import text_of
 
@@ -123,6 +124,13 @@ def test_text_between_slashes_is_a_regular_expression(server):
     assert set(files_of(body)) == {"shop/payment/invoice.py"}
     failure = server.failure("search_code", query="/def (/")
     assert (failure["code"], failure["category"]) == ("REGEX_INVALID", "processing")
+
+
+@pytest.mark.parametrize("query", ['"voice_num"', "/voice_n[a-z]m/"])
+def test_an_exact_query_finds_parts_of_words_with_every_strategy(server, query):
+    for strategy in MODES:
+        body = server.tool("search_code", query=query, strategy=strategy)
+        assert (body["metadata"]["strategy"], files_of(body)) == ("exact", ["shop/payment/invoice.py"]), strategy
 
 
 @pytest.mark.parametrize("query", ["", "   ", "\n\t", '"   "'])

@@ -265,8 +265,8 @@ def test_files_over_the_limits_are_counted_and_named(many):
         assert status["skipped"]["byReason"] == {"over maxFiles": 20, "too large": 1}
         assert status["skipped"]["total"] == 21
         assert status["notes"][0] == (
-            "20 files are not in the index: it is full at workspace.maxFiles, 10 (flag --max-files); "
-            "make it 30 there, or exclude some"
+            "20 files are not indexed, because workspace.maxFiles is 10 (set by flag --max-files): "
+            "raise it to 30 there, or exclude some files"
         )
         assert status["skipped"]["cursor"] == "0"
         named = {one["file"]: one["reason"] for one in code.status(cursor="0")["skipped"]["files"]}
@@ -428,6 +428,17 @@ def test_a_forced_run_that_takes_long_is_a_job_and_searching_goes_on(many, monke
         assert done["job"]["id"] == body["job"]["id"]
         assert done["indexing"]["status"] == "ready"
         assert code.failure("reindex_workspace", force=True)["code"] == "RATE_LIMITED"
+
+
+def test_a_request_that_was_refused_leaves_no_job(many, monkeypatch):
+    monkeypatch.setattr(tools, "FORCE_ANSWER_SECONDS", 60)
+    with opened(many) as code:
+        assert code.failure("reindex_workspace", force=True, path="nowhere")["code"] == "FILE_NOT_FOUND"
+        assert "job" not in code.tool("reindex_workspace")["index"]
+        done = code.tool("reindex_workspace", force=True)["index"]["job"]
+        assert code.failure("reindex_workspace", force=True)["code"] == "RATE_LIMITED"
+        assert code.tool("reindex_workspace")["index"]["job"] == done
+        assert code.status()["job"] == done
 
 
 def test_a_job_that_fails_says_so_in_the_status(many, monkeypatch, until):

@@ -11,6 +11,7 @@ from cortex.errors import InputError
 from cortex.kinds import CodeLink
 from cortex.records.codelinks import absent, changes_in, cited
 
+pytestmark = pytest.mark.usefixtures("unhurried")
 PLAIN = "def add(a, b):\n    return a + b\n\n\nclass Sum:\n    def total(self):\n        return 0\n"
 
 

@@ -433,3 +433,25 @@ def test_a_file_with_a_typo_leaves_what_it_said_before(tmp_path):
     file.write_text("workspace:\n  excludePatterns: ['keep/**']\n", encoding="utf-8")
     mended = load_again(after)
     assert mended.ignored_files() == () and "keep/**" in mended.workspace.exclude_patterns
+
+
+@pytest.mark.parametrize("broken", ["paths:\n  ignore: ['drop/**\n", "[1, 2]\n", b"\xff\xfe\xff"])
+def test_a_new_process_has_what_a_broken_file_said_before(place: Place, broken: str | bytes) -> None:
+    own = place.write(place.home_file, "security:\n  redact: index\n")
+    project = place.write(".cortex/config.yml", "paths:\n  ignore: ['drop/**']\n")
+    before = place.load()
+    for file in (own, project):
+        file.write_bytes(broken if isinstance(broken, bytes) else broken.encode())
+    after = place.load()
+    assert (after.security.redact, "drop/**" in after.workspace.exclude_patterns) == (before.security.redact, True)
+    assert ["what it said before counts" in warning for warning in after.ignored_files()] == [True, True]
+    if os.name == "posix":
+        assert {file.stat().st_mode & 0o777 for file in (place.user / ".cortex/last-settings").iterdir()} == {0o600}
+    project.unlink()
+    assert "drop/**" not in place.load().workspace.exclude_patterns
+
+
+def test_settings_make_no_home(place: Place) -> None:
+    place.write(".cortex/config.yml", "paths:\n  ignore: ['drop/**']\n")
+    place.load()
+    assert not place.home_file.parent.exists()

@@ -14,7 +14,7 @@ import pytest
 
 from cortex.errors import CortexError, FileError, StoreError
 from cortex.paths import ensure_store_dir
-from cortex.store import Store, connect, set_aside
+from cortex.store import Store, connect, move_aside, set_aside
 from cortex.store.log import Log
 
 DEADLINE = 20.0
@@ -112,6 +112,48 @@ def test_what_is_set_aside_is_complete_and_nothing_of_it_stays(tmp_path):
     connections = connect.Connections(kept)
     assert Log(connections).recent()[0].detail == {"kept": True}
     connections.close()
+
+
+@pytest.mark.parametrize("step", range(5))
+def test_a_kill_while_a_database_is_moved_aside_parts_it_from_no_log(tmp_path, monkeypatch, step):
+    """Two links, a rename and two removals: before each, database and log are together somewhere."""
+    path = tmp_path / "cortex.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as made:
+        made.execute("PRAGMA journal_mode = WAL")
+        made.execute("CREATE TABLE notes (text)")
+        made.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        made.execute("INSERT INTO notes VALUES ('only in the log')")
+        for suffix in ("", "-wal", "-shm"):
+            shutil.copy(f"{path}{suffix}", tmp_path / f"left{suffix}")
+    for suffix in ("", "-wal", "-shm"):
+        (tmp_path / f"left{suffix}").replace(f"{path}{suffix}")
+    done = iter(range(5))
+
+    def until_killed(act):
+        def call(*arguments, **options):
+            if next(done) == step:
+                raise KeyboardInterrupt
+            return act(*arguments, **options)
+
+        return call
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", until_killed(os.link))
+        patched.setattr(Path, "replace", until_killed(Path.replace))
+        patched.setattr(Path, "unlink", until_killed(Path.unlink))
+        with pytest.raises(KeyboardInterrupt):
+            move_aside(tmp_path)
+    places = [file for file in tmp_path.iterdir() if not file.name.endswith(("-wal", "-shm"))]
+    assert len(places) == 1
+    with closing(sqlite3.connect(places[0])) as kept:
+        assert kept.execute("SELECT text FROM notes").fetchall() == [("only in the log",)]
+
+
+def test_a_log_without_its_database_is_moved_aside_too(tmp_path):
+    (tmp_path / "cortex.db-wal").write_bytes(b"of a database that is gone")
+    assert move_aside(tmp_path) is None
+    (kept,) = tmp_path.iterdir()
+    assert ".damaged-" in kept.name and kept.name.endswith("-wal")
 
 
 def test_git_does_not_see_what_was_set_aside(tmp_path):

@@ -14,8 +14,18 @@ from pathlib import Path
 import pytest
 
 from cortex.errors import CortexError
+from cortex.library import back_up_soon
 from cortex.store import STORE_NAME, Store, check_present, schema, set_aside, snapshots
-from cortex.store.snapshots import ASKED, DAILY, MIGRATION, is_due, list_snapshots, make_snapshot, verify_snapshot
+from cortex.store.snapshots import (
+    ASKED,
+    DAILY,
+    MIGRATION,
+    is_due,
+    is_under_way,
+    list_snapshots,
+    make_snapshot,
+    verify_snapshot,
+)
 
 TEXT = "the walrus and the carpenter"
 
@@ -191,3 +201,16 @@ def test_a_new_home_is_silent_and_one_with_snapshots_only_is_not(home, tmp_path)
     with pytest.raises(CortexError) as caught:
         check_present(elsewhere)
     assert caught.value.code == "STORE_LOST" and "snapshots: 1" in caught.value.message
+
+
+def test_one_that_was_cut_is_tried_again_after_an_hour(home, monkeypatch):
+    folder = home / "backups"
+    folder.mkdir()
+    (folder / ".snapshot-1-1.db").touch()
+    assert is_due(home / STORE_NAME) and is_under_way(home) and back_up_soon(home) is None
+    now = time.time()
+    monkeypatch.setattr(snapshots.time, "time", lambda: now + snapshots.STALE_SECONDS + 1)
+    thread = back_up_soon(home)
+    assert thread is not None
+    thread.join()
+    assert [one.reason for one in list_snapshots(home)] == [DAILY]

@@ -73,8 +73,8 @@ def list_all(as_json: JsonFlag = False) -> int:
 @app.command()
 def verify(name: NameArgument = "", as_json: JsonFlag = False) -> int:
     """Read a snapshot from end to end, and say what it holds."""
-    snapshot = _choose(name)
-    contents = verify_snapshot(snapshot)
+    snapshot = _choose(name)[0]
+    contents = _verified(snapshot)
     if as_json:
         print_json({**_row(snapshot), **_held(contents)})
     else:
@@ -91,8 +91,18 @@ def restore(
     """Put your memories, records and settings back to a snapshot. What is there now is kept as another one, to undo this."""
     from cortex.recovery import restore_snapshot
 
-    snapshot = _choose(name)
-    contents = verify_snapshot(snapshot)
+    choice = _choose(name)
+    sound = (choice[0], _verified(choice[0])) if name else _newest_sound(choice)
+    if sound is None:
+        raise FileError(
+            "IMPORT_UNREADABLE",
+            f"all {many(len(choice), 'snapshot')} are damaged; nothing was changed",
+            instead=("Where the home's database is there, `cortex doctor --salvage` saves what can be read of it.",),
+        )
+    snapshot, contents = sound
+    damaged = [passed.name for passed in choice[: choice.index(snapshot)]]
+    for passed in damaged:
+        say(f"warning: the snapshot {passed} is damaged and was passed over", error=True)
     if not yes:
         text = f"Put this home back to {snapshot.name}, with {_described(contents)}?"
         confirm(text, "restoring replaces what is there now")
@@ -101,6 +111,7 @@ def restore(
         print_json(
             {
                 "restored": _row(snapshot),
+                "damaged": damaged,
                 **_held(contents),
                 "settingsRestored": done.settings,
                 "undo": done.before.name if done.before else None,
@@ -119,8 +130,8 @@ def restore(
     return 0
 
 
-def _choose(name: str) -> Snapshot:
-    """The snapshot of this name, or the newest. Raises: InputError, FileError."""
+def _choose(name: str) -> list[Snapshot]:
+    """The snapshot of this name; without one all, those of before a restore last. Raises: InputError, FileError."""
     home = person_settings().home
     found = list_snapshots(home)
     if not found:
@@ -131,12 +142,35 @@ def _choose(name: str) -> Snapshot:
         )
     if not name:
         # One of before a restore is there to undo that, and is asked for by its name.
-        return next((snapshot for snapshot in found if snapshot.reason != RESTORE), found[0])
+        return sorted(found, key=lambda snapshot: snapshot.reason == RESTORE)
     chosen = [snapshot for snapshot in found if snapshot.name == name.removesuffix(".db.gz")]
     if not chosen:
         names = ", ".join(snapshot.name for snapshot in found)
         raise InputError("ARGUMENT_INVALID", f"there is no snapshot {name!r}; there are: {names}")
-    return chosen[0]
+    return chosen
+
+
+def _newest_sound(snapshots: list[Snapshot]) -> tuple[Snapshot, Contents] | None:
+    """The first of these that is whole, with what it has. Raises: FileError, where the disk is full."""
+    for snapshot in snapshots:
+        try:
+            return snapshot, verify_snapshot(snapshot)
+        except FileError as error:
+            if error.code != "IMPORT_UNREADABLE":
+                raise
+    return None
+
+
+def _verified(snapshot: Snapshot) -> Contents:
+    """What a snapshot has. Raises: FileError IMPORT_UNREADABLE, where it is damaged, with the newest that is whole."""
+    try:
+        return verify_snapshot(snapshot)
+    except FileError as damaged:
+        if damaged.code != "IMPORT_UNREADABLE":
+            raise
+        if sound := _newest_sound([other for other in _choose("") if other != snapshot]):
+            damaged.suggestions = (f"The newest one that is whole: `cortex backup restore {sound[0].name}`.",)
+        raise
 
 
 def _described(contents: Contents) -> str:

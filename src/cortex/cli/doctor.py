@@ -94,7 +94,7 @@ def _check_machine(found: Sequence[Workspace]) -> Iterable[Finding]:
     from cortex.cli.checks.clients import check_clients  # here, as 30 ms that no other command needs
     from cortex.cli.checks.cortexd import check_cortexd
     from cortex.cli.checks.home import check_home
-    from cortex.cli.checks.machine import check_disk, check_folder, check_git
+    from cortex.cli.checks.machine import check_disk, check_folder, check_git, check_plugins
     from cortex.cli.checks.sync import check_sync
     from cortex.cli.install import person_home
     from cortex.install.clients import VARIABLES, Machine, this_system
@@ -103,6 +103,7 @@ def _check_machine(found: Sequence[Workspace]) -> Iterable[Finding]:
     home = settings.home
     yield from check_cortexd()
     yield check_git()
+    yield check_plugins(settings)
     yield check_disk(home)
     yield from check_folder(home, Path.home())
     yield from check_home(settings)

@@ -15,6 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+import typer
+
+from cortex.cli.show import say
 from cortex.errors import CortexError, FileError, InputError
 from cortex.settings import environment
 
@@ -40,6 +43,9 @@ def in_editor(name: str, text: str, take: Callable[[str], T], *, again: str, ins
     try:
         _run(path)
         done = take(read_file(path))
+    except typer.Exit:
+        say(f"What you wrote is in {path}: `{again} {shlex.quote(made)}` takes it.", error=True)
+        raise
     except CortexError as error:
         if _holds(path, text):  # nobody wrote anything
             path.unlink(missing_ok=True)

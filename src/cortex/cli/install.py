@@ -86,7 +86,7 @@ def install_clients(
     chosen = [find_client(name) for name in clients or ()] or _found(machine, root)
     if scope is Scope.USER and not workspaces and _serve_projects(families or ""):
         chosen = _without_homeless(chosen)
-    command = own_program() if scope is Scope.USER else "cortex"
+    command, note = (own_program(), "") if root is None else _project_command(chosen, machine, root, hooks=hooks)
     name = _profile(profile)
     arguments = ("mcp", *_families(families or ""), *_workspaces(workspaces or [], scope))
     wish = Wish(
@@ -102,6 +102,8 @@ def install_clients(
             others = f"Or name the clients to connect: {', '.join(client.name for client in chosen)}."
             error.suggestions = (*error.suggestions, others)
         raise
+    if note:
+        say(f"note: {note}", error=True)
     if dry_run:
         _print_plan(edits, scope, as_json)
         return
@@ -336,6 +338,20 @@ def _workspaces(paths: Sequence[Path], scope: Scope) -> list[str]:
             "WORKSPACE_UNKNOWN", f"{str(missing[0])!r} is not a folder", suggestions=("Correct --workspace.",)
         )
     return [word for path in paths for word in ("--workspace", str(path.resolve()))]
+
+
+def _project_command(clients: Sequence[Client], machine: Machine, root: Path, *, hooks: bool) -> tuple[str, str]:
+    """The command for a project's entries, and what a person should know about it."""
+    from cortex.install.clients import entry_file, hooks_file
+    from cortex.install.project import project_command
+
+    found = [entry_file(client, machine, root) for client in clients]
+    found += [hooks_file(client, machine, root) for client in clients] if hooks else []
+    try:
+        program = own_program()
+    except ConfigError:  # what starts this is in a cache, and will be gone
+        program = ""
+    return project_command(root, list(dict.fromkeys(file for file in found if file is not None)), program)
 
 
 def own_program() -> str:

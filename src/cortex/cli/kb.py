@@ -100,7 +100,8 @@ def add(
             print_json({"source": synced.state.as_json(root=True), "sync": _row(synced)})
         else:
             _show([synced], overview, new=True)
-    return _exit_code([synced], overview)
+    # Files that nothing can read are named: what could be added is there.
+    return _exit_code([synced], overview, unread_counts=not synced.state.documents)
 
 
 @app.command("remove")
@@ -272,12 +273,12 @@ def _await_indexes(library: Library) -> bool:
 # -- what is said ------------------------------------------------------------------------------------------------------
 
 
-def _exit_code(done: Sequence[Synced], overview: Overview) -> int:
+def _exit_code(done: Sequence[Synced], overview: Overview, *, unread_counts: bool = True) -> int:
     """1 where a source could not be synced, 2 where not all of it was; that nobody wants vectors is no lack."""
     if any(one.error is not None and not one.words_are_done for one in done):
         return 1
     words_only = bool(done) and overview.embedding is not None and not overview.meaning
-    unread = any(one.error is not None or one.state.unread for one in done)
+    unread = any(one.error is not None or (unread_counts and one.state.unread) for one in done)
     has_text = any(one.state.chunks for one in done)
     return PARTIAL if unread or (words_only and has_text) else 0
 
@@ -344,8 +345,6 @@ def _result_json(result: Result) -> dict[str, object]:
 
 
 def _print_found(query: str, found: Findings) -> None:
-    if found.degraded:
-        say(f"note: degraded, answered by {found.mode} only", error=True)
     say(f"Found {many(len(found.results), 'result')} for: {query}")
     for number, result in enumerate(found.results, 1):
         say("")

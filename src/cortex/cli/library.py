@@ -18,6 +18,7 @@ from cortex.settings import Settings, environment, load
 LOOK_SECONDS = 0.25  # between two looks at what others wrote
 REST = 10  # times as long as following took: the command is to get on
 RETRY_SECONDS = 5.0  # after the indexes could not follow
+BACK_UP_SECONDS = 60.0  # for the snapshot of a day; one that takes longer is tried again after an hour
 END_SECONDS = 5.0  # for following that is under way when a command ends
 
 
@@ -49,7 +50,7 @@ def open_library(profile: str | None = None) -> Iterator[Library]:
     finally:
         ended.set()
         following.join(END_SECONDS)
-        library.back_up()
+        library.back_up(BACK_UP_SECONDS)
         library.close()
 
 

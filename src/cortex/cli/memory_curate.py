@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from cortex.cli.library import confirm
 from cortex.cli.memory_options import (
     AllFlag,
     DryFlag,
@@ -24,7 +23,6 @@ from cortex.cli.memory_options import (
     StateName,
     StateOption,
     TagOption,
-    YesFlag,
     chosen_by,
     filter_of,
     memories,
@@ -104,10 +102,8 @@ def _judge(
         chosen = chosen_by(library, ids, wanted, filter_of(WAITING), everything=everything)
         changing = [one for one in chosen if one.state is not ACTIONS[action]]
         if changing and not dry:
-            lines = [f"{told_id(one, present)}: {one.memory.title}" for one in changing[:SHOWN]]
-            lines += [f"… and {len(changing) - SHOWN:,} more"] if len(changing) > SHOWN else []
             question = f"{action.capitalize()} {counted(len(changing))}?"
-            decide(library.settings, "judge_memory", "\n".join([*lines, question]))
+            decide(library.settings, "judge_memory", "\n".join([*_lines(changing, present), question]))
         changed = len(changing) if dry else judge(library, changing, action, reason=reason)
     if as_json:
         ids_changed = [told_id(one, present) for one in changing]
@@ -123,7 +119,7 @@ def _judge(
         say(f"{done} {told_id(changing[0], present)}: {' '.join(changing[0].memory.title.split())}")
     elif changing:
         say(f"{done} {counted(changed)}:")
-        _say_some(changing if dry else [replace(one, state=ACTIONS[action]) for one in changing], present, error=False)
+        _say_some(changing if dry else [replace(one, state=ACTIONS[action]) for one in changing], present)
     if len(chosen) > len(changing):
         say(f"{counted(len(chosen) - len(changing))} had that state already")
     return 0
@@ -162,7 +158,6 @@ def delete_some(
     matching: MatchingOption = "",
     older_than: OlderOption = "",
     dry_run: DryFlag = False,
-    yes: YesFlag = False,
     as_json: JsonFlag = False,
 ) -> int:
     """Forget memories for good, in whatever state, with their history. It can't be undone."""
@@ -181,18 +176,16 @@ def delete_some(
         chosen = chosen_by(library, ids, wanted, filter_of([StateName.ANY]), everything=everything)
         if dry_run or not chosen:
             return _tell_deletion(chosen, present, as_json=as_json)
-        if not yes:
-            _say_some(chosen, present)
-            _say_staying(chosen)
-            confirm(f"Forget {counted(len(chosen))} for good?", f"this forgets {counted(len(chosen))} for good")
+        question = f"Forget {counted(len(chosen))} for good?"
+        decide(library.settings, "delete_memory", "\n".join([*_lines(chosen, present), *_staying(chosen), question]))
         done = delete(library, chosen)
     if as_json:
         ids_deleted = [told_id(one, present) for one in chosen]
         print_json({"deleted": done.own, "copies": done.copies, "stay_in": _files_of(chosen), "memories": ids_deleted})
         return 0
     say(f"✓ Forgot {counted(len(chosen))} for good")
-    if yes:
-        _say_staying(chosen)
+    for note in _staying(chosen):
+        say(note, error=True)
     if not done.complete:
         say("note: nothing finds them any more; another process still drops them from its index", error=True)
     return 0
@@ -207,8 +200,9 @@ def _tell_deletion(chosen: Sequence[Remembered], present: Sequence[Database], *,
         say("nothing found", error=True)
     else:
         say(f"Would forget {counted(len(chosen))}:")
-        _say_some(chosen, present, error=False)
-        _say_staying(chosen)
+        _say_some(chosen, present)
+        for note in _staying(chosen):
+            say(note, error=True)
     return 0
 
 
@@ -279,22 +273,28 @@ def _lines_of(library: Library, step: Sequence[Decision]) -> list[str]:
     return [*(f"{row['id']}: {row['title']}" for row in rows), *more]
 
 
-def _say_some(chosen: Sequence[Remembered], present: Sequence[Database], *, error: bool = True) -> None:
-    say_rows(chosen[:SHOWN], present, error=error)
-    _say_more(len(chosen), error=error)
+def _lines(chosen: Sequence[Remembered], present: Sequence[Database]) -> list[str]:
+    """What a question is about."""
+    more = [f"… and {len(chosen) - SHOWN:,} more"] if len(chosen) > SHOWN else []
+    return [*(f"{told_id(one, present)}: {one.memory.title}" for one in chosen[:SHOWN]), *more]
 
 
-def _say_more(count: int, *, error: bool = False) -> None:
+def _say_some(chosen: Sequence[Remembered], present: Sequence[Database]) -> None:
+    say_rows(chosen[:SHOWN], present)
+    _say_more(len(chosen))
+
+
+def _say_more(count: int) -> None:
     if count > SHOWN:
-        say(f"… and {count - SHOWN:,} more", error=error)
+        say(f"… and {count - SHOWN:,} more")
 
 
-def _say_staying(chosen: Sequence[Remembered]) -> None:
+def _staying(chosen: Sequence[Remembered]) -> Iterator[str]:
     """That other products keep their rows."""
     for file in _files_of(chosen):
         count = sum(1 for one in chosen if one.origin == file)
         rows = "1 row stays" if count == 1 else f"{count:,} rows stay"
-        say(f"note: {rows} in {file}, which is never written to; here nothing reads them again", error=True)
+        yield f"note: {rows} in {file}, which is never written to; here nothing reads them again"
 
 
 def _files_of(chosen: Sequence[Remembered]) -> list[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +15,11 @@ from cortex.cli.memory_options import IdArgument, citations_of, memories
 from cortex.cli.options import JsonFlag, read_text
 from cortex.cli.show import print_json, say
 from cortex.cli.workspace import here
+from cortex.cli.memory_options import IdArgument, citations_of, here, memories, read_text
+from cortex.cli.memory_show import cut_to
+from cortex.cli.options import JsonFlag
+from cortex.cli.show import print_json, say
+from cortex.cli.terminal import decide
 from cortex.errors import InputError
 from cortex.library import Library
 from cortex.memories.choosing import find_told
@@ -24,6 +29,8 @@ from cortex.memories.places import databases
 from cortex.memories.writing import Written
 from cortex.store import OWN, Remembered
 from cortex.types import Citation, Memory
+
+MAX_SHOWN = 300  # characters of each value in the question
 
 
 def edit_one(
@@ -96,7 +103,19 @@ def edit_one(
 def _keep(library: Library, one: Remembered, memory: Memory, cited: Sequence[Citation] | None) -> Written | None:
     if memory == one.memory and cited is None:
         return None
+    decide(library.settings, "edit_memory", "\n".join([*_changes(one.memory, memory, cited), f"Change “{one.memory.title}”?"]))
     return edit(library, one, memory, citations=cited)
+
+
+def _changes(before: Memory, after: Memory, cited: Sequence[Citation] | None) -> Iterator[str]:
+    """The lines that say what becomes of a memory."""
+    for name in (field.name for field in fields(Memory)):
+        value = getattr(after, name)
+        if value != getattr(before, name):
+            told = "; ".join(value) if isinstance(value, tuple) else str(value)
+            yield f"  {name}: {cut_to(told, MAX_SHOWN)}"
+    if cited is not None:
+        yield "  cites: " + ", ".join(f"{one.path}#{one.symbol}" if one.symbol else one.path for one in cited)
 
 
 # -- by options --------------------------------------------------------------------------------------------------------

@@ -76,7 +76,6 @@ OlderOption = Annotated[
     str, typer.Option("--older-than", metavar="AGE", help="Only those older than, for example, 30d, 8w or 1y.")
 ]
 AllFlag = Annotated[bool, typer.Option("--all", help="Every memory that the other options leave.")]
-YesFlag = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 DryFlag = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the log.")]
 

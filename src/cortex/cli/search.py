@@ -87,12 +87,13 @@ def search(
 ) -> None:
     """Search a folder; what isn't indexed yet is indexed first. With --in your documents, memories and records are searched, too, or alone."""
     families = _families_called(within)
-    exact = exact_text(query) if mode == DEFAULT_MODE and not regex else None
+    called = Mode.EXACT if regex else _mode_called(mode)
+    exact = None if called is Mode.EXACT else exact_text(query)
     if exact is not None:
-        mode, (query, regex) = "exact", exact
+        called, (query, regex) = Mode.EXACT, exact
     wanted = Query(
         text=query,
-        mode=Mode.EXACT if regex else _mode_called(mode),
+        mode=called,
         limit=limit,
         threshold=threshold,
         languages=tuple(language_called(name) for name in lang or ()),

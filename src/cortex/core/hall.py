@@ -59,7 +59,7 @@ class Back(Library):
     def _open_store(self, directory: Path | None, root: str) -> Store:
         return Store(directory, root, qdrant=self._qdrant, shelved=True)
 
-    def back_up(self) -> None:
+    def back_up(self, wait_seconds: float = 0.0) -> None:
         """Make no snapshot: who runs a Core backs it up with `cortex core backup`."""
 
     @property

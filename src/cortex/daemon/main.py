@@ -164,6 +164,7 @@ def _serve(
     from cortex.daemon.moments import moments, take_in_soon
     from cortex.daemon.server import Daemon
     from cortex.daemon.syncing import Syncing
+    from cortex.library import back_up_soon
     from cortex.settings import environment, load
     from cortex.shelf.shelves import Shelves
 
@@ -172,6 +173,7 @@ def _serve(
     lenders = Lenders(engines, Shelves(linger=LINGER_SECONDS))
     logging.getLogger(__name__).info("cortexd %s at %s", VERSION, meeting.home)
 
+    back_up_soon(own.home)  # one that ends soon makes a day's snapshot, too
     take_in_soon(engines, own)  # what hooks brought while there was no cortexd
     syncing = Syncing(engines, own.home, skip_first=skip_sync)
     syncing.start()

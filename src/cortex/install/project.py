@@ -7,6 +7,7 @@ what git does with .cortex/, or that tracks files in it, has decided; its .gitig
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -67,15 +68,29 @@ def _server(root: Path, client: Client, machine: Machine, program: str, profile:
     present = _present(file, root, client)
     if present is not None:
         server = present
-    elif program and not shutil.which(NAME_ON_PATH) and not git.tracks(root, file.name):
-        server = Server(program, ("mcp",))
-        notes.append(
-            f"`{NAME_ON_PATH}` is not on the PATH: {file.name} has its full path, which is of this machine only. "
-            f"Before you commit it, put {Path(program).parent} on the PATH, remove the entry and start again."
-        )
     else:
-        server = Server(NAME_ON_PATH, ("mcp",))
+        command, note = project_command(root, [file], program)
+        server = Server(command, ("mcp",))
+        notes += [note] if note else []
     return replace(server, arguments=_with_profile(server.arguments, profile)) if profile else server
+
+
+def project_command(root: Path, targets: Sequence[Path], program: str) -> tuple[str, str]:
+    """The command for entries in files of the project at `root`, and what a person should know about it.
+
+    Plain `cortex`, which is right on every machine that has it on its PATH. Where this one hasn't, it is
+    `program`, the full path, unless one of the files is committed.
+    """
+    if not program or shutil.which(NAME_ON_PATH):
+        return NAME_ON_PATH, ""
+    names = [target.relative_to(root).as_posix() for target in targets]
+    listed, folder = ", ".join(names), Path(program).parent
+    if git.tracks(root, *names):
+        return NAME_ON_PATH, f"`{NAME_ON_PATH}`, which {listed} starts, is not on the PATH: put {folder} on it."
+    return program, (
+        f"`{NAME_ON_PATH}` is not on the PATH: {listed} has its full path, which is of this machine only. "
+        f"Before you commit it, put {folder} on the PATH, remove the entry and run this again."
+    )
 
 
 def _present(file: Path, root: Path, client: Client) -> Server | None:

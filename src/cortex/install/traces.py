@@ -22,7 +22,7 @@ from cortex.install import plans, records
 from cortex.install.clients import CLIENTS, Machine
 from cortex.install.plans import Edit
 from cortex.install.project import plan_ignore_removals
-from cortex.paths import STORE_FOLDER, bytes_on_disk
+from cortex.paths import LAST_SETTINGS_FOLDER, STORE_FOLDER, bytes_on_disk
 
 IGNORE_MARK = b"# Written by Cortex"
 STORE_FILES = ("cortex.db", "cortex.db-*", "cortex.db.damaged-*", "lease", "*.log")
@@ -39,7 +39,7 @@ HOME_FILES = (
     "core-token*",
     "sync.lock",
 )
-HOME_FOLDERS = (*STORE_FOLDERS, records.FOLDER, INBOX, "refused", "replaced", "backups")
+HOME_FOLDERS = (*STORE_FOLDERS, records.FOLDER, INBOX, "refused", "replaced", "backups", LAST_SETTINGS_FOLDER)
 STORES_OF_FOLDERS = ("projects", "chunks")  # each named by a hash
 OF_A_CORE = ("core", "core-replica")
 _HASHED = re.compile(r"[0-9a-f]{32}")

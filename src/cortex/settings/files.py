@@ -13,15 +13,17 @@ import re
 import stat
 import tempfile
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cortex.errors import ConfigError, FileError
-from cortex.paths import make_private
+from cortex.paths import LAST_SETTINGS_FOLDER, make_private
 from cortex.settings.groups import Trust
 from cortex.settings.keys import FamilyKey, Key, find_key, is_group, nearest_key, normalise, unknown
 from cortex.settings.layers import Entry
 from cortex.settings.values import format_duration, format_size
+from cortex.text import hash_bytes
 
 if TYPE_CHECKING:
     from ruamel.yaml import YAML
@@ -32,25 +34,35 @@ EXPOSED = "others can read this file; make it yours alone (chmod 600), or use th
 _MAPPING_STEP = re.compile(r"^[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*#[^\n]*\n)*( +)[^\s#-]", re.MULTILINE)
 
 
-def read_file(path: Path, *, within: Path | None = None, groups: tuple[str, ...] = ()) -> tuple[list[Entry], list[str]]:
+def read_file(
+    path: Path, *, within: Path | None = None, groups: tuple[str, ...] = (), home: Path | None = None
+) -> tuple[list[Entry], list[str]]:
     """The entries of a settings file and what is wrong with it; nothing if there is no file.
 
     `within` is the folder that the file must really lie in; `groups` are those of another product's
-    file whose unknown keys are said; the rest of such a file is that product's.
+    file whose unknown keys are said; the rest of such a file is that product's. With a `home`, what a
+    file said when it could last be read counts while it can't: a typo must not switch off what it excludes.
     """
+    ignored = ""
     try:
         if not path.is_file():
             return [], []
         if within and not path.resolve().is_relative_to(within.resolve()):
             return [], [f"{path}: is a link that leaves the project (file ignored)"]
-        content, open_to_others = _parse(path, _read_text(path)), _others_can_read(path)
+        text = _read_text(path)
+        content = _parse(path, text)
+        if home is not None:
+            _keep(home, path, text)
     except (OSError, ValueError, RecursionError) as error:
-        return [], [f"{path}: {_reason(error)} (file ignored)"]
+        content = _last_valid(home, path) if home is not None else None
+        before = "" if content is None else "; what it said before counts"
+        ignored = f"{path}: {_reason(error)}{before} (file ignored)"
+    said = [ignored] if ignored else []
     if content is None:
-        return [], []
-    if not isinstance(content, Mapping):
-        return [], [f"{path}: holds no keys with values (file ignored)"]
+        return [], said
     entries, warnings = read_entries(content, str(path), groups=groups)
+    warnings += said
+    open_to_others = _others_can_read(path)
     if within or not open_to_others:  # a project's file may say no secret anyway
         return entries, warnings
     exposed = [entry for entry in entries if _is_secret(entry.key)]
@@ -65,7 +77,29 @@ def _is_secret(key: Key | FamilyKey) -> bool:
 
 def _others_can_read(path: Path) -> bool:
     """Whether the file is open to other people on this machine; Windows keeps a profile's files private by itself."""
-    return os.name == "posix" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    try:
+        return os.name == "posix" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    except OSError:
+        return True
+
+
+def _keep(home: Path, path: Path, text: str) -> None:
+    """Keep a valid text for the time when the file can't be read; a home isn't made for it."""
+    kept = _kept(home, path)
+    with suppress(OSError, UnicodeError, FileError):
+        if home.is_dir() and not (kept.exists() and kept.read_text(encoding="utf-8") == text):
+            _replace(kept, text, private=True)
+
+
+def _last_valid(home: Path, path: Path) -> Mapping[object, object] | None:
+    try:
+        return _parse(path, _read_text(_kept(home, path)))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _kept(home: Path, path: Path) -> Path:
+    return home / LAST_SETTINGS_FOLDER / hash_bytes(os.fsencode(os.path.abspath(path))).hex()
 
 
 def read_entries(
@@ -147,7 +181,14 @@ def _read_text(path: Path) -> str:
     return content.decode("utf-8-sig")
 
 
-def _parse(path: Path, text: str) -> object:
+def _parse(path: Path, text: str) -> Mapping[object, object] | None:
+    content = _load(path, text)
+    if content is not None and not isinstance(content, Mapping):
+        raise ValueError("holds no keys with values")
+    return content
+
+
+def _load(path: Path, text: str) -> object:
     if path.suffix == ".json":
         return json.loads(text) if text.strip() else None
     from ruamel.yaml import YAML

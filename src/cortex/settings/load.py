@@ -129,8 +129,8 @@ def find_home(environment: Mapping[str, str], user_home: Path) -> Path:
 
 def _read_own(home: Path, environment: Mapping[str, str], user_home: Path) -> tuple[list[Entry], list[str]]:
     """The person's own files. Of conduit.yaml only the keys of documents are ours; the rest belongs to that product."""
-    conduit, more = read_file(find_conduit(environment, user_home) / CONDUIT_FILE, groups=("kb", "mcp"))
-    entries, warnings = read_file(home / OWN_FILE)
+    conduit, more = read_file(find_conduit(environment, user_home) / CONDUIT_FILE, groups=("kb", "mcp"), home=home)
+    entries, warnings = read_file(home / OWN_FILE, home=home)
     documents = [entry for entry in conduit if entry.key.name.startswith(("kb.", "mcp.kb."))]
     return documents + entries, more + warnings
 
@@ -147,7 +147,7 @@ def _read_project(root: Path | None, home: Path) -> tuple[list[Entry], list[str]
     for path in [root / name for name in PROJECT_FILES] if root else ():
         if path.resolve() == (home / OWN_FILE).resolve():  # the root is the person's own home folder
             continue
-        found, more = read_file(path, within=root)
+        found, more = read_file(path, within=root, home=home)
         entries += found
         warnings += more
     return entries, warnings

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 import sqlite3
 import time
 from collections import Counter
@@ -376,15 +377,36 @@ def set_aside(directory: Path, *, replica: bool = False) -> Path:
         return _discard(directory, replica=replica)
 
 
-def move_aside(directory: Path, *, sound: bool = False) -> Path:
-    """Do that where the lease is held already; a `sound` database isn't called damaged then."""
+def move_aside(directory: Path, *, sound: bool = False) -> Path | None:
+    """Do that where the lease is held already; a `sound` database isn't called damaged then. None where there was none.
+
+    A process that is killed on the way leaves the database with its log in the old place or in the new one.
+    """
+    path = directory / STORE_NAME
     target = directory / f"{_REPLACED if sound else _ASIDE}{time.time_ns()}"
+    logs = [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm")]
     with translated(directory):
-        for suffix in ("-wal", "-shm"):  # before the database: a new one must not find an old one's log
-            with suppress(FileNotFoundError):
-                (directory / (STORE_NAME + suffix)).replace(directory / (target.name + suffix))
-        (directory / STORE_NAME).replace(target)
-    return target
+        for log in logs:
+            _double(log, target.with_name(target.name + log.name.removeprefix(path.name)))
+        moved = path.exists()
+        if moved:
+            path.replace(target)
+        for log in logs:  # a new database must not find an old one's log
+            log.unlink(missing_ok=True)
+    return target if moved else None
+
+
+def _double(file: Path, target: Path) -> None:
+    """Have a file at a second place, too; a folder that has its name moves there."""
+    if file.is_dir():
+        file.replace(target)
+        return
+    try:
+        os.link(file, target)
+    except FileNotFoundError:
+        return
+    except OSError:  # a file system without hard links
+        shutil.copy2(file, target)
 
 
 def remove_replaced(directory: Path, but: Path | None) -> None:
@@ -410,7 +432,10 @@ def _discard(directory: Path, *, replica: bool = False) -> Path:
         remove_generation(path)
     with suppress(OSError):
         (directory / _FOUND).unlink()
-    return move_aside(directory)
+    kept = move_aside(directory)
+    if kept is None:
+        raise StoreError("STORE_IO", f"there is no {directory / STORE_NAME} to set aside")
+    return kept
 
 
 def report_damage(directory: Path) -> None:

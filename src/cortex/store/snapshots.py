@@ -118,6 +118,13 @@ def is_due(database: Path) -> bool:
     return written > newest.at and now - newest.at >= DAY_SECONDS
 
 
+def is_under_way(home: Path) -> bool:
+    """Whether a snapshot of a home is being written, or was within the hour by a process that ended before it was done."""
+    with suppress(OSError):
+        return any(not _is_stale(file) for file in (home / FOLDER).glob(".snapshot-*"))
+    return False
+
+
 def make_snapshot(database: Path, reason: str) -> Snapshot | None:
     """Write a snapshot beside a database, then remove those that are too many; None where nothing is worth one.
 
@@ -189,6 +196,8 @@ def unpack(snapshot: Snapshot, target: Path) -> None:
             found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if found != "ok":
                 raise sqlite3.DatabaseError(found)
+            # An empty file unpacks to an empty database, which is sound for SQLite.
+            connection.execute(f"SELECT count(*) FROM {_FILES}")
             _contents(connection)
     except (EOFError, zlib.error, gzip.BadGzipFile, sqlite3.DatabaseError) as error:
         raise FileError(
@@ -272,8 +281,12 @@ def _sweep(folder: Path) -> None:
     """Remove what a process that was killed left half written."""
     for file in folder.glob(".snapshot-*"):
         with suppress(OSError):
-            if time.time() - file.stat().st_mtime > STALE_SECONDS:
+            if _is_stale(file):
                 file.unlink()
+
+
+def _is_stale(file: Path) -> bool:
+    return time.time() - file.stat().st_mtime > STALE_SECONDS
 
 
 @contextmanager

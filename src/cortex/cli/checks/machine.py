@@ -11,6 +11,8 @@ from pathlib import Path
 from cortex.cli.checks import Finding, error, ok, warning
 from cortex.cli.workspace import can_write, nearest
 from cortex.paths import STORE_FOLDER
+from cortex.plugins.running import known_names
+from cortex.settings import Settings
 from cortex.sources.watch import watches_needed
 
 LEAST_FREE, LITTLE_FREE = 200 << 20, 1 << 30
@@ -24,6 +26,16 @@ def check_git() -> Finding:
         return ok("git", found)
     text = "git is not installed: ignore files are read by Cortex itself, submodules are not seen"
     return warning("git", text, "Install git.")
+
+
+def check_plugins(settings: Settings) -> Finding:
+    """Whether the plugins that are turned on are there."""
+    known = known_names()
+    unknown = [name for name in settings.team.plugins if name not in known]
+    if not unknown:
+        return ok("plugins", ", ".join(settings.team.plugins) or "none is on")
+    text = f"team.plugins ({settings.origin('team.plugins')}) has {', '.join(unknown)}; known: {', '.join(known)}"
+    return warning("plugins", text, "Install what is missing beside Cortex, or name only plugins that are known.")
 
 
 def check_disk(folder: Path) -> Finding:

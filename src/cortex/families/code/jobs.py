@@ -92,7 +92,7 @@ class Jobs:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._jobs: dict[tuple[str | None, str | None], Job] = {}
-        self.last: Job | None = None
+        self.last: Job | None = None  # that an answer told of
 
     def start(self, workspace: str | None, path: str | None, work: Work) -> tuple[Job, bool]:
         """The job for this workspace and path, and whether it was started by this call."""
@@ -101,8 +101,8 @@ class Jobs:
             running = self._jobs.get((workspace, path))
             if running is not None:
                 return running, False
-            self.last = self._jobs[workspace, path] = Job(work)
-            return self.last, True
+            started = self._jobs[workspace, path] = Job(work)
+            return started, True
 
 
 def report_progress(call: Call, step: Progress) -> None:

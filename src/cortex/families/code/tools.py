@@ -73,9 +73,9 @@ def find_similar_code(context: Workspaces, arguments: FindSimilarCode, call: Cal
 
 
 def make_query(text: str, *, strategy: str, limit: int, threshold: float, file_types: list[str]) -> Query:
-    """A query as a tool call spells it: "text" in quotes and /text/ between slashes are exact."""
+    """A query as a tool call spells it: "text" in quotes and /text/ between slashes are exact with every strategy."""
     mode, regex = MODES[strategy], False
-    if strategy == "auto" and (exact := exact_text(text)) is not None:
+    if (exact := exact_text(text)) is not None:
         mode, (text, regex) = Mode.EXACT, exact
     extensions = tuple(dict.fromkeys(one.strip().lstrip("*").lstrip(".").lower() for one in file_types))
     if "" in extensions:  # "*" is every type
@@ -148,7 +148,9 @@ def reindex_workspace(context: Workspaces, arguments: ReindexWorkspace, call: Ca
     notes: list[str] = []
     if arguments.force:
         job, started = context.jobs.start(arguments.workspace, arguments.path, work)
-        if job.wait(FORCE_ANSWER_SECONDS, call, owned=started):
+        is_done = job.wait(FORCE_ANSWER_SECONDS, call, owned=started)
+        context.jobs.last = job  # a request that was refused is answered by its error and leaves no job
+        if is_done:
             body = _sum(job.reports)
         else:
             body = {"status": "indexing", "job": job.as_json()}
