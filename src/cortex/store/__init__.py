@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from cortex.errors import CortexError, StoreError
@@ -306,9 +306,10 @@ class Store:
 
     def close(self) -> None:
         """Close everything and give the lease back."""
-        self.indexes.close()
-        self._connections.close()
-        self.lease.release()
+        with ExitStack() as ends:  # each of them, whatever fails
+            ends.callback(self.lease.release)
+            ends.callback(self._connections.close)
+            self.indexes.close()
 
     def set_aside(self) -> Path:
         """Close the store of a lease holder, and move its database out of the way; returns where it went."""
@@ -376,15 +377,31 @@ def set_aside(directory: Path, *, replica: bool = False) -> Path:
         return _discard(directory, replica=replica)
 
 
-def move_aside(directory: Path, *, sound: bool = False) -> Path:
-    """Do that where the lease is held already; a `sound` database isn't called damaged then."""
-    target = directory / f"{_REPLACED if sound else _ASIDE}{time.time_ns()}"
-    with translated(directory):
+def move_aside(directory: Path, *, sound: bool = False, replacement: Path | None = None) -> Path:
+    """Do that where the lease is held already; a `sound` database isn't called damaged then.
+
+    A `replacement` takes its place; where that fails, the database is where it was.
+    """
+    database, target = directory / STORE_NAME, directory / f"{_REPLACED if sound else _ASIDE}{time.time_ns()}"
+    with translated(directory), ExitStack() as undo:
+        if replacement is not None:
+            with suppress(OSError):  # a file system without links: there is a moment without a database then
+                os.link(database, target)
+                undo.callback(target.unlink)
         for suffix in ("-wal", "-shm"):  # before the database: a new one must not find an old one's log
             with suppress(FileNotFoundError):
-                (directory / (STORE_NAME + suffix)).replace(directory / (target.name + suffix))
-        (directory / STORE_NAME).replace(target)
+                _move(directory / (STORE_NAME + suffix), directory / (target.name + suffix), undo)
+        if not target.exists():
+            _move(database, target, undo)
+        if replacement is not None:
+            os.replace(replacement, database)
+        undo.pop_all()
     return target
+
+
+def _move(source: Path, target: Path, undo: ExitStack) -> None:
+    source.replace(target)
+    undo.callback(target.replace, source)
 
 
 def remove_replaced(directory: Path, but: Path | None) -> None:

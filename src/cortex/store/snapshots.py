@@ -22,9 +22,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from cortex.errors import FileError
+from cortex.errors import FileError, code_of, error_of
 from cortex.paths import SNAPSHOTS_FOLDER, make_private
-from cortex.store.connect import FULL_ERRORS, translated
+from cortex.store.connect import translated
 
 FOLDER = SNAPSHOTS_FOLDER
 SETTINGS_FILE = "config.yml"
@@ -279,8 +279,8 @@ def _sweep(folder: Path) -> None:
 @contextmanager
 def _temporary(folder: Path, ending: str) -> Iterator[Path]:
     file = folder / f".snapshot-{os.getpid()}-{time.time_ns()}{ending}"
-    _open_private(file).close()
     try:
+        _open_private(file).close()
         yield file
     finally:
         file.unlink(missing_ok=True)
@@ -296,5 +296,5 @@ def _explained(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        code = "DISK_FULL" if error.errno in FULL_ERRORS else "PERMISSION_DENIED"
-        raise FileError(code, f"{place} can't be used for snapshots: {error.strerror or error}") from error
+        message = f"{place} can't be used for snapshots: {error.strerror or error}"
+        raise error_of(code_of(error, "PERMISSION_DENIED"), message) from error
