@@ -295,7 +295,7 @@ _CLASSES: Mapping[type[CortexError], str] = {
 # Of a disk that is full, and of one that is broken or away, or may not hold files so large.
 _FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 _BROKEN_ERRORS = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.EFBIG, errno.ESTALE)
-_SHORTAGES = {
+SHORTAGES = {
     "DISK_FULL": "the disk is full",
     "STORE_IO": "the disk answers with errors",
     "MEMORY_SHORT": "this process gets no more memory",
@@ -329,7 +329,7 @@ def explained(error: Exception, doing: str, *suggestions: str) -> CortexError:
 def shortage_of(error: BaseException, doing: str) -> CortexError | None:
     """Make the error for work that a disk or memory failed; None where it was anything else."""
     code = code_of(error, "")
-    return error_of(code, f"{doing} failed: {_SHORTAGES[code]}") if code else None
+    return error_of(code, f"{doing} failed: {SHORTAGES[code]}") if code else None
 
 
 def code_of(error: BaseException, otherwise: str) -> str:
@@ -352,4 +352,4 @@ def is_short_of_memory(error: BaseException) -> bool:
 
 def short_of_memory(doing: str) -> LimitError:
     """Make the error for work that the system gave no memory for."""
-    return LimitError("MEMORY_SHORT", f"{doing} failed: {_SHORTAGES['MEMORY_SHORT']}")
+    return LimitError("MEMORY_SHORT", f"{doing} failed: {SHORTAGES['MEMORY_SHORT']}")

@@ -50,6 +50,7 @@ class World:
     """A home and a project at work, and what was acknowledged of all that was written there."""
 
     def __init__(self, settings: Settings, documents: Path, chance: random.Random) -> None:
+        assert settings.root is not None
         self.root, self.home, self.older = settings.root, settings.home, settings.home.with_name("older")
         self.settings, self.home_settings, self.chance = settings, settings_of(settings.home), chance
         self.documents = documents
@@ -272,7 +273,7 @@ def test_a_call_that_fails_at_any_point_is_told_as_such_and_costs_nothing(campai
         world.check(step)
     told: Counter[str] = Counter()
     chosen = [(step, fault) for step in STEPS for fault in faults.available if observed[step][fault.kind]]
-    rounds = campaign(40, 600)
+    rounds = campaign(20, 400)
     for number in range(rounds):
         if number % len(chosen) == 0:
             world.chance.shuffle(chosen)

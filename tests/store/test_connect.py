@@ -236,6 +236,16 @@ def test_a_failed_commit_leaves_the_store_usable(folder):
     assert folder.write(a_py="x = 1\n") == 1
 
 
+def test_a_transaction_that_could_not_be_taken_back_is_ended_by_the_next_use(folder):
+    connections = folder.store._connections
+    connections._writer.execute("BEGIN")  # as a rollback without memory leaves it
+    assert folder.write(a_py="x = 1\n") == 1
+    with pytest.raises(CortexError), connections.read() as reader:
+        reader.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else 0)
+    with connections.read() as another:
+        assert another is not reader and another.execute("SELECT count(*) FROM docs").fetchone() == (1,)
+
+
 def test_threads_that_come_and_go_leave_no_connections_behind(folder):
     for _ in range(30):
         thread = threading.Thread(target=folder.store.truth.seq)

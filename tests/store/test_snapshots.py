@@ -191,3 +191,30 @@ def test_a_new_home_is_silent_and_one_with_snapshots_only_is_not(home, tmp_path)
     with pytest.raises(CortexError) as caught:
         check_present(elsewhere)
     assert caught.value.code == "STORE_LOST" and "snapshots: 1" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("said", "code"), [("database or disk is full", "DISK_FULL"), ("out of memory", "MEMORY_SHORT")]
+)
+def test_a_snapshot_is_not_called_damaged_where_there_is_no_room_to_read_it(home, monkeypatch, said, code):
+    made = make_snapshot(home / STORE_NAME, ASKED)
+    assert made is not None
+
+    def fail(connection):
+        raise sqlite3.OperationalError(said)
+
+    monkeypatch.setattr(snapshots, "_contents", fail)
+    with pytest.raises(CortexError) as caught:
+        verify_snapshot(made)
+    assert caught.value.code == code
+
+
+def test_a_disk_that_fails_is_not_taken_for_missing_rights(home, monkeypatch):
+    def fail(number):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(CortexError) as caught:
+        make_snapshot(home / STORE_NAME, ASKED)
+    assert caught.value.code == "STORE_IO"
+    assert list((home / "backups").iterdir()) == []

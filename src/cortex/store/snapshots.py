@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from cortex.errors import FileError, code_of, error_of
+from cortex.errors import SHORTAGES, CortexError, FileError, StoreError, code_of, error_of
 from cortex.paths import SNAPSHOTS_FOLDER, make_private
 from cortex.store.connect import translated
 
@@ -185,12 +185,14 @@ def unpack(snapshot: Snapshot, target: Path) -> None:
     try:
         with gzip.open(snapshot.file, "rb") as source, _open_private(target) as out:
             shutil.copyfileobj(source, out, 1 << 20)
-        with closing(sqlite3.connect(target)) as connection:
+        with closing(sqlite3.connect(target)) as connection, translated(target):
             found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if found != "ok":
-                raise sqlite3.DatabaseError(found)
+                raise StoreError("STORE_CORRUPT", found)
             _contents(connection)
-    except (EOFError, zlib.error, gzip.BadGzipFile, sqlite3.DatabaseError) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile, CortexError) as error:
+        if isinstance(error, CortexError) and error.code in SHORTAGES:
+            raise
         raise FileError(
             "IMPORT_UNREADABLE",
             f"the snapshot {snapshot.file} is damaged: {error}",
