@@ -5,7 +5,8 @@ import re
 import pytest
 
 from cortex import errors
-from cortex.errors import CODES, CortexError, FileError, error_of, explained
+from cortex.errors import CODES, CortexError, FileError, LimitError, StoreError, error_of, explained
+from cortex.tools import unforeseen
 
 
 def test_every_code_belongs_to_the_class_that_the_tree_says():
@@ -28,7 +29,9 @@ def test_a_code_of_a_newer_version_is_an_internal_error():
     [
         (OSError(28, "No space left on device"), FileError, "DISK_FULL"),
         (PermissionError(13, "Permission denied"), FileError, "PERMISSION_DENIED"),
-        (OSError(5, "Input/output error"), CortexError, "INTERNAL_ERROR"),
+        (OSError(5, "Input/output error"), StoreError, "STORE_IO"),
+        (MemoryError(), LimitError, "MEMORY_SHORT"),
+        (OSError(71, "Protocol error"), CortexError, "INTERNAL_ERROR"),
         (KeyError("x"), CortexError, "INTERNAL_ERROR"),
         (FileError("PATH_OUTSIDE", "no"), FileError, "PATH_OUTSIDE"),
     ],
@@ -36,3 +39,17 @@ def test_a_code_of_a_newer_version_is_an_internal_error():
 def test_an_exception_that_nobody_foresaw_is_told_as_what_it_is(error, kind, code):
     told = explained(error, "indexing")
     assert (type(told), told.code) == (kind, code)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OSError(28, "No space left on device", "/private/name"), "DISK_FULL"),
+        (OSError(5, "Input/output error", "/private/name"), "STORE_IO"),
+        (MemoryError(), "MEMORY_SHORT"),
+        (KeyError("/private/name"), "INTERNAL_ERROR"),
+    ],
+)
+def test_a_disk_or_memory_that_fails_a_tool_is_no_defect_and_tells_nothing_private(error, code):
+    told = unforeseen(error, "search_code")
+    assert told.code == code and "private" not in told.message

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import shutil
 import sqlite3
@@ -88,6 +90,30 @@ def check_sound(settings: Settings) -> None:
             assert one.memory.text == memory_of(int(number)).text
         add(library, Memory("", "Written afterwards", text="The zeppelin landed."))
         assert [hit.one.memory.title for hit in find(library, Asked("zeppelin")).hits][:1] == ["Written afterwards"]
+
+
+@pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
+def test_a_restore_that_fails_at_the_last_step_leaves_the_home_as_it_was(settings, monkeypatch, links):
+    home, replace = settings.home, os.replace
+    snapshot = make_snapshot(home / STORE_NAME, ASKED)
+    assert snapshot is not None
+
+    def fail(source, target):
+        if Path(target) == home / STORE_NAME and Path(source).parent != home:
+            raise OSError(errno.EIO, "Input/output error")
+        replace(source, target)
+
+    def refuse(source, target):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    with monkeypatch.context() as patch, pytest.raises(CortexError) as caught:
+        patch.setattr(os, "replace", fail)
+        if not links:
+            patch.setattr(os, "link", refuse)
+        restore_snapshot(settings, snapshot)
+    assert caught.value.code == "STORE_IO"
+    assert list(home.glob("cortex.db.*")) == []
+    assert len(said(settings)) == COUNT
 
 
 def test_a_snapshot_brings_back_memories_records_and_settings_and_that_can_be_undone(settings):

@@ -67,7 +67,7 @@ def fail_with(error: Exception) -> Callable[..., object]:
 @pytest.mark.parametrize(
     ("failure", "kind", "code"),
     [
-        (OSError(5, "Input/output error"), CortexError, "INTERNAL_ERROR"),
+        (OSError(5, "Input/output error"), StoreError, "STORE_IO"),
         (OSError(28, "No space left on device"), FileError, "DISK_FULL"),
         (ValueError("nobody thought of this"), CortexError, "INTERNAL_ERROR"),
     ],
@@ -91,7 +91,7 @@ def test_a_run_that_fails_unforeseen_is_in_the_status_and_in_the_log(open_engine
 @pytest.mark.parametrize(
     ("failure", "kind", "code"),
     [
-        (OSError(5, "Input/output error"), CortexError, "INTERNAL_ERROR"),
+        (OSError(5, "Input/output error"), StoreError, "STORE_IO"),
         (StoreError("STORE_LOCKED", "somebody else writes"), StoreError, "STORE_LOCKED"),
         (FileError("DISK_FULL", "full"), FileError, "DISK_FULL"),
         (LimitError("INDEX_TIMEOUT", "too late"), LimitError, "INDEX_TIMEOUT"),

@@ -292,6 +292,14 @@ _CLASSES: Mapping[type[CortexError], str] = {
     LimitError: "INDEX_TIMEOUT SEARCH_TIMEOUT REGEX_TIMEOUT MEMORY_LIMIT MEMORY_SHORT DISK_LIMIT EMBEDDINGS_LIMIT INDEX_BUSY RATE_LIMITED WORKER_FAILED",
     NetworkError: "SERVER_LOST CORTEXD_UNAVAILABLE EMBEDDER_UNAVAILABLE EMBEDDER_REFUSED EMBEDDER_ANSWER EMBEDDER_CHANGED EMBEDDER_MISSING QDRANT_UNAVAILABLE CORE_UNAVAILABLE CORE_DENIED CORE_REFUSED CORE_ANSWER ADDRESS_REFUSED REQUEST_REFUSED AUTH_REQUIRED AUTH_EXPIRED",
 }
+# Of a disk that is full, and of one that is broken or away, or may not hold files so large.
+_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+_BROKEN_ERRORS = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.EFBIG, errno.ESTALE)
+SHORTAGES = {
+    "DISK_FULL": "the disk is full",
+    "STORE_IO": "the disk answers with errors",
+    "MEMORY_SHORT": "this process gets no more memory",
+}
 _BY_CODE = {code: kind for kind, codes in _CLASSES.items() for code in codes.split()}
 
 
@@ -309,14 +317,28 @@ def explained(error: Exception, doing: str, *suggestions: str) -> CortexError:
     """
     if isinstance(error, CortexError):
         return error
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return FileError("DISK_FULL", f"the disk is full: {error}")
+    place = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
+    if shortage := shortage_of(error, doing + place):
+        return shortage
     if isinstance(error, PermissionError):
         return FileError("PERMISSION_DENIED", str(error))
-    if is_short_of_memory(error):
-        return short_of_memory(doing)
     message = f"{doing} failed unexpectedly ({type(error).__name__}: {error})"
     return CortexError("INTERNAL_ERROR", message, context={"operation": doing}, suggestions=suggestions)
+
+
+def shortage_of(error: BaseException, doing: str) -> CortexError | None:
+    """Make the error for work that a disk or memory failed; None where it was anything else."""
+    code = code_of(error, "")
+    return error_of(code, f"{doing} failed: {SHORTAGES[code]}") if code else None
+
+
+def code_of(error: BaseException, otherwise: str) -> str:
+    """The code of a disk or memory that failed; `otherwise` for any other exception."""
+    if is_short_of_memory(error):
+        return "MEMORY_SHORT"
+    if isinstance(error, OSError) and error.errno in _FULL_ERRORS:
+        return "DISK_FULL"
+    return "STORE_IO" if isinstance(error, OSError) and error.errno in _BROKEN_ERRORS else otherwise
 
 
 def is_short_of_memory(error: BaseException) -> bool:
@@ -330,4 +352,4 @@ def is_short_of_memory(error: BaseException) -> bool:
 
 def short_of_memory(doing: str) -> LimitError:
     """Make the error for work that the system gave no memory for."""
-    return LimitError("MEMORY_SHORT", f"{doing} failed: this process gets no more memory")
+    return LimitError("MEMORY_SHORT", f"{doing} failed: {SHORTAGES['MEMORY_SHORT']}")

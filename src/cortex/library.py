@@ -151,8 +151,10 @@ class Library(Engine):
         """
         try:
             return self._follow(forget)
-        except CortexError as error:  # a full disk, another writer: whoever keeps the library goes on with it
-            log.warning("what was %s isn't %s yet: %s", *_OUTSTANDING[forget], error.message)
+        except (CortexError, MemoryError, OSError) as error:
+            # A full disk, another writer: the keeper of the library goes on with it.
+            message = explained(error, "indexing").message
+            log.warning("what was %s isn't %s yet: %s", *_OUTSTANDING[forget], message)
             return False
 
     def _follow(self, forget: bool) -> bool:

@@ -12,7 +12,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from cortex.errors import FileError
+from cortex.errors import FileError, code_of, error_of
 from cortex.text import hash_bytes
 
 MAX_PATH_CHARACTERS = 4096
@@ -190,7 +190,7 @@ def _close(entry: os.DirEntry[str]) -> None:
 def ensure_store_dir(folder: Path) -> None:
     """Make a store's folder, for its owner only; in a project with a .gitignore of our own files, unless another one is there.
 
-    Raises: FileError PERMISSION_DENIED or DISK_FULL.
+    Raises: FileError PERMISSION_DENIED or DISK_FULL, StoreError STORE_IO.
     """
     try:
         make_private(folder)
@@ -198,11 +198,8 @@ def ensure_store_dir(folder: Path) -> None:
             _write_ignore_file(folder / ".gitignore")
         keep_private(folder, _KEPT_NAME)
     except OSError as error:
-        full = error.errno in (28, 122)  # ENOSPC, EDQUOT
-        code = "DISK_FULL" if full else "PERMISSION_DENIED"
-        raise FileError(
-            code, f"can't make the folder {folder}: {error.strerror}", context={"path": str(folder)}
-        ) from error
+        message = f"can't make the folder {folder}: {error.strerror}"
+        raise error_of(code_of(error, "PERMISSION_DENIED"), message, {"path": str(folder)}) from error
 
 
 def bytes_on_disk(path: Path) -> int:

@@ -129,14 +129,16 @@ def _snapshot_before(home: Path) -> Snapshot | None:
         return None
     try:
         return write_snapshot(home / STORE_NAME, RESTORE)
-    except StoreError:
+    except StoreError as error:
+        if error.context.get("path") != str(home / STORE_NAME):
+            # The database is sound, and its snapshot could not be written.
+            raise
         return None
 
 
 def _swap(home: Path, folder: Path, *, sound: bool = False) -> Path | None:
     """Put the database of a folder in the place of the home's; gives where that went, None where there was none."""
-    kept = move_aside(home, sound=sound)
-    os.replace(folder / STORE_NAME, home / STORE_NAME)
+    kept = move_aside(home, sound=sound, replacement=folder / STORE_NAME)
     for pattern in ("words-*", "vectors-*"):
         for index in home.glob(pattern):
             shutil.rmtree(index, ignore_errors=True)
@@ -164,7 +166,7 @@ def _put_settings(file: Path, text: str | None, *, replace: bool) -> bool:
 
 def _index(settings: Settings) -> None:
     """Have what was brought back found at once; where that fails, the next command does it."""
-    with suppress(CortexError), Library(settings) as library:
+    with suppress(CortexError, MemoryError, OSError), Library(settings) as library:
         library.catch_up()
 
 

@@ -23,7 +23,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, GetJsonSchemaHandle
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails, core_schema
 
-from cortex.errors import CortexError, InputError
+from cortex.errors import CortexError, InputError, shortage_of
 from cortex.everywhere import Place
 from cortex.types import Cancel
 
@@ -196,6 +196,9 @@ def _failure(family: Family, error: CortexError) -> Answer:
 
 def unforeseen(error: Exception, where: str) -> CortexError:
     """Log an exception that nobody foresaw and give what a caller is told instead."""
+    if shortage := shortage_of(error, where):
+        log.warning("%s", shortage.message)
+        return shortage
     log.error("unforeseen error in %s", where, exc_info=error)
     return CortexError(
         "INTERNAL_ERROR", f"{where} failed unexpectedly ({type(error).__name__})", context={"operation": where}

@@ -9,7 +9,11 @@ from contextlib import closing
 import pytest
 
 from cortex.cli import run
+from cortex.cli.checks.home import check_home
+from cortex.errors import short_of_memory
+from cortex.settings import load
 from cortex.store import STORE_NAME, snapshots
+from cortex.store.indexes import Indexes
 
 TITLES = ("Apples grow on trees", "Pears are harder than plums")
 
@@ -219,3 +223,12 @@ def test_a_setting_is_set_where_the_home_is_lost(home, cortex):
     assert cortex("config", "set", "team.approval", "studio")[0] == 0
     assert cortex("config", "get", "team.approval")[1].strip() == "studio"
     assert not (home / STORE_NAME).exists()
+
+
+def test_the_doctor_does_not_take_short_memory_for_damage(home, monkeypatch):
+    def fail(indexes):
+        raise short_of_memory("using the word index")
+
+    monkeypatch.setattr(Indexes, "check_words", fail)
+    found = next(check_home(load(None, environment={"CORTEX_HOME": str(home)})))
+    assert "damaged" not in found.text and "MEMORY_SHORT" in found.text

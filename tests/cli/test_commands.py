@@ -127,7 +127,7 @@ def test_errors_for_programs_are_the_envelope(cortex, tmp_path):
     ("failure", "code"),
     [
         (ValueError("nobody thought of this"), "INTERNAL_ERROR"),
-        (OSError(5, "Input/output error"), "INTERNAL_ERROR"),
+        (OSError(5, "Input/output error"), "STORE_IO"),
         (PermissionError(13, "Permission denied"), "PERMISSION_DENIED"),
         (OSError(28, "No space left on device"), "DISK_FULL"),
     ],

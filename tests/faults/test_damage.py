@@ -170,7 +170,7 @@ def test_what_is_damaged_while_agents_write_and_ask_heals_by_itself(campaign, pr
 @pytest.mark.parametrize("kind", ["memory", "file"])
 def test_what_runs_out_at_any_point_is_told_as_such_and_costs_nothing(campaign, project, home, start, kind):
     chance, agent, written, told = random.Random(SEED), Agent(start), {}, Counter()
-    sizes = (0, 400 << 20) if kind == "memory" else (4_096, 200_000)
+    sizes = (0, 400 << 20) if kind == "memory" else (4_096, 2_000_000)
     for number in range(campaign(3, 40)):
         (project / f"f{number}.py").write_text(f"def lamp_{number}():\n    return {number}\n" * 40, encoding="utf-8")
         agent.ask(f"limit {kind} {chance.randrange(*sizes)}")

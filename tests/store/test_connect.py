@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -127,11 +128,11 @@ def test_a_kill_while_a_database_is_moved_aside_parts_it_from_no_log(tmp_path, m
             shutil.copy(f"{path}{suffix}", tmp_path / f"left{suffix}")
     for suffix in ("", "-wal", "-shm"):
         (tmp_path / f"left{suffix}").replace(f"{path}{suffix}")
-    done = iter(range(5))
+    done = count()
 
     def until_killed(act):
         def call(*arguments, **options):
-            if next(done) == step:
+            if next(done) >= step:  # nor is anything undone then
                 raise KeyboardInterrupt
             return act(*arguments, **options)
 
@@ -276,6 +277,16 @@ def test_a_failed_commit_leaves_the_store_usable(folder):
         connection.execute("PRAGMA defer_foreign_keys = ON")  # so that COMMIT itself fails
         connection.execute("INSERT INTO chunks VALUES (1, 999, 0, 0, 0, 0, 0, '', '', '', '', '')")
     assert folder.write(a_py="x = 1\n") == 1
+
+
+def test_a_transaction_that_could_not_be_taken_back_is_ended_by_the_next_use(folder):
+    connections = folder.store._connections
+    connections._writer.execute("BEGIN")  # as a rollback without memory leaves it
+    assert folder.write(a_py="x = 1\n") == 1
+    with pytest.raises(CortexError), connections.read() as reader:
+        reader.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else 0)
+    with connections.read() as another:
+        assert another is not reader and another.execute("SELECT count(*) FROM docs").fetchone() == (1,)
 
 
 def test_threads_that_come_and_go_leave_no_connections_behind(folder):

@@ -214,3 +214,30 @@ def test_one_that_was_cut_is_tried_again_after_an_hour(home, monkeypatch):
     assert thread is not None
     thread.join()
     assert [one.reason for one in list_snapshots(home)] == [DAILY]
+
+
+@pytest.mark.parametrize(
+    ("said", "code"), [("database or disk is full", "DISK_FULL"), ("out of memory", "MEMORY_SHORT")]
+)
+def test_a_snapshot_is_not_called_damaged_where_there_is_no_room_to_read_it(home, monkeypatch, said, code):
+    made = make_snapshot(home / STORE_NAME, ASKED)
+    assert made is not None
+
+    def fail(connection):
+        raise sqlite3.OperationalError(said)
+
+    monkeypatch.setattr(snapshots, "_contents", fail)
+    with pytest.raises(CortexError) as caught:
+        verify_snapshot(made)
+    assert caught.value.code == code
+
+
+def test_a_disk_that_fails_is_not_taken_for_missing_rights(home, monkeypatch):
+    def fail(number):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(CortexError) as caught:
+        make_snapshot(home / STORE_NAME, ASKED)
+    assert caught.value.code == "STORE_IO"
+    assert list((home / "backups").iterdir()) == []

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cortex.errors import CortexError
 from cortex.store import vectors as module
 from cortex.store.qdrant import Qdrant
 from cortex.store.qdrantvectors import QdrantVectors
+from cortex.store.vectorlog import Log
 from cortex.store.vectors import FRESH, Vectors
 from cortex.types import Stamp
 
@@ -302,6 +304,27 @@ def test_a_log_full_of_dead_rows_is_written_anew(tmp_path, engine):
     assert (reader.watermark, reader.search(query, 10)) == (7, before)
     assert vectors.search(query, 10) == before
     assert Vectors.open(tmp_path, STAMP, engine).search(query, 10) == before
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(MemoryError(), "MEMORY_SHORT"), (OSError(28, "full"), "DISK_FULL"), (OSError(5, "broken"), "STORE_IO")],
+)
+def test_a_compaction_that_fails_loses_no_row(tmp_path, engine, monkeypatch, error, code):
+    vectors = filled(tmp_path, engine, 300)
+    vectors.remove(np.arange(1, 101))
+    vectors.sync(1)
+
+    def fail(log, records):
+        raise error
+
+    with monkeypatch.context() as patch, pytest.raises(CortexError) as caught:
+        patch.setattr(Log, "append", fail)
+        vectors.compact()
+    assert caught.value.code == code
+    vectors.sync(2)
+    assert vectors.ids().tolist() == list(range(101, 301))
+    assert Vectors.open(tmp_path, STAMP, engine).ids().tolist() == list(range(101, 301))
 
 
 def test_a_reader_sees_a_new_watermark_and_nothing_before_it(tmp_path, engine):

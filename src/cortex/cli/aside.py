@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cortex.errors import FileError
+from cortex.errors import FileError, code_of, error_of
 
 
 @contextmanager
@@ -25,8 +24,8 @@ def written_aside(file: Path) -> Iterator[Path]:
         os.replace(temporary, file)
     except OSError as error:
         why = f"{file} can't be written: {error.strerror}"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise FileError("DISK_FULL", why) from None
+        if shortage := code_of(error, ""):
+            raise error_of(shortage, why) from None
         code = "FILE_NOT_FOUND" if isinstance(error, FileNotFoundError) else "PERMISSION_DENIED"
         raise FileError(
             code, why, instead=("Name a file in a folder that is there and that you may write to.",)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from cortex.errors import ConfigError, FileError
+from cortex.errors import ConfigError, CortexError, FileError, code_of, error_of
 
 MAX_BYTES = 64_000_000  # Claude Code keeps the history of every project in its file
 
@@ -129,6 +129,6 @@ def _mode(real: Path, private: bool) -> int:
     return 0o666 & ~mask
 
 
-def _refused(file: Path, error: OSError) -> FileError:
-    code = "DISK_FULL" if error.errno in (28, 122) else "PERMISSION_DENIED"  # ENOSPC, EDQUOT
-    return FileError(code, f"{file}: {error.strerror or error}", context={"path": str(file)})
+def _refused(file: Path, error: OSError) -> CortexError:
+    message = f"{file}: {error.strerror or error}"
+    return error_of(code_of(error, "PERMISSION_DENIED"), message, {"path": str(file)})

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
-from cortex.errors import ConfigError, FileError
+from cortex.errors import ConfigError, CortexError, code_of, error_of
 from cortex.paths import STORE_FOLDER, make_private
 from cortex.settings.keys import normalise
 
@@ -198,8 +198,7 @@ def _replace(target: Path, content: bytes, file: Path) -> None:
                 os.unlink(temporary)
 
 
-def _denied(file: Path, error: OSError, code: str) -> FileError:
-    if error.errno in (28, 122):  # ENOSPC, EDQUOT
-        code = "DISK_FULL"
+def _denied(file: Path, error: OSError, code: str) -> CortexError:
     reason = "can't be read" if code == "FILE_UNREADABLE" else "can't be written"
-    return FileError(code, f"{file}: {reason} ({error.strerror or error})", context={"file": str(file)})
+    message = f"{file}: {reason} ({error.strerror or error})"
+    return error_of(code_of(error, code), message, {"file": str(file)})

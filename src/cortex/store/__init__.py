@@ -13,7 +13,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from cortex.errors import CortexError, StoreError
@@ -307,9 +307,10 @@ class Store:
 
     def close(self) -> None:
         """Close everything and give the lease back."""
-        self.indexes.close()
-        self._connections.close()
-        self.lease.release()
+        with ExitStack() as ends:  # each of them, whatever fails
+            ends.callback(self.lease.release)
+            ends.callback(self._connections.close)
+            self.indexes.close()
 
     def set_aside(self) -> Path:
         """Close the store of a lease holder, and move its database out of the way; returns where it went."""
@@ -377,22 +378,28 @@ def set_aside(directory: Path, *, replica: bool = False) -> Path:
         return _discard(directory, replica=replica)
 
 
-def move_aside(directory: Path, *, sound: bool = False) -> Path | None:
+def move_aside(directory: Path, *, sound: bool = False, replacement: Path | None = None) -> Path | None:
     """Do that where the lease is held already; a `sound` database isn't called damaged then. None where there was none.
 
-    A process that is killed on the way leaves the database with its log in the old place or in the new one.
+    A process that is killed on the way leaves the database with its log in the old place or in the new one. A
+    `replacement` takes its place; where that fails, the database is where it was.
     """
     path = directory / STORE_NAME
     target = directory / f"{_REPLACED if sound else _ASIDE}{time.time_ns()}"
-    logs = [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm")]
-    with translated(directory):
-        for log in logs:
-            _double(log, target.with_name(target.name + log.name.removeprefix(path.name)))
+    logs = {path.with_name(path.name + suffix): target.with_name(target.name + suffix) for suffix in ("-wal", "-shm")}
+    with translated(directory), ExitStack() as undo:
+        for log, copy in logs.items():
+            undo.callback(copy.unlink, missing_ok=True)
+            _double(log, copy)
         moved = path.exists()
         if moved:
-            path.replace(target)
-        for log in logs:  # a new database must not find an old one's log
+            _move(path, target, undo)
+        for log, copy in logs.items():  # a new database must not find an old one's log
+            undo.callback(_double, copy, log)
             log.unlink(missing_ok=True)
+        if replacement is not None:
+            os.replace(replacement, path)
+        undo.pop_all()
     return target if moved else None
 
 
@@ -403,10 +410,15 @@ def _double(file: Path, target: Path) -> None:
         return
     try:
         os.link(file, target)
-    except FileNotFoundError:
+    except (FileNotFoundError, FileExistsError):
         return
     except OSError:  # a file system without hard links
         shutil.copy2(file, target)
+
+
+def _move(source: Path, target: Path, undo: ExitStack) -> None:
+    source.replace(target)
+    undo.callback(target.replace, source)
 
 
 def remove_replaced(directory: Path, but: Path | None) -> None:

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cortex.errors import CortexError, FileError, InputError, StoreError
-from cortex.store.connect import FULL_ERRORS
+from cortex.errors import CortexError, FileError, InputError, StoreError, code_of, error_of
 from cortex.store.ledger import POSTGRESQL, Ledger, new_epoch
 from cortex.store.recordreading import get_records
 from cortex.store.recordrows import Wording
@@ -149,9 +148,8 @@ def _writing(file: Path) -> Iterator[gzip.GzipFile]:
             raw.flush()
             os.fsync(raw.fileno())
     except OSError as error:
-        missing = isinstance(error, FileNotFoundError)
-        code = "FILE_NOT_FOUND" if missing else "DISK_FULL" if error.errno in FULL_ERRORS else "PERMISSION_DENIED"
-        raise FileError(code, f"{file} can't be written: {error.strerror}", context={"path": str(file)}) from error
+        code = code_of(error, "FILE_NOT_FOUND" if isinstance(error, FileNotFoundError) else "PERMISSION_DENIED")
+        raise error_of(code, f"{file} can't be written: {error.strerror}", {"path": str(file)}) from error
 
 
 def _rows(connection: Any, table: _Table) -> Iterator[Sequence[object]]:

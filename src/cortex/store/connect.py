@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from cortex.errors import CortexError, FileError, StoreError, is_short_of_memory, short_of_memory
+from cortex.errors import CortexError, FileError, StoreError, short_of_memory, shortage_of
 from cortex.locks import lock_file
 from cortex.paths import is_frozen
 from cortex.seeing import Viewer
@@ -33,7 +33,6 @@ JOURNAL_LIMIT_BYTES = 64 << 20  # a WAL grown by a long run is cut back to this 
 CLOSE_SECONDS = 2.0  # what readers in other threads get to finish
 JOT_SECONDS = 0.2
 CHECKPOINT_MS = 100  # how long a checkpoint waits for readers; the next one does what this one couldn't
-FULL_ERRORS = (28, 122)  # ENOSPC, EDQUOT
 COPIES, LOCK = "cortex-store-", "lock"  # how folders with a copy of a read-only store begin, and the file in each
 
 
@@ -106,6 +105,7 @@ class Connections:
                 raise StoreError("STORE_UNWRITABLE", f"{self.path} can be read only: its folder can't be written")
             if self._read_only:
                 raise StoreError("STORE_READ_ONLY", f"{self.path} is open for reading only")
+            self._end_transaction()  # of a write that had no memory left to take itself back
             self._writer.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._writer.execute(f"PRAGMA secure_delete = {'ON' if erase else 'OFF'}")
             self._writer.execute("BEGIN IMMEDIATE")
@@ -113,8 +113,11 @@ class Connections:
                 yield self._writer
                 self._writer.execute("COMMIT")
             finally:
-                if self._writer.in_transaction:  # a full disk ends the transaction by itself
-                    self._writer.execute("ROLLBACK")
+                self._end_transaction()
+
+    def _end_transaction(self) -> None:
+        if self._writer.in_transaction:  # a full disk ends the transaction by itself
+            self._writer.execute("ROLLBACK")
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -203,11 +206,14 @@ class Connections:
     def _give_back(self, connection: sqlite3.Connection) -> None:
         try:
             if connection.in_transaction:
-                connection.execute("ROLLBACK")  # nothing was written; unlike COMMIT it can't fail
+                connection.execute("ROLLBACK")  # nothing was written; it fails for want of memory alone
         finally:
             with self._returned:
                 self._reading -= 1
-                self._idle.append(connection)
+                if connection.in_transaction:
+                    connection.close()
+                else:
+                    self._idle.append(connection)
                 self._returned.notify_all()
 
     def _check_open(self) -> None:
@@ -406,13 +412,10 @@ def translated(path: Path | None) -> Iterator[None]:
         # SQLite quotes what it can't read, and Python can't decode that.
         context = {"path": where, "cause": str(error)}
         raise StoreError("STORE_CORRUPT", f"{where} is damaged: a text in it isn't UTF-8", context=context) from error
-    except MemoryError as error:
-        raise short_of_memory(f"using {where}") from error
-    except OSError as error:
-        if error.errno in FULL_ERRORS:
-            raise FileError("DISK_FULL", f"the disk is full: {where} can't grow", context={"path": where}) from error
-        if is_short_of_memory(error):
-            raise short_of_memory(f"using {where}") from error
+    except (MemoryError, OSError) as error:
+        if shortage := shortage_of(error, f"using {where}"):
+            shortage.context["path"] = where
+            raise shortage from error
         if isinstance(error, FileNotFoundError):
             raise FileError("FILE_NOT_FOUND", f"{where} is gone", context={"path": where}) from error
         if isinstance(error, PermissionError):

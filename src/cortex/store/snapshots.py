@@ -22,9 +22,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from cortex.errors import FileError
+from cortex.errors import SHORTAGES, CortexError, FileError, StoreError, code_of, error_of
 from cortex.paths import SNAPSHOTS_FOLDER, make_private
-from cortex.store.connect import FULL_ERRORS, translated
+from cortex.store.connect import translated
 
 FOLDER = SNAPSHOTS_FOLDER
 SETTINGS_FILE = "config.yml"
@@ -192,14 +192,16 @@ def unpack(snapshot: Snapshot, target: Path) -> None:
     try:
         with gzip.open(snapshot.file, "rb") as source, _open_private(target) as out:
             shutil.copyfileobj(source, out, 1 << 20)
-        with closing(sqlite3.connect(target)) as connection:
+        with closing(sqlite3.connect(target)) as connection, translated(target):
             found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if found != "ok":
-                raise sqlite3.DatabaseError(found)
+                raise StoreError("STORE_CORRUPT", found)
             # An empty file unpacks to an empty database, which is sound for SQLite.
             connection.execute(f"SELECT count(*) FROM {_FILES}")
             _contents(connection)
-    except (EOFError, zlib.error, gzip.BadGzipFile, sqlite3.DatabaseError) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile, CortexError) as error:
+        if isinstance(error, CortexError) and error.code in SHORTAGES:
+            raise
         raise FileError(
             "IMPORT_UNREADABLE",
             f"the snapshot {snapshot.file} is damaged: {error}",
@@ -292,8 +294,8 @@ def _is_stale(file: Path) -> bool:
 @contextmanager
 def _temporary(folder: Path, ending: str) -> Iterator[Path]:
     file = folder / f".snapshot-{os.getpid()}-{time.time_ns()}{ending}"
-    _open_private(file).close()
     try:
+        _open_private(file).close()
         yield file
     finally:
         file.unlink(missing_ok=True)
@@ -309,5 +311,5 @@ def _explained(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        code = "DISK_FULL" if error.errno in FULL_ERRORS else "PERMISSION_DENIED"
-        raise FileError(code, f"{place} can't be used for snapshots: {error.strerror or error}") from error
+        message = f"{place} can't be used for snapshots: {error.strerror or error}"
+        raise error_of(code_of(error, "PERMISSION_DENIED"), message) from error

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cortex.errors import is_short_of_memory, short_of_memory
+from cortex.errors import shortage_of
 from cortex.paths import keep_private, open_private
 from cortex.types import Stamp
 
@@ -75,8 +75,8 @@ class Log:
         try:
             mapped = self._map(records)
         except (OSError, ValueError) as error:
-            if is_short_of_memory(error):
-                raise short_of_memory("loading vectors") from error
+            if shortage := shortage_of(error, "loading vectors"):
+                raise shortage from error
             return False
         if zlib.crc32(mapped[self.records :].view(np.uint8).data, self.checksum) != checksum:
             return False

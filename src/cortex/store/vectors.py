@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from cortex.errors import StoreError, is_short_of_memory, short_of_memory
+from cortex.errors import StoreError, shortage_of
 from cortex.paths import make_private
 from cortex.store.vectorlog import (
     Log,
@@ -57,7 +57,7 @@ from cortex.types import Stamp
 if TYPE_CHECKING:
     from turbovec import IdMapIndex
 
-_NOT_DAMAGE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
+_NOT_DAMAGE = (errno.EACCES, errno.EPERM, errno.EROFS)
 FRESH = -1  # the watermark of an index that holds nothing yet
 CANDIDATES = 400  # at least so many rows are rescored exactly: the 50 nearest of 130,000 chunks were always among them
 CANDIDATES_PER_RESULT = 8
@@ -87,6 +87,9 @@ class Vectors:
         scanned = stamp.dimensions * BITS // 8 + 8 if self._turbovec else stamp.dimensions + 4
         self._row_bytes = 16 + scanned + (self._dtype.itemsize if directory is None else 0)
         self._no_codes = Codes(np.empty((0, stamp.dimensions), np.int8), np.empty(0, np.float32))
+        # Closing needs no memory.
+        self._nothing = np.empty(0, dtype=np.int64)
+        self._no_records = np.empty(0, dtype=self._dtype)
         self._lock = threading.RLock()
         self._clear()
 
@@ -280,8 +283,7 @@ class Vectors:
         self._codes = self._no_codes  # what numpy scans, where turbovec doesn't
         self._snapshot = ""  # name of the file that holds the scan of
         self._snapshot_records = 0  # so many records of the log
-        nothing = np.empty(0, dtype=np.int64)
-        self._view = self._scanned = View(np.empty(0, dtype=self._dtype), nothing, nothing)
+        self._view = self._scanned = View(self._no_records, self._nothing, self._nothing)
         self._means: dict[tuple[int, int], Floats] = {}
         self.watermark = FRESH
 
@@ -339,9 +341,9 @@ class Vectors:
         """Say that the files are damaged where they can't be read or written for no better reason."""
         try:
             yield
-        except (OSError, ValueError) as error:
-            if is_short_of_memory(error):
-                raise short_of_memory("using vectors") from error
+        except (OSError, ValueError, MemoryError) as error:
+            if shortage := shortage_of(error, "using vectors"):
+                raise shortage from error
             if isinstance(error, OSError) and error.errno in _NOT_DAMAGE:
                 raise
             raise StoreError("INDEX_DAMAGED", f"the vectors of {self.stamp.model} failed: {error}") from error
@@ -372,14 +374,21 @@ class Vectors:
         """Write the live rows to a new generation; the old one stays until the watermark file has moved."""
         if self._scan is not None or self._snapshot:
             self._refresh_scan(view)
-        log = self._begin_log()
-        places = np.sort(view.positions)
-        for start in range(0, len(places), BLOCK):
-            log.append(view.records[places[start : start + BLOCK]])
+        before = self._log, self._generation, self._snapshot, self._snapshot_records
+        try:
+            log = self._begin_log()
+            places = np.sort(view.positions)
+            for start in range(0, len(places), BLOCK):
+                log.append(view.records[places[start : start + BLOCK]])
+            fresh = View(log.view(), view.ids, np.searchsorted(places, view.positions))
+        except BaseException:
+            # A part of the rows must not be taken for all of them.
+            self._log, self._generation, self._snapshot, self._snapshot_records = before
+            raise
         # The scan holds the same rows under the same ids: only their positions have moved.
         # Codes go by position, so they are made anew.
         self._codes = self._no_codes
-        self._view = self._scanned = View(log.view(), view.ids, np.searchsorted(places, view.positions))
+        self._view = self._scanned = fresh
 
     def _snapshots(self, directory: Path) -> list[tuple[int, Path]]:
         """The snapshots of this generation, by how many records of the log they cover, the largest first."""

@@ -25,6 +25,8 @@ from cortex.text import rfc3339
 SALVAGE = "cortex stop, then `cortex doctor --salvage`: it keeps the damaged file. Or `cortex backup restore`."
 RESTORE = "cortex stop, then `cortex backup restore`; to begin with nothing, move what is left out of the folder."
 LATE_DAYS = 2
+# A disk that is full, or memory that is short, says nothing of what is stored.
+DAMAGES = ("STORE_CORRUPT", "STORE_LOST", "INDEX_DAMAGED")
 HOME, CORE, CHUNKS, BACKUP = "home", "core records", "chunk files", "backup"
 
 
@@ -97,6 +99,8 @@ def _indexes(store: Store) -> Iterator[str]:
         try:
             yield from part()
         except CortexError as broken:
+            if broken.code not in DAMAGES:
+                raise
             yield broken.message
 
 
@@ -120,6 +124,9 @@ def _core(folder: Path) -> Iterator[Finding]:
         with closing(Store(folder, read_only=True)) as store:
             problems = store.check_database()
     except CortexError as broken:
+        if broken.code not in DAMAGES:
+            yield _broken(CORE, folder, broken)
+            return
         problems = [broken.message]
     for problem in problems:
         yield error(CORE, f"{folder / STORE_NAME}: {problem}", fix)
@@ -137,7 +144,10 @@ def _generations(folder: Path) -> Iterator[Finding]:
                 with closing(Store(generation / "store", read_only=True)) as store:
                     if store.check():
                         damaged.append(generation)
-            except CortexError:
+            except CortexError as broken:
+                if broken.code not in DAMAGES:
+                    yield _broken(CHUNKS, generation, broken)
+                    return
                 damaged.append(generation)
     if damaged:
         text = f"{many(len(damaged), 'loaded generation')} of chunk files is damaged: {damaged[0]}"
