@@ -468,7 +468,7 @@ def test_a_write_that_nobody_sends_says_that_it_waits(cortex, core, joined):
 
 def test_a_write_that_cortexd_sends_says_that_it_waits_for_an_answer(cortex, joined, monkeypatch):
     joined()
-    monkeypatch.setattr("cortex.daemon.control.is_held", lambda lock: True)
+    monkeypatch.setattr("cortex.locks.is_held", lambda lock: True)
     err = cortex("thread", "create", "The server may be gone")[2]
     assert err == "waiting to be sent: 1 write; cortexd sends what waits as soon as the team server answers\n"
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from cortex import recovery
+from cortex.actors import person
 from cortex.cli.checks import Level
 from cortex.cli.checks.home import check_home
 from cortex.embedders.hashing import HashingEmbedder
@@ -24,7 +25,6 @@ from cortex.memories import finding
 from cortex.memories.curating import delete
 from cortex.memories.writing import add
 from cortex.records.finding import Asked, find
-from cortex.records.rights import person
 from cortex.records.writing import create
 from cortex.settings import Settings, load
 from cortex.store import OWN, STORE_NAME, Store

@@ -13,13 +13,9 @@ from cortex.cli.editor import in_editor, read_file
 from cortex.cli.memory_form import filled, form_of
 from cortex.cli.memory_options import IdArgument, citations_of, memories
 from cortex.cli.options import JsonFlag, read_text
-from cortex.cli.show import print_json, say
-from cortex.cli.workspace import here
-from cortex.cli.memory_options import IdArgument, citations_of, here, memories, read_text
-from cortex.cli.memory_show import cut_to
-from cortex.cli.options import JsonFlag
-from cortex.cli.show import print_json, say
+from cortex.cli.show import cut_to, print_json, say
 from cortex.cli.terminal import decide
+from cortex.cli.workspace import here
 from cortex.errors import InputError
 from cortex.library import Library
 from cortex.memories.choosing import find_told
@@ -103,7 +99,11 @@ def edit_one(
 def _keep(library: Library, one: Remembered, memory: Memory, cited: Sequence[Citation] | None) -> Written | None:
     if memory == one.memory and cited is None:
         return None
-    decide(library.settings, "edit_memory", "\n".join([*_changes(one.memory, memory, cited), f"Change “{one.memory.title}”?"]))
+    decide(
+        library.settings,
+        "edit_memory",
+        "\n".join([*_changes(one.memory, memory, cited), f"Change “{one.memory.title}”?"]),
+    )
     return edit(library, one, memory, citations=cited)
 
 
