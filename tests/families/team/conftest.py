@@ -208,9 +208,9 @@ def desk_of() -> Iterator[Callable[..., Desk]]:
 
 
 def steady(value: object) -> object:
-    """An answer whose ids are numbered as they come, so that it is the same in every run."""
+    """An answer with ids numbered as they come and without the minutes that a slow run takes."""
     known: dict[str, str] = {}
-    text = json.dumps(value, ensure_ascii=False)
+    text = re.sub(r'"age": "\d+m"', '"age": "now"', json.dumps(value, ensure_ascii=False))
     for ids in (r"(?<=_)[0-9A-HJKMNP-TV-Z]{26}", r"(?<=mem_|doc_)[0-9a-f]{10,16}"):
         text = re.sub(ids, lambda one: known.setdefault(one[0], f"#{len(known) + 1}"), text)
     return json.loads(text)
