@@ -15,8 +15,8 @@ from made import SET, Made, make_queries, reciprocal
 from rules import PLAIN, weights
 from sets import Sets
 
-from cortex.search.parse import parse
-from cortex.types import Mode
+from cortex.base.types import Mode
+from cortex.engine.search.query_parser import parse
 
 GRID = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)  # 0: by words
 KINDS = {"semble": "code", "semble-full": "code", "locomo": "conversations", "locomo-session": "conversations"}

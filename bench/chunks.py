@@ -24,7 +24,7 @@ from figures import Section, Setup
 from measure import Watch, run
 
 if TYPE_CHECKING:  # the benchmark itself doesn't load what it measures
-    from cortex.shelf import Shelf
+    from cortex.families.chunkfiles.index import Shelf
 
 DIMENSIONS = 384
 MODEL = "BAAI/bge-small-en-v1.5"
@@ -176,8 +176,8 @@ def _chunks(kind: str, count: int, seed: int, updated: str, changed: int) -> Ite
 
 def ask(folder: str, home: str) -> dict[str, list[float]]:
     """Milliseconds of whole queries, of what finds by meaning in them, and of queries that a tag narrows."""
-    import cortex.search as searching
-    from cortex.shelf import Wanted
+    import cortex.engine.search as searching
+    from cortex.families.chunkfiles.index import Wanted
 
     shelf = _open(folder, home)
     near: list[float] = []
@@ -227,9 +227,9 @@ def _timed_reload(shelf: Shelf) -> float:
 
 
 def _open(folder: str, home: str) -> Shelf:
-    from cortex.settings import load
-    from cortex.shelf import Shelf
-    from cortex.shelf.asking import Choice
+    from cortex.base.settings import load
+    from cortex.families.chunkfiles.index import Shelf
+    from cortex.families.chunkfiles.query_embedding import Choice
 
     def vector_of(text: str) -> np.ndarray:
         return np.random.default_rng(len(text) + sum(map(ord, text))).standard_normal(DIMENSIONS).astype(np.float32)

@@ -20,20 +20,20 @@ from core_clients import Client
 from memories_made import words
 from team_made import YEAR, make, questions
 
-from cortex.actors import person
-from cortex.core import people
-from cortex.kinds import Actor, Observation, Record, Subcortex
-from cortex.library import Library
-from cortex.records.ids import fresh_key, new_id
-from cortex.records.wording import wording
-from cortex.seeing import EVERYWHERE
-from cortex.settings import Settings, load
-from cortex.store import Step
-from cortex.store.backup import dump
-from cortex.store.backup import load as load_backup
-from cortex.store.ledger import Ledger, open_ledger
-from cortex.sync import connecting, running
-from cortex.sync.names import outward, renamed
+from cortex.base.actors import person
+from cortex.base.record_model import Actor, Observation, Record, Subcortex
+from cortex.base.settings import Settings, load
+from cortex.base.visibility import EVERYWHERE
+from cortex.engine.library import Library
+from cortex.engine.store import Step
+from cortex.engine.store.records.backup import dump
+from cortex.engine.store.records.backup import load as load_backup
+from cortex.engine.store.records.ledger import Ledger, open_ledger
+from cortex.families.team.ids import fresh_key, new_id
+from cortex.families.team.index_text import wording
+from cortex.families.team.sync import connection, cycle
+from cortex.families.team.wire.identity import outward, renamed
+from cortex.interfaces.team_server import principals
 
 STEP = 2_000  # records of one transaction
 ASKED_FROM = 20_000  # records that questions are made from
@@ -86,7 +86,7 @@ def _owner() -> Actor:
 
 
 def _token(ledger: Ledger, name: str, grants: dict[str, bool]) -> str:
-    one = people.add(ledger, name, EDITOR, False, grants)
+    one = principals.add(ledger, name, EDITOR, False, grants)
     return ledger.principals.make_token(one.id)[1]
 
 
@@ -106,7 +106,7 @@ def join(settings: Settings, address: str, token: str, before: int = 0) -> dict[
     library = _library(settings)
     try:
         wrote = _write(library, before, [""])
-        connecting.connect(library, address, token)
+        connection.connect(library, address, token)
         return {"wrote": wrote, **_sync(library)}
     finally:
         library.close()
@@ -146,11 +146,11 @@ def _write_one(library: Library, body: Observation) -> None:
 
 
 def _sync(library: Library) -> dict[str, object]:
-    remote = connecting.remote_of(library)
+    remote = connection.remote_of(library)
     wall, cpu = time.perf_counter(), time.process_time()
-    outcome = running.sync(library, remote)
+    outcome = cycle.sync(library, remote)
     took = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
-    if outcome.status != running.OK:
+    if outcome.status != cycle.OK:
         raise SystemExit(f"the sync ended as {outcome}")
     return {**took, "flushed": outcome.flushed, "pulled": outcome.pulled}
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from figures import Section, Setup
 from measure import Cost, run
 
-from cortex.library import Library
-from cortex.settings import load
-from cortex.types import Query, Source
+from cortex.base.settings import load
+from cortex.base.types import Query, Source
+from cortex.engine.library import Library
 
 AVERAGE_WORDS = 500
 SECTIONS = 5

@@ -26,9 +26,9 @@ from figures import Section, Setup
 from intervals import mean_of
 from rules import weights
 
-from cortex.engine import Engine
-from cortex.settings import load
-from cortex.types import Cancel, Mode, Query
+from cortex.base.settings import load
+from cortex.base.types import Cancel, Mode, Query
+from cortex.engine.engine import Engine
 
 STANDARD = (
     ("asyncio", "concurrent", "http", "urllib", "email", "logging"),

@@ -15,12 +15,13 @@ from pathlib import Path
 
 from measure import Watch
 
-from cortex.engine import Engine
-from cortex.settings import load
-from cortex.store import Lookup, Store, Words, vectors
-from cortex.store.indexes import Indexes
-from cortex.text import TOKEN_CHARACTERS
-from cortex.types import Query
+from cortex.base.settings import load
+from cortex.base.text import TOKEN_CHARACTERS
+from cortex.base.types import Query
+from cortex.engine.engine import Engine
+from cortex.engine.store import Lookup, Store, Words
+from cortex.engine.store.index import vector_file
+from cortex.engine.store.index.maintenance import Indexes
 
 
 def search(engine: Engine, watch: Watch, questions: list[str], rounds: int) -> dict[str, object]:
@@ -44,7 +45,9 @@ def search(engine: Engine, watch: Watch, questions: list[str], rounds: int) -> d
 
 def ranking(engine: Engine, watch: Watch, questions: list[str], rounds: int) -> dict[str, object]:
     """Ask as `search_code` does: CPU milliseconds of each query outside the store, inside it, and by its calls."""
-    from cortex.families.code.tools import SNIPPETS  # here, because the other tasks measure an engine without tools
+    from cortex.families.code.tools.definitions import (
+        SNIPPETS,  # here, because the other tasks measure an engine without tools
+    )
 
     calls: dict[str, int] = {}
     inside = _meter_store(calls)
@@ -126,7 +129,7 @@ def main() -> None:
     provider = given.pop("provider", "none")
     settings = load(root, environment=environment | {"CODEINDEX_EMBEDDING_PROVIDER": provider})
     if not given.pop("turbovec", True):
-        vectors.turbovec_works = lambda: False
+        vector_file.turbovec_works = lambda: False
     watch = Watch(os.getpid(), steady=given.pop("steady", False))
     with Engine(root, settings) as engine:
         out = {"search": search, "update": update, "ranking": ranking}[task](engine, watch, **given)

@@ -17,9 +17,9 @@ from intervals import mean_of
 from rules import CANDIDATES, EVIDENCE, Change, constants, weights
 from sets import Sets
 
-from cortex.engine import Engine
-from cortex.search.evidence import entry
-from cortex.types import Mode, Query
+from cortex.base.types import Mode, Query
+from cortex.engine.engine import Engine
+from cortex.engine.search.features import entry
 
 PER_TREE = 25  # queries of a kind
 SET = "semble-full"

@@ -19,8 +19,8 @@ from figures import Section, Setup
 from intervals import mean_of
 from sets import MEMORIES, RANKED, Sets
 
-from cortex.embedders.static import StaticEmbedder
-from cortex.types import Mode
+from cortex.base.types import Mode
+from cortex.engine.embedders.static import StaticEmbedder
 
 GAIN = 0.02  # nDCG@10 that both together should have over words, mean of the ranked sets
 BEHIND, BEHIND_ONE = -0.01, -0.02  # of the better arm, on the mean of all sets and on any

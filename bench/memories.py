@@ -15,7 +15,7 @@ from client import Session
 from figures import Section, Setup
 from measure import bytes_below, percentile, run
 
-from cortex.text import TOKEN_CHARACTERS
+from cortex.base.text import TOKEN_CHARACTERS
 
 MOST_MS = {"query": 50.0, "get_context": 100.0}  # p95, of all that begin so
 ROW_TOKENS = 30.0

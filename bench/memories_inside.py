@@ -18,15 +18,15 @@ from measure import Watch
 from memories_made import PROJECTS, make, questions, words
 from pydantic import BaseModel
 
-from cortex.cli.pool import engine_pool
-from cortex.families.memory import open_family
-from cortex.families.memory.arguments import GetContext, GetMemory, ListScopes, QueryMemories
-from cortex.library import Library
-from cortex.memories.importing import Brought
-from cortex.memories.writing import add_all
-from cortex.settings import Settings, load
-from cortex.tools import Call, Family, perform
-from cortex.types import Cancel, MemoryState
+from cortex.base.settings import Settings, load
+from cortex.base.types import Cancel, MemoryState
+from cortex.engine.library import Library
+from cortex.families.memory.file_import import Brought
+from cortex.families.memory.tools import open_family
+from cortex.families.memory.tools.arguments import GetContext, GetMemory, ListScopes, QueryMemories
+from cortex.families.memory.writer import add_all
+from cortex.interfaces.assembly.pool import engine_pool
+from cortex.toolkit.tool import Call, Family, perform
 
 ASKED_FROM = 20_000  # memories that questions are made from
 

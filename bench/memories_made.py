@@ -17,7 +17,7 @@ from pathlib import Path
 
 from documents import passages
 
-from cortex.types import Memory
+from cortex.base.types import Memory
 
 TITLE, SUBTITLE, FACT, STORY = 8, 12, 12, 60  # words
 FACTS, CONCEPTS, FILES = 4, 5, 2

@@ -24,17 +24,17 @@ from measure import run
 from mixed_made import memories, records
 from mixed_questions import DOCUMENT, FUNCTION, MEMORY, RECORD, SETS, TYPES, Question
 
-from cortex.actors import person
-from cortex.kinds import Comment
-from cortex.library import Library, id_of
-from cortex.memories.importing import Brought
-from cortex.memories.writing import add_all
-from cortex.records.ids import fresh_key
-from cortex.records.steps import perform
-from cortex.records.writing import add_body
-from cortex.settings import load
-from cortex.store import Step
-from cortex.types import Cancel, MemoryState
+from cortex.base.actors import person
+from cortex.base.record_model import Comment
+from cortex.base.settings import load
+from cortex.base.types import Cancel, MemoryState
+from cortex.engine.library import Library, id_of
+from cortex.engine.store import Step
+from cortex.families.memory.file_import import Brought
+from cortex.families.memory.writer import add_all
+from cortex.families.team.ids import fresh_key
+from cortex.families.team.writes.create import add_body
+from cortex.families.team.writes.transactions import perform
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = (

@@ -16,8 +16,8 @@ from pathlib import Path
 from documents import passages
 from mixed_texts import MEMORIES, RECORDS, SUBCORTEXES
 
-from cortex.kinds import Artifact, Body, Comment, Observation, Task, Thread
-from cortex.types import Memory
+from cortex.base.record_model import Artifact, Body, Comment, Observation, Task, Thread
+from cortex.base.types import Memory
 
 BACKGROUND = Path(__file__).with_name("mixed_background.txt")
 SUBCORTEX_OF = {

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cortex.kinds import Artifact, Body, Comment, Evidence, Observation, Subcortex, Task, Thread
-from cortex.types import Memory
+from cortex.base.record_model import Artifact, Body, Comment, Evidence, Observation, Subcortex, Task, Thread
+from cortex.base.types import Memory
 
 _SEEN = (Evidence("url", "https://tracker.example/minutes"),)
 

@@ -1,4 +1,4 @@
-"""What ranking adds to a query on the large repository: the CPU time of `cortex.search` without what the store does for it."""
+"""What ranking adds to a query on the large repository: the CPU time of `cortex.engine.search` without what the store does for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def measure(setup: Setup) -> Section:
     cost = setup.inside("ranking", root=root, questions=QUESTIONS, rounds=rounds)
     section.text = (
         f"{cost['chunks']:,} chunks, {len(QUESTIONS)} questions, {rounds} times over, as `search_code` asks with its defaults. CPU time of the thread. Ranking is all of "
-        "`cortex.search` (parsing, evidence, order, relevance, merging, snippets) beside the calls of the store."
+        "`cortex.engine.search` (parsing, evidence, order, relevance, merging, snippets) beside the calls of the store."
     )
     section.add("ranking, p50", "ms", percentile(cost["ranking_ms"], 0.5))
     section.add("ranking, p95", "ms", percentile(cost["ranking_ms"], 0.95), TARGET_MS)

@@ -23,16 +23,16 @@ from intervals import mean_of
 from measure import run
 from sets import MEMORIES, Row, Sets
 
-from cortex.cli.pool import engine_pool
-from cortex.families.memory import open_family
-from cortex.families.memory.arguments import QueryMemories
-from cortex.library import Library
-from cortex.memories.hygiene import fingerprint
-from cortex.memories.importing import read
-from cortex.memories.writing import checked
-from cortex.settings import load
-from cortex.tools import Call, Family, perform
-from cortex.types import Cancel
+from cortex.base.settings import load
+from cortex.base.types import Cancel
+from cortex.engine.library import Library
+from cortex.families.memory.dedup import fingerprint
+from cortex.families.memory.file_import import read
+from cortex.families.memory.tools import open_family
+from cortex.families.memory.tools.arguments import QueryMemories
+from cortex.families.memory.writer import checked
+from cortex.interfaces.assembly.pool import engine_pool
+from cortex.toolkit.tool import Call, Family, perform
 
 FIRST = 10
 BUDGET = 100_000  # tokens: nothing is left out for being long

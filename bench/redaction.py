@@ -17,11 +17,11 @@ from pathlib import Path
 from figures import Section, Setup
 from measure import run
 
-from cortex.engine import Engine
-from cortex.leaks import find_leaks, find_leaks_by_line
-from cortex.readers import read
-from cortex.settings import load
-from cortex.types import Query, Refused
+from cortex.base.secret_scanner import find_leaks, find_leaks_by_line
+from cortex.base.settings import load
+from cortex.base.types import Query, Refused
+from cortex.engine.engine import Engine
+from cortex.engine.readers import read
 
 ROOTS = (
     Path(sys.prefix),

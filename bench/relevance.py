@@ -2,7 +2,7 @@
 
     python bench/relevance.py --kit KIT --built BUILT [--fit]
 
-`--fit` (in `make bench` always, but for `--quick`) fits both probabilities of `cortex.search.relevance` anew; see relevance_fit.py. absent.txt holds questions about things that
+`--fit` (in `make bench` always, but for `--quick`) fits both probabilities of `cortex.engine.search.calibration` anew; see relevance_fit.py. absent.txt holds questions about things that
 none of the repositories is about, absent_later.txt more of them, written when the constants stood: don't tune by those. See sets.py for KIT and BUILT, intervals.py for intervals.
 """
 
@@ -18,8 +18,8 @@ from intervals import mean_of, share_of
 from relevance_fit import fit_table
 from sets import MEMORIES, RANKED, Sets
 
-from cortex.search.relevance import CUT
-from cortex.types import Mode, Query
+from cortex.base.types import Mode, Query
+from cortex.engine.search.calibration import CUT
 
 ARMS = (("words only", "none", (Mode.WORDS,)), ("words and meaning", "local", (Mode.HYBRID, Mode.MEANING)))
 HITS = 10

@@ -16,11 +16,11 @@ import numpy as np
 from rules import SEARCH, constants
 from sets import Row, Sets
 
-from cortex.search.evidence import Candidate
-from cortex.search.parse import Parsed
-from cortex.types import Mode, Query
+from cortex.base.types import Mode, Query
+from cortex.engine.search.features import Candidate
+from cortex.engine.search.query_parser import Parsed
 
-CODE = import_module("cortex.search.relevance")
+CODE = import_module("cortex.engine.search.calibration")
 HITS = 10
 RESAMPLES = 200
 STEPS = 60

@@ -1,6 +1,6 @@
 """The ranker with one of its rules switched off, one that was left out switched on, or one of its weights changed.
 
-Constants of `cortex.search` are replaced while a block runs; nothing in the product knows of it.
+Constants of `cortex.engine.search` are replaced while a block runs; nothing in the product knows of it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from types import ModuleType
 
-from cortex.search.classes import WEIGHTS, QueryClass
-from cortex.text import split_identifier, words_of
+from cortex.base.text import split_identifier, words_of
+from cortex.engine.search.query_classes import WEIGHTS, QueryClass
 
 # By import_module, because functions of the package have the names of its modules.
-SEARCH = import_module("cortex.search")
-CANDIDATES = import_module("cortex.search.candidates")
-CLASSES = import_module("cortex.search.classes")
-EVIDENCE = import_module("cortex.search.evidence")
-PARSE = import_module("cortex.search.parse")
-SNIPPET = import_module("cortex.search.snippet")
+SEARCH = import_module("cortex.engine.search")
+CANDIDATES = import_module("cortex.engine.search.retrieval")
+CLASSES = import_module("cortex.engine.search.query_classes")
+EVIDENCE = import_module("cortex.engine.search.features")
+PARSE = import_module("cortex.engine.search.query_parser")
+SNIPPET = import_module("cortex.engine.search.snippets")
 
 SCAFFOLDING = frozenset(
     "did doing following given implement implementation implemented perform provided purpose specific use used uses using way".split()

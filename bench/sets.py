@@ -19,9 +19,9 @@ from figures import Setup
 from measure import run
 from peers_semble import Semble
 
-from cortex.engine import Engine
-from cortex.settings import load
-from cortex.types import Cancel, Hit, Mode, Query
+from cortex.base.settings import load
+from cortex.base.types import Cancel, Hit, Mode, Query
+from cortex.engine.engine import Engine
 
 RANKED = ("semble", "semble-full", "cookbook-files", "cookbook-chunks")
 MEMORIES = ("locomo", "locomo-session")

@@ -21,12 +21,12 @@ from figures import Section, Setup
 from intervals import mean_of
 from sets import DEPTH, Row, Sets
 
-from cortex.everywhere import Located, Place, search_all
-from cortex.families.code.workspaces import places_of
-from cortex.families.kb.places import place_of
-from cortex.library import Library
-from cortex.settings import load
-from cortex.types import Cancel, Mode, Query
+from cortex.base.settings import load
+from cortex.base.types import Cancel, Mode, Query
+from cortex.engine.library import Library
+from cortex.engine.search.federated import Located, Place, search_all
+from cortex.families.code.tools.session import places_of
+from cortex.families.documents.tools.search_target import place_of
 
 CODE, DOCUMENTS, TALKS = "semble", "cookbook-files", "locomo-session"
 MOST = 0.03  # nDCG@10 that a set may lose

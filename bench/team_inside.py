@@ -23,10 +23,14 @@ from memories_made import words
 from pydantic import BaseModel
 from team_made import YEAR, make, questions
 
-from cortex.actors import person
-from cortex.cli.pool import engine_pool
-from cortex.families.team import open_family
-from cortex.families.team.arguments import (
+from cortex.base.actors import person
+from cortex.base.record_model import Record, Wanted
+from cortex.base.settings import Settings, load
+from cortex.engine.library import Library
+from cortex.engine.store import Step
+from cortex.families.team.ids import fresh_key
+from cortex.families.team.tools import open_family
+from cortex.families.team.tools.arguments import (
     CreateDraft,
     CreateObservations,
     GetArtifact,
@@ -35,15 +39,11 @@ from cortex.families.team.arguments import (
     GetInbox,
     GetThread,
 )
-from cortex.families.team.searching import Search
-from cortex.kinds import Record, Wanted
-from cortex.library import Library
-from cortex.records.ids import fresh_key
-from cortex.records.steps import perform
-from cortex.settings import Settings, load
-from cortex.store import Step
-from cortex.tools import Call, Family
-from cortex.tools import perform as call_tool
+from cortex.families.team.tools.search_tool import Search
+from cortex.families.team.writes.transactions import perform
+from cortex.interfaces.assembly.pool import engine_pool
+from cortex.toolkit.tool import Call, Family
+from cortex.toolkit.tool import perform as call_tool
 
 STEP = 2_000  # records of one transaction
 ASKED_FROM = 20_000  # records that questions are made from

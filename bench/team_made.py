@@ -12,8 +12,19 @@ from dataclasses import dataclass, field
 
 from memories_made import words
 
-from cortex.kinds import Artifact, Body, CodeLink, Comment, Evidence, Link, Observation, Subcortex, Task, Thread
-from cortex.records.ids import new_id
+from cortex.base.record_model import (
+    Artifact,
+    Body,
+    CodeLink,
+    Comment,
+    Evidence,
+    Link,
+    Observation,
+    Subcortex,
+    Task,
+    Thread,
+)
+from cortex.families.team.ids import new_id
 
 SUBCORTEXES, TAGS = 200, 300
 TITLE, THREAD, COMMENT, SUMMARY, ARTIFACT, TASK, CHARTER = 8, 80, 50, 60, 200, 40, 100  # words

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # what tests share
 
 import forking
 import inmemory
-from cortex.process import give_memory_back
+from cortex.base.runtime.process_stats import give_memory_back
 
 SOAK = bool(os.environ.get("CORTEX_SOAK"))
 FOREIGN_PREFIXES = ("CORTEX_", "CODEINDEX_", "CLAUDE_", "GIT_", "XDG_")
@@ -142,8 +142,8 @@ def until() -> Callable[..., float]:
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits on the time for an answer that no busy machine reaches: git is waited for, and links are always looked into."""
-    monkeypatch.setattr("cortex.records.codelinks.time", SimpleNamespace(monotonic=lambda: 0.0))
-    monkeypatch.setattr("cortex.sources.git.ANSWER_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr("cortex.families.team.code_links.time", SimpleNamespace(monotonic=lambda: 0.0))
+    monkeypatch.setattr("cortex.engine.sources.git.ANSWER_SECONDS", WAIT_SECONDS)
     for module in ("plugins.githistory", "plugins.coldstart", "records.clashing"):
         monkeypatch.setattr(f"cortex.{module}.SECONDS", WAIT_SECONDS)
 
@@ -243,7 +243,7 @@ class LocalQdrant:
 @pytest.fixture
 def local_qdrant(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalQdrant]:
     """Whatever connects to a Qdrant gets this one; nothing that was read of it is believed for longer than a call."""
-    from cortex.store import qdrant
+    from cortex.engine.store.index import qdrant
 
     server = LocalQdrant()
     monkeypatch.setattr("qdrant_client.QdrantClient", server.connect)
@@ -389,7 +389,7 @@ class TypedTerminal:
 @pytest.fixture
 def at_terminal():
     """A person at the terminal of the commands that run in this process, who says yes unless `answer` is another one."""
-    from cortex.cli.terminal import using
+    from cortex.toolkit.terminal.prompts import using
 
     terminal = TypedTerminal()
     with using(terminal):

@@ -24,14 +24,14 @@ from typing import Any
 
 TESTS = Path(__file__).parent
 LOADED = (
-    "cortex.families.chunks",
-    "cortex.families.code",
-    "cortex.families.kb",
-    "cortex.families.memory",
-    "cortex.families.team",
-    "cortex.surfaces.http_server",
-    "cortex.surfaces.mcp_http",
-    "cortex.surfaces.mcp_stdio",
+    "cortex.families.chunkfiles.tools",
+    "cortex.families.code.tools",
+    "cortex.families.documents.tools",
+    "cortex.families.memory.tools",
+    "cortex.families.team.tools",
+    "cortex.interfaces.transports.http.uvicorn_server",
+    "cortex.interfaces.transports.http.mcp_site",
+    "cortex.interfaces.transports.mcp.stdio",
 )
 PLAIN = {  # what a process is asked for that can be forked
     "executable": None,
@@ -240,7 +240,7 @@ def _load() -> None:
 
     for name in LOADED:
         import_module(name)
-    for command in pkgutil.iter_modules(import_module("cortex.cli").__path__, "cortex.cli."):
+    for command in pkgutil.iter_modules(import_module("cortex.interfaces.cli").__path__, "cortex.interfaces.cli."):
         import_module(command.name)
     tasks = os.listdir("/proc/self/task")
     assert len(tasks) == 1, "threads don't outlive a fork"

@@ -1,7 +1,7 @@
 """Remembered answers: bounded by bytes and by age, the least recently used go first."""
 
-from cortex.cache import HIT_BYTES, PAGE_BYTES, Cache
-from cortex.types import Hit, Mode, Page
+from cortex.base.runtime.lru_cache import HIT_BYTES, PAGE_BYTES, Cache
+from cortex.base.types import Hit, Mode, Page
 
 
 def page(characters: int) -> Page:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from cortex.citing import View, check, cite
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.engine import Engine
-from cortex.errors import CortexError, InputError
-from cortex.settings import load
-from cortex.types import FileView
+from cortex.base.errors import CortexError, InputError
+from cortex.base.settings import load
+from cortex.base.types import FileView
+from cortex.engine.citations import View, check, cite
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.engine import Engine
 
 CODE = '''"""Accounts."""
 

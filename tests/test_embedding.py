@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cortex.embedders import EmbedMode
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.engine import Engine
-from cortex.errors import NetworkError
-from cortex.guarded import Embedders, Guarded
-from cortex.keeper import Keeper
-from cortex.settings import load
-from cortex.types import Cancel, Mode, Note, Query, Stamp
+from cortex.base.errors import NetworkError
+from cortex.base.settings import load
+from cortex.base.types import Cancel, Mode, Note, Query, Stamp
+from cortex.engine.auto_indexer import Keeper
+from cortex.engine.embedders import EmbedMode
+from cortex.engine.embedders.circuit_breaker import Embedders, Guarded
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.engine import Engine
 
 DEADLINE = 20.0
 LAMP = 'def switch_lamp(state):\n    """Turn the lamp on or off."""\n    return not state\n'

@@ -18,16 +18,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cortex import engine as engine_module
-from cortex import keeper as keeper_module
-from cortex import repair
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.engine import Engine
-from cortex.errors import Cancelled, CortexError
-from cortex.paths import ensure_store_dir
-from cortex.settings import load
-from cortex.store import report_damage
-from cortex.types import Cancel, Mode, Note, Query
+from cortex.base.errors import Cancelled, CortexError
+from cortex.base.paths import ensure_store_dir
+from cortex.base.settings import load
+from cortex.base.types import Cancel, Mode, Note, Query
+from cortex.engine import auto_indexer as keeper_module
+from cortex.engine import engine as engine_module
+from cortex.engine import index_repair
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.engine import Engine
+from cortex.engine.store import report_damage
 
 DEADLINE = 20.0
 Open = Callable[..., Engine]
@@ -189,7 +189,7 @@ def paused_run(engine, is_reached):
 @pytest.fixture
 def half_read(open_engine, root, monkeypatch):
     """An engine whose first run stands still after half of the files, and what lets it go on."""
-    monkeypatch.setattr("cortex.indexing.FIRST_CATCH_UP_SECONDS", 0.0)
+    monkeypatch.setattr("cortex.engine.indexer.FIRST_CATCH_UP_SECONDS", 0.0)
     write(root, {f"many/f{number}.py": f"value_{number} = 'crumb'\n" for number in range(200)})
     engine = open_engine(indexing__batch_size=20)
     return engine, paused_run(engine, lambda step: step.done >= 100)
@@ -221,7 +221,7 @@ def test_a_question_during_the_first_run_waits_for_the_files_whose_paths_fit_it(
 
 
 def test_nothing_is_never_said_before_the_end_of_the_first_run(half_read, monkeypatch):
-    monkeypatch.setattr("cortex.engine.FIRST_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("cortex.engine.engine.FIRST_ANSWER_SECONDS", 0.2)
     engine, paused = half_read
     strict = Query("a lamp that is nowhere described", threshold=1.0)
     with paused:
@@ -234,7 +234,7 @@ def test_nothing_is_never_said_before_the_end_of_the_first_run(half_read, monkey
 
 
 def test_a_first_run_that_was_interrupted_and_is_short_is_waited_for(open_engine, root, monkeypatch):
-    monkeypatch.setattr("cortex.indexing.FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr("cortex.engine.indexer.FLUSH_SECONDS", 0.0)
     write(root, {f"many/f{number}.py": f"value_{number} = {number}\n" for number in range(20)})
     first, cancel = open_engine(indexing__batch_size=1), Cancel()
     first.index(cancel=cancel, progress=lambda step: cancel.cancel() if step.done >= 2 else None)
@@ -462,7 +462,7 @@ def test_the_memory_of_a_fullworkspace_search_goes_back(root):
     script = (
         "import sys\n"
         "from cortex import Mode, Query, open_engine\n"
-        "from cortex.process import memory_bytes\n"
+        "from cortex.base.runtime.process_stats import memory_bytes\n"
         "with open_engine(sys.argv[1]) as engine:\n"
         "    engine.search(Query('lamp_7', mode=Mode.FULL))\n"
         "    engine.rest(0)  # what stays is loaded by now: modules, tables of words\n"
@@ -803,7 +803,7 @@ def test_damaged_vectors_are_made_anew_in_the_same_call(open_engine):
 
 
 def test_without_words_meaning_and_names_answer_and_say_so(open_engine, monkeypatch):
-    monkeypatch.setattr(repair, "HEAL_SECONDS", 0.0)
+    monkeypatch.setattr(index_repair, "HEAL_SECONDS", 0.0)
     holder, reader = open_engine(HashingEmbedder()), open_engine(HashingEmbedder())
     holder.index()
     damage(holder.store.directory, "words-*/*.fast")

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.engine import Engine
-from cortex.engines import CLOSED, Engines
-from cortex.errors import ConfigError, CortexError
-from cortex.families.code.workspaces import Workspaces
-from cortex.guarded import Embedders
-from cortex.library import Library
-from cortex.settings import Settings, Workspace, load
-from cortex.store import STORE_NAME, Store
-from cortex.types import Cancel, Mode, Query
+from cortex.base.errors import ConfigError, CortexError
+from cortex.base.settings import Settings, Workspace, load
+from cortex.base.types import Cancel, Mode, Query
+from cortex.engine.embedders.circuit_breaker import Embedders
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.engine import Engine
+from cortex.engine.library import Library
+from cortex.engine.pool import CLOSED, Engines
+from cortex.engine.store import STORE_NAME, Store
+from cortex.families.code.tools.session import Workspaces
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_what_is_unused_longest_is_closed_first_and_what_was_used_just_now_is_no
             pass
     engines.give_back(lent["door"])
     room = iter([2, 0, 0, 0])
-    monkeypatch.setattr("cortex.engines.memory_bytes", lambda: next(room))
+    monkeypatch.setattr("cortex.engine.pool.memory_bytes", lambda: next(room))
     lent["lamp"].used -= 120
     lent["fan"].used -= 240
     engines.close_idle(1)

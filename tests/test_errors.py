@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from cortex import errors
-from cortex.errors import CODES, CortexError, FileError, LimitError, StoreError, error_of, explained
-from cortex.tools import unforeseen
+from cortex.base import errors
+from cortex.base.errors import CODES, CortexError, FileError, LimitError, StoreError, error_of, explained
+from cortex.toolkit.tool import unforeseen
 
 
 def test_every_code_belongs_to_the_class_that_the_tree_says():

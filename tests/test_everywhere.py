@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from cortex.everywhere import Located, Place, search_all
-from cortex.types import Cancel, Hit, Mode, Page, Query
+from cortex.base.types import Cancel, Hit, Mode, Page, Query
+from cortex.engine.search.federated import Located, Place, search_all
 
 
 def make_hit(path: str, relevance: float, *, source: int = 1, score: float = 1.0, text: str = "text") -> Hit:

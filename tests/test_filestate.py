@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cortex.filestate import may_lack, state_of
+from cortex.base.runtime.sqlite_file_state import may_lack, state_of
 
 
 def test_the_state_differs_after_every_write_and_is_nothing_where_there_is_no_database(tmp_path):

@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cortex import indexing
-from cortex.errors import FileError, LimitError
-from cortex.indexing import Task
-from cortex.readers.refusal import NO_PDF
-from cortex.settings import Settings, load
-from cortex.sources.files import read_bytes
-from cortex.store import Change, Making, Store
-from cortex.types import Cancel, Found, IndexReport, Stamp
-from cortex.worker import Pool
+from cortex.base.errors import FileError, LimitError
+from cortex.base.settings import Settings, load
+from cortex.base.types import Cancel, Found, IndexReport, Stamp
+from cortex.engine import indexer
+from cortex.engine.indexer import Task
+from cortex.engine.readers.unreadable import NO_PDF
+from cortex.engine.sources.scanner import read_bytes
+from cortex.engine.store import Change, Making, Store
+from cortex.engine.worker import Pool
 
 Run = Callable[..., IndexReport]
 
@@ -82,7 +82,7 @@ class Workspace:
         self, *, paths=None, force=False, progress=lambda step: None, cancel=None, embed=None, **flags: object
     ) -> IndexReport:
         self.pool.cut = 0
-        return indexing.run(
+        return indexer.run(
             Task(
                 self.store,
                 self.source,
@@ -136,7 +136,7 @@ def test_the_chunk_files_of_the_project_are_not_indexed_as_its_files(work, absol
 
 def test_a_run_out_of_time_keeps_what_it_did_and_says_how_much_is_left(work, monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(indexing, "time", clock)
+    monkeypatch.setattr(indexer, "time", clock)
     work.many(600)
     with pytest.raises(LimitError) as caught:
         work.run(limits__processing__index_timeout=100, progress=lambda step: clock.tick())
@@ -158,7 +158,7 @@ def test_a_scan_out_of_time_stops_too(work, monkeypatch):
             self.tick()
             return self.now
 
-    monkeypatch.setattr(indexing, "time", Hasty())
+    monkeypatch.setattr(indexer, "time", Hasty())
     work.many(40)
     for paths in (None, [""]):
         with pytest.raises(LimitError) as caught:
@@ -169,7 +169,7 @@ def test_a_scan_out_of_time_stops_too(work, monkeypatch):
 
 def test_embedding_out_of_time_keeps_the_words(work, monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(indexing, "time", clock)
+    monkeypatch.setattr(indexer, "time", clock)
     work.many(600)
 
     def embed(texts: list[str]) -> np.ndarray:
@@ -189,7 +189,7 @@ def test_a_forced_run_out_of_time_does_not_begin_to_rebuild(work, monkeypatch):
     clock = Clock()
     work.many(10)
     work.run()
-    monkeypatch.setattr(indexing, "time", clock)
+    monkeypatch.setattr(indexer, "time", clock)
     monkeypatch.setattr(work.store.indexes, "rebuild", lambda: pytest.fail("rebuilt"))
     with pytest.raises(LimitError) as caught:
         work.run(limits__processing__index_timeout=10.5, force=True, progress=lambda step: clock.tick())
@@ -242,7 +242,7 @@ def test_vectors_that_need_too_much_memory_stop_the_embedding_and_nothing_else(w
 
     stamp = Stamp("test", "ones", 8)
     work.many(600)
-    with pytest.raises(indexing.Stopped) as caught:
+    with pytest.raises(indexer.Stopped) as caught:
         work.run(embed=embed, limits__memory__embeddings=600 * 24)
     assert (caught.value.code, caught.value.report.added) == ("EMBEDDINGS_LIMIT", 600)
     assert caught.value.context["files_remaining"] == 0
@@ -345,7 +345,7 @@ def test_a_file_that_has_been_quiet_for_long_is_not_read_again(work, monkeypatch
         read.append(path)
         return read_bytes(root, path, size)
 
-    monkeypatch.setattr(indexing, "read_bytes", noting)
+    monkeypatch.setattr(indexer, "read_bytes", noting)
     work.run()
     assert read == ["b.py"]
 
@@ -354,7 +354,7 @@ def test_a_file_that_vanishes_during_a_run_is_nothing(work, monkeypatch):
     work.write(a_py="lamp = 1\n", b_py="desk = 1\n")
     work.run()
     work.write(a_py="lamp = 'new'\n", b_py="desk = 'new'\n", c_py="chair = 1\n")
-    scan = indexing.scan
+    scan = indexer.scan
 
     def scan_then_lose(*arguments):
         found = scan(*arguments)
@@ -362,7 +362,7 @@ def test_a_file_that_vanishes_during_a_run_is_nothing(work, monkeypatch):
         (work.root / "c.py").unlink()
         return found
 
-    monkeypatch.setattr(indexing, "scan", scan_then_lose)
+    monkeypatch.setattr(indexer, "scan", scan_then_lose)
     report = work.run()
     assert (report.changed, report.deleted, report.added, report.skipped) == (1, 1, 0, 0)
     assert work.texts() == {"a.py": "lamp = 'new'\n"}
@@ -468,8 +468,8 @@ def test_progress_never_goes_back_and_ends_at_the_total(work):
 
 def test_a_file_that_was_refused_for_want_of_an_extra_is_read_once_it_is_there():
     file, reason = Found("a.pdf", 10, 20), "PDF needs an extra: pip install"
-    assert not indexing._changed(file, None, (10, 20, reason), retry=False)
-    assert indexing._changed(file, None, (10, 20, NO_PDF), retry=False)  # which the tests have
+    assert not indexer._changed(file, None, (10, 20, reason), retry=False)
+    assert indexer._changed(file, None, (10, 20, NO_PDF), retry=False)  # which the tests have
 
 
 class Failing(Counting):

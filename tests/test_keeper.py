@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from cortex import keeper as keeper_module
-from cortex.embedders import Embedder
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.engine import Engine
-from cortex.keeper import Keeper
-from cortex.settings import load
+from cortex.base.settings import load
+from cortex.engine import auto_indexer as keeper_module
+from cortex.engine.auto_indexer import Keeper
+from cortex.engine.embedders import Embedder
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.engine import Engine
 
 Keep = Callable[..., tuple[Engine, Keeper]]
 

@@ -17,8 +17,8 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex import leaks
-from cortex.leaks import find_leaks, keys, named, redact, values
+from cortex.base import secret_scanner
+from cortex.base.secret_scanner import find_leaks, keys, named, redact, values
 
 LETTERS = string.ascii_letters + string.digits
 HEX = "0123456789abcdef"
@@ -284,7 +284,7 @@ def test_a_password_is_one_whatever_is_done_with_it() -> None:
 
 def test_a_block_of_several_lines_is_redacted_to_its_end() -> None:
     block = "\n".join(["token: >-", *(f"    {made(40, seed=seed)}" for seed in range(3)), "    and words", "next: 1"])
-    clean = leaks.blot(block, leaks.find_leaks_by_line(block))
+    clean = secret_scanner.blot(block, secret_scanner.find_leaks_by_line(block))
     assert clean.split("\n") == ["token: >-", *["    [redacted: secret]"] * 3, "    and words", "next: 1"]
 
 
@@ -354,13 +354,13 @@ BLOCK = "\n".join(["-----BEGIN PRIVATE KEY-----", *[made(64)] * 8, "-----END PRI
 )
 def test_a_text_is_a_key_where_it_is_hardly_anything_else(text: str, is_one: bool) -> None:
     certificate = "\n".join(["-----BEGIN CERTIFICATE-----", *[made(64)] * 20, "-----END CERTIFICATE-----"])
-    assert leaks.is_key(text) is leaks.is_key(f"{certificate}\n{text}") is is_one
+    assert secret_scanner.is_key(text) is secret_scanner.is_key(f"{certificate}\n{text}") is is_one
 
 
 def test_each_line_of_a_key_is_redacted_by_itself() -> None:
     lines = ["before", "-----BEGIN PRIVATE KEY-----", *[made(64)] * 3, "", "-----END PRIVATE KEY-----", "after"]
-    found = leaks.find_leaks_by_line("\n".join(lines))
-    clean = leaks.blot("\n".join(lines), found).split("\n")
+    found = secret_scanner.find_leaks_by_line("\n".join(lines))
+    clean = secret_scanner.blot("\n".join(lines), found).split("\n")
     assert clean == ["before", *["[redacted: private key]"] * 4, "", "[redacted: private key]", "after"]
 
 
@@ -489,7 +489,7 @@ PATTERNS = {
     **{f"shape of {name} {number}": keys._compiled(shape) for number, (name, _, shape) in enumerate(keys._SHAPES)},
     **{
         name: found
-        for module in (leaks, keys, named, values)
+        for module in (secret_scanner, keys, named, values)
         for name, found in vars(module).items()
         if isinstance(found, regex.Pattern)
     },

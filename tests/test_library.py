@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from cortex import runs
-from cortex.actors import person
-from cortex.cli.pool import engine_pool
-from cortex.errors import Cancelled, ConfigError, CortexError, FileError, InputError, StoreError
-from cortex.guarded import Embedders
-from cortex.keeper import Keeper
-from cortex.kinds import Observation
-from cortex.library import Library, has_folders, id_of
-from cortex.records.finding import Asked, find
-from cortex.records.writing import create
-from cortex.settings import Settings, load
-from cortex.sources.places import reason_against
-from cortex.types import Mode, Query
+from cortex.base.actors import person
+from cortex.base.errors import Cancelled, ConfigError, CortexError, FileError, InputError, StoreError
+from cortex.base.record_model import Observation
+from cortex.base.settings import Settings, load
+from cortex.base.types import Mode, Query
+from cortex.engine import run_queue
+from cortex.engine.auto_indexer import Keeper
+from cortex.engine.embedders.circuit_breaker import Embedders
+from cortex.engine.library import Library, has_folders, id_of
+from cortex.engine.sources.forbidden_roots import reason_against
+from cortex.families.team.search import Asked, find
+from cortex.families.team.writes.create import create
+from cortex.interfaces.assembly.pool import engine_pool
 
 Open = Callable[..., Library]
 GUIDE = "# Guide\n\n## Tokens\n\nTokens expire after fifteen minutes.\n\n## Lamps\n\nA lamp is switched by its owner.\n"
@@ -53,7 +53,7 @@ def notes(tmp_path: Path) -> Path:
 
 
 def test_who_waits_sees_signs_of_life_while_the_holder_does_its_chores(open_library, until, monkeypatch):
-    monkeypatch.setattr(runs, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(run_queue, "BEAT_SECONDS", 0.01)
     library = open_library(embedders=Embedders(None))
     assert library.holds()
     signs: list[str] = []

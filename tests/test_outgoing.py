@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, suppress
 
 import pytest
 
-from cortex.outgoing import Answer, Closed, Connections, Late, NoAnswer
+from cortex.base.runtime.http_client import Answer, Closed, Connections, Late, NoAnswer
 
 SECONDS = 0.3
 SOON = 5.0  # what a deadline of SECONDS has to do with; without one it takes 10 s at least

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cortex import paths
-from cortex.errors import FileError
+from cortex.base import paths
+from cortex.base.errors import FileError
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -269,7 +269,7 @@ def test_no_string_leads_out_of_the_root(tree: Path, parts: list[str], separator
 
 
 def test_a_project_with_its_store_in_itself_is_noted_in_the_home_once(tmp_path: Path) -> None:
-    from cortex.paths import known_projects, remember_project
+    from cortex.base.paths import known_projects, remember_project
 
     home, root = tmp_path / "home", tmp_path / "project"
     assert known_projects(home) == []

@@ -16,13 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.families.kb.asking import Findings, find, query_of
-from cortex.keeper import Keeper
-from cortex.library import Library, open_qdrant
-from cortex.settings import Settings, load
-from cortex.store import Qdrant, qdrant
-from cortex.types import Cancel, Stamp
+from cortex.base.settings import Settings, load
+from cortex.base.types import Cancel, Stamp
+from cortex.engine.auto_indexer import Keeper
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.library import Library, open_qdrant
+from cortex.engine.store import Qdrant
+from cortex.engine.store.index import qdrant
+from cortex.families.documents.search import Findings, find, query_of
 
 URL = "http://127.0.0.1:6333"
 KEY = "a-very-secret-key"
@@ -255,7 +256,7 @@ def test_a_running_server_brings_it_up_to_date_when_it_is_back_or_has_lost_every
 ):
     monkeypatch.setattr(qdrant, "REST_SECONDS", 0.05)
     monkeypatch.setattr(qdrant, "LONGEST_REST", 0.05)
-    monkeypatch.setattr("cortex.embedding.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("cortex.engine.embedding_coordinator.LOOK_SECONDS", 0.05)
     server.away = True
     library = open_library()
     library.add_folder(notes)

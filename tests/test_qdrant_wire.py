@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from qdrant_client import QdrantClient, models
 
-from cortex.families.kb.asking import find, query_of
-from cortex.library import Library
-from cortex.settings import load
+from cortex.base.settings import load
+from cortex.engine.library import Library
+from cortex.families.documents.search import find, query_of
 
 KEY = "a-very-secret-key"
 

@@ -14,22 +14,22 @@ from pathlib import Path
 import pytest
 
 import inmemory
-from cortex import kinds
-from cortex.actors import person
-from cortex.errors import CortexError
-from cortex.guarded import Embedders
-from cortex.kinds import Subcortex, Thread
-from cortex.library import Library
-from cortex.memories.finding import Asked, find
-from cortex.memories.importing import Brought
-from cortex.memories.writing import add, add_all
-from cortex.records.writing import create
-from cortex.recovery import restore_snapshot, salvage_home
-from cortex.settings import Settings, load
-from cortex.store import OWN, STORE_NAME, Store, Wanted, leased
-from cortex.store.snapshots import ASKED, RESTORE, list_snapshots, make_snapshot
-from cortex.sync.state import RESYNC, URL
-from cortex.types import Memory, MemoryState
+from cortex.base import record_model
+from cortex.base.actors import person
+from cortex.base.errors import CortexError
+from cortex.base.record_model import Subcortex, Thread
+from cortex.base.settings import Settings, load
+from cortex.base.types import Memory, MemoryState
+from cortex.engine.embedders.circuit_breaker import Embedders
+from cortex.engine.library import Library
+from cortex.engine.store import OWN, STORE_NAME, Store, Wanted, leased
+from cortex.engine.store.snapshots import ASKED, RESTORE, list_snapshots, make_snapshot
+from cortex.families.memory.file_import import Brought
+from cortex.families.memory.search import Asked, find
+from cortex.families.memory.writer import add, add_all
+from cortex.families.team.sync.state import RESYNC, URL
+from cortex.families.team.writes.create import create
+from cortex.interfaces.assembly.recovery import restore_snapshot, salvage_home
 
 COUNT = 60
 SUBJECTS = ("lamps", "doors", "wells", "roofs", "mills")
@@ -129,7 +129,7 @@ def test_a_snapshot_brings_back_memories_records_and_settings_and_that_can_be_un
     assert "7s" in (home / "config.yml").read_text(encoding="utf-8")
     with opened(settings) as library:
         assert [hit.one.memory.title for hit in find(library, Asked("Thing 3")).hits][:1] == ["Thing 3"]
-        assert library.store.recorded.count(kinds.Wanted()) == 2
+        assert library.store.recorded.count(record_model.Wanted()) == 2
     restore_snapshot(settings, done.before)
     assert len(said(settings)) == COUNT + 1
     assert "9s" in (home / "config.yml").read_text(encoding="utf-8")
@@ -242,7 +242,7 @@ def test_the_newest_snapshot_fills_the_gaps(settings, damage: Damage):
     assert done.snapshot is not None
     assert said(settings) >= {memory_of(number).title for number in range(COUNT)}
     with opened(settings) as library:
-        assert library.store.recorded.count(kinds.Wanted()) == 2
+        assert library.store.recorded.count(record_model.Wanted()) == 2
 
 
 def test_a_snapshot_doubles_no_citation_and_brings_back_those_of_lost_memories(settings):

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from cortex.cli.pool import engine_pool
-from cortex.engine import Engine
-from cortex.exporting import Exporter
-from cortex.families.code import open_family as open_code
-from cortex.families.kb import open_family as open_kb
-from cortex.library import Library
-from cortex.redaction import WARNING, redact_entry, redaction_of
-from cortex.settings import Settings, Workspace, load
-from cortex.tools import Call, Family, bind, find_tool, perform
-from cortex.types import Entry, Mode, Note, Query
+from cortex.base.redaction import WARNING, redact_entry, redaction_of
+from cortex.base.settings import Settings, Workspace, load
+from cortex.base.types import Entry, Mode, Note, Query
+from cortex.engine.engine import Engine
+from cortex.engine.library import Library
+from cortex.families.chunkfiles.exporter import Exporter
+from cortex.families.code.tools import open_family as open_code
+from cortex.families.documents.tools import open_family as open_kb
+from cortex.interfaces.assembly.pool import engine_pool
+from cortex.toolkit.tool import Call, Family, bind, find_tool, perform
 from test_leaks import KEYS, LETTERS, made
 
 AWS, GITHUB = KEYS["AWS key"][0], KEYS["GitHub token"][0]

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from cortex import indexing, runs
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.engine import Engine
-from cortex.errors import CortexError, FileError, LimitError, StoreError
-from cortex.settings import load
-from cortex.types import Cancel, Progress
+from cortex.base.errors import CortexError, FileError, LimitError, StoreError
+from cortex.base.settings import load
+from cortex.base.types import Cancel, Progress
+from cortex.engine import indexer, run_queue
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.engine import Engine
 
 DEADLINE = 20.0
 Open = Callable[[], Engine]
@@ -76,7 +76,7 @@ def test_a_run_that_fails_unforeseen_is_in_the_status_and_in_the_log(open_engine
     engine = open_engine()
     engine.index()
     before = len(engine.operations(100))
-    monkeypatch.setattr(indexing, "scan", fail_with(failure))
+    monkeypatch.setattr(indexer, "scan", fail_with(failure))
     with pytest.raises(kind) as caught:
         engine.index()
     assert caught.value.code == code
@@ -100,7 +100,7 @@ def test_a_run_that_fails_unforeseen_is_in_the_status_and_in_the_log(open_engine
 def test_who_asked_is_told_what_went_wrong_elsewhere_in_its_own_class(open_engine, monkeypatch, failure, kind, code):
     holder, other = open_engine(), open_engine()
     holder.index()
-    monkeypatch.setattr(indexing, "scan", fail_with(failure))
+    monkeypatch.setattr(indexer, "scan", fail_with(failure))
     with serving(holder), pytest.raises(kind) as caught:
         other.index()
     assert caught.value.code == code
@@ -116,7 +116,7 @@ def test_a_failure_after_the_run_is_an_answer_too(open_engine, monkeypatch):
 
 
 def test_progress_of_a_run_elsewhere_is_passed_on(open_engine, monkeypatch):
-    monkeypatch.setattr(runs, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(run_queue, "TELL_SECONDS", 0.0)
     holder, other = open_engine(), open_engine()
     holder.index()
     heard = threading.Event()
@@ -174,14 +174,14 @@ def test_never_more_than_a_few_runs_wait_however_many_come_at_once(open_engine):
     waiting = [threading.Thread(target=wait) for _ in range(20)]
     for thread in waiting:
         thread.start()
-    while len(codes) < 20 - runs.WAITING_RUNS:
+    while len(codes) < 20 - run_queue.WAITING_RUNS:
         assert any(thread.is_alive() for thread in waiting)
     cancel.cancel()
     for thread in waiting:
         thread.join(DEADLINE)
     go_on.set()
     run.join(DEADLINE)
-    assert sorted(codes) == ["CANCELLED"] * runs.WAITING_RUNS + ["INDEX_BUSY"] * (20 - runs.WAITING_RUNS)
+    assert sorted(codes) == ["CANCELLED"] * run_queue.WAITING_RUNS + ["INDEX_BUSY"] * (20 - run_queue.WAITING_RUNS)
 
 
 @contextmanager
@@ -205,7 +205,7 @@ def held_run(engine: Engine) -> Iterator[None]:
 
 
 def test_a_run_is_seen_where_the_lease_is_not_held_and_only_while_it_lasts(open_engine, monkeypatch):
-    monkeypatch.setattr(runs, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(run_queue, "TELL_SECONDS", 0.0)
     holder, other = open_engine(), open_engine()
     holder.index()
     with held_run(holder):
@@ -270,8 +270,8 @@ def test_a_forced_run_that_joined_one_that_came_to_nothing_does_its_own(open_eng
 
 
 def test_a_holder_that_stands_still_is_waited_for_only_seconds_and_that_is_said(open_engine, monkeypatch, caplog):
-    monkeypatch.setattr(runs, "NOTICE_SECONDS", 0.05)
-    monkeypatch.setattr(runs, "SILENCE_SECONDS", 0.4)
+    monkeypatch.setattr(run_queue, "NOTICE_SECONDS", 0.05)
+    monkeypatch.setattr(run_queue, "SILENCE_SECONDS", 0.4)
     holder, other = open_engine(), open_engine()
     holder.index()
     with pytest.raises(StoreError) as caught:
@@ -283,32 +283,32 @@ def test_a_holder_that_stands_still_is_waited_for_only_seconds_and_that_is_said(
 
 
 def test_a_holder_that_works_for_long_is_waited_for(open_engine, monkeypatch, until):
-    monkeypatch.setattr(runs, "BEAT_SECONDS", 0.05)
-    monkeypatch.setattr(runs, "SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr(run_queue, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(run_queue, "SILENCE_SECONDS", 1.0)
     holder, other = open_engine(), open_engine()
     holder.index()
-    looks, scan, waited = threading.Event(), indexing.scan, threading.Event()
+    looks, scan, waited = threading.Event(), indexer.scan, threading.Event()
 
     def look_slowly(*given: object, **more: object) -> object:
         looks.set()
         assert waited.wait(DEADLINE)
         return scan(*given, **more)
 
-    monkeypatch.setattr(indexing, "scan", look_slowly)
+    monkeypatch.setattr(indexer, "scan", look_slowly)
     with serving(holder):
         asking = threading.Thread(target=lambda: reports.append(other.index()))
         reports: list[object] = []
         asking.start()
         assert looks.wait(DEADLINE)
         began = time.monotonic()
-        until(lambda: time.monotonic() - began > 2 * runs.SILENCE_SECONDS)
+        until(lambda: time.monotonic() - began > 2 * run_queue.SILENCE_SECONDS)
         waited.set()
         asking.join(DEADLINE)
     assert len(reports) == 1
 
 
 def test_a_holder_whose_indexes_catch_up_gives_signs_of_life(open_engine, monkeypatch, until):
-    monkeypatch.setattr(runs, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(run_queue, "BEAT_SECONDS", 0.01)
     first = open_engine()
     first.index()
     first.close()

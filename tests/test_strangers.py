@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cortex.engine import Engine
-from cortex.settings import load
-from cortex.types import Mode, Query
+from cortex.base.settings import load
+from cortex.base.types import Mode, Query
+from cortex.engine.engine import Engine
 
 
 def git(root: Path, *arguments: str) -> None:
@@ -51,7 +51,9 @@ def test_a_link_in_the_place_of_our_files_is_never_followed(root: Path, name: st
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names there")
 @pytest.mark.parametrize("name", ["lease", "cortex.db", ".gitignore"])
 def test_a_pipe_in_the_place_of_our_files_is_never_opened(root: Path, name: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("cortex.sources.git.TIMEOUT_SECONDS", 1.0)  # git does open it, and waits until it is killed
+    monkeypatch.setattr(
+        "cortex.engine.sources.git.TIMEOUT_SECONDS", 1.0
+    )  # git does open it, and waits until it is killed
     os.mkfifo(root / ".cortex" / name)
     with open_engine(root) as engine:
         assert engine.index().added == 1

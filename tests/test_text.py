@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.text import cut_to_tokens, estimate_tokens, hash_bytes, holds_more, role_of, split_identifier, words_of
+from cortex.base.text import cut_to_tokens, estimate_tokens, hash_bytes, holds_more, role_of, split_identifier, words_of
 
 
 def test_identifiers_are_words_whole_and_in_parts():

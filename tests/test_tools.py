@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from cortex.errors import FileError, InputError
-from cortex.tools import Answer, Arguments, Call, Family, Tool, Whole, bind, find_tool, input_schema, perform
+from cortex.base.errors import FileError, InputError
+from cortex.toolkit.tool import Answer, Arguments, Call, Family, Tool, Whole, bind, find_tool, input_schema, perform
 
 
 class Range(Arguments):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cortex.engine import Engine
-from cortex.keeper import Keeper
-from cortex.settings import load
-from cortex.types import Mode, Query
+from cortex.base.settings import load
+from cortex.base.types import Mode, Query
+from cortex.engine.auto_indexer import Keeper
+from cortex.engine.engine import Engine
 
 
 def git(root: Path, *arguments: str) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cortex.embedders.static import parts_of, runs_of
+from cortex.engine.embedders.static import parts_of, runs_of
 from train.archives import Archive, place, read_list, write_list
 from train.benchmarks import Shared, is_benchmark, is_bundled
 from train.contents import Component, ending, read_archive

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cortex.embedders.static import Words
+from cortex.engine.embedders.static import Words
 
 LEAST_PACKAGES = 5
 HELD_OUT = 0.05

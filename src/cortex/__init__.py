@@ -18,10 +18,10 @@ TYPE_CHECKING = False  # as checkers know it: loading `typing` takes longer than
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cortex.composing import ChunkResult, Chunks, ToolAnswer, Tools, open_chunks, open_tools
-    from cortex.engine import Engine
-    from cortex.errors import CortexError
-    from cortex.types import Entry, Hit, IndexReport, Mode, Note, Page, Query
+    from cortex.base.errors import CortexError
+    from cortex.base.types import Entry, Hit, IndexReport, Mode, Note, Page, Query
+    from cortex.engine.engine import Engine
+    from cortex.interfaces.assembly.sdk import ChunkResult, Chunks, ToolAnswer, Tools, open_chunks, open_tools
 
 __all__ = [
     "ChunkResult",
@@ -43,9 +43,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Engine": "cortex.engine",
-    "CortexError": "cortex.errors",
-    **dict.fromkeys(("ChunkResult", "Chunks", "ToolAnswer", "Tools", "open_chunks", "open_tools"), "cortex.composing"),
+    "Engine": "cortex.engine.engine",
+    "CortexError": "cortex.base.errors",
+    **dict.fromkeys(
+        ("ChunkResult", "Chunks", "ToolAnswer", "Tools", "open_chunks", "open_tools"), "cortex.interfaces.assembly.sdk"
+    ),
 }
 
 
@@ -53,8 +55,8 @@ def open_engine(root: str | Path) -> Engine:
     """The engine of a folder, with the settings that count there."""
     from pathlib import Path
 
-    from cortex.engine import Engine
-    from cortex.settings import environment, load
+    from cortex.base.settings import environment, load
+    from cortex.engine.engine import Engine
 
     folder = Path(root).resolve()
     return Engine(folder, load(folder, environment=environment()))
@@ -65,4 +67,4 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'cortex' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_HOMES.get(name, "cortex.types")), name)
+    return getattr(importlib.import_module(_HOMES.get(name, "cortex.base.types")), name)

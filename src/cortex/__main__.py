@@ -15,7 +15,7 @@ def main() -> int:
     """Run the command line; returns the exit code."""
     arguments = sys.argv[1:]
     if arguments and arguments[0].startswith("--profile") and len(arguments) > 1:
-        from cortex.home import split_profile
+        from cortex.base.runtime.home import split_profile
 
         # So that all who ask find the same home, and processes that are started, too.
         os.environ["CORTEX_PROFILE"], arguments = split_profile(arguments)
@@ -25,16 +25,16 @@ def main() -> int:
             signal.signal(number, lambda *_: os._exit(0))
         alone = os.environ.get("CORTEX_NO_SIDECAR", "") not in ("", "0")
         if not alone and not _IN_PROCESS.intersection(arguments[1:]) and arguments[1:2] not in (["status"], ["logs"]):
-            from cortex.daemon.shim import main as carry
+            from cortex.interfaces.daemon.shim import main as carry
 
             return carry(arguments[1:])
     if arguments[:1] == ["hook"] and not _HELP.intersection(arguments[1:]):
-        from cortex.daemon.hook import main as take
+        from cortex.interfaces.daemon.hook import main as take
 
         return take(arguments[1:])
     # Loading modules makes objects that stay: looking for garbage among them takes a tenth of it.
     gc.set_threshold(50_000)
-    from cortex.cli import run
+    from cortex.interfaces.cli import run
 
     return run(arguments)
 

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cortex.daemon.main import main
+from cortex.interfaces.daemon.main import main
 
 
 def read_arguments(arguments: Sequence[str]) -> Mapping[str, Any]:
     """Parse a client's `cortex mcp` command line, loading the commands with the first client."""
-    from cortex.cli.mcp import read_arguments as read
+    from cortex.interfaces.cli.mcp import read_arguments as read
 
     return read(arguments)
 

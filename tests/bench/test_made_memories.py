@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cortex.sources.foreign.claudemem import open_database
+from cortex.families.memory.adapters.claude_mem import open_database
 
 BENCH = Path(__file__).resolve().parent.parent.parent / "bench"
 

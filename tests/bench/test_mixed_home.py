@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from cortex.kinds import Comment, Link, Subcortex, Thread, refs_of
-from cortex.records.checks import check_first, checked
+from cortex.base.record_model import Comment, Link, Subcortex, Thread, refs_of
+from cortex.families.team.validation import check_first, checked
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

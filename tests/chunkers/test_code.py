@@ -1,7 +1,7 @@
 """How code becomes chunks: what stays whole, what is split, what is put together, and what is said about each."""
 
-from cortex.chunkers import cut
-from cortex.types import Chunk
+from cortex.base.types import Chunk
+from cortex.engine.chunkers import cut
 
 
 def chunks_of(text: str, language: str = "python", target: int = 250) -> list[Chunk]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cortex.chunkers import cut
+from cortex.engine.chunkers import cut
 
 SOURCES = {
     "python": (

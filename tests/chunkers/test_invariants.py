@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cortex.chunkers import cut
-from cortex.chunkers.grammars import RULES
+from cortex.engine.chunkers import cut
+from cortex.engine.chunkers.grammars import RULES
 
 FRAGMENTS = [
     "import os",

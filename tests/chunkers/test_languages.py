@@ -2,7 +2,7 @@
 
 import pytest
 
-from cortex.chunkers import VERSION, language_of
+from cortex.engine.chunkers import VERSION, language_of
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from cortex.chunkers import cut
+from cortex.engine.chunkers import cut
 
 
 def texts_of(text: str, target: int, overlap: int = 0) -> list[str]:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from cortex.chunkers import cut
-from cortex.chunkers.markdown import cut_markdown
-from cortex.types import Chunk
+from cortex.base.types import Chunk
+from cortex.engine.chunkers import cut
+from cortex.engine.chunkers.markdown import cut_markdown
 
 PARAGRAPH = "Some words that say something. " * 12
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.chunkers import cut
-from cortex.types import Chunk
+from cortex.base.types import Chunk
+from cortex.engine.chunkers import cut
 
 
 def pages_of(text: str, chunks: tuple[Chunk, ...]) -> list[int]:

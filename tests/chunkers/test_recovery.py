@@ -2,8 +2,8 @@
 
 import pytest
 
-from cortex.chunkers import cut
-from cortex.chunkers.declarations import scan
+from cortex.engine.chunkers import cut
+from cortex.engine.chunkers.keyword_scan import scan
 
 BASKET = (
     "template <typename T> class Basket {\n public:\n  void add(T one) { all.push_back(one); }\n private:\n  std::vector<T> all;\n};\n\n"

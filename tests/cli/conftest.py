@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import forking
-from cortex.cli import run as run_command
-from cortex.daemon import control
+from cortex.interfaces.cli import run as run_command
+from cortex.interfaces.daemon import control
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 

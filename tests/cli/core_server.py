@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cortex.core import people
-from cortex.core.app import make_app
-from cortex.core.hall import Hall
-from cortex.seeing import EVERYWHERE
-from cortex.settings import load
-from cortex.store.ledger import Ledger, open_ledger
-from cortex.surfaces.http_server import Guest, config, listen_on
+from cortex.base.settings import load
+from cortex.base.visibility import EVERYWHERE
+from cortex.engine.store.records.ledger import Ledger, open_ledger
+from cortex.interfaces.team_server import principals
+from cortex.interfaces.team_server.app import make_app
+from cortex.interfaces.team_server.read_replica import Hall
+from cortex.interfaces.transports.http.uvicorn_server import Guest, config, listen_on
 
 
 class CoreServer:
@@ -55,7 +55,7 @@ class CoreServer:
     def let_in(self, name: str, tier: int = 4, *, sensitive: bool = True) -> str:
         """A token of somebody who may use it."""
         known = self.ledger.principals.named(name)
-        made = known or people.add(self.ledger, name, tier, sensitive, {EVERYWHERE: True})
+        made = known or principals.add(self.ledger, name, tier, sensitive, {EVERYWHERE: True})
         return self.ledger.principals.make_token(made.id)[1]
 
     def titles(self) -> set[str]:

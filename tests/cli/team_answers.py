@@ -3,11 +3,11 @@
 import json
 from contextlib import contextmanager
 
-from cortex.actors import agent
-from cortex.kinds import Draft
-from cortex.library import Library
-from cortex.records.drafts import create_draft
-from cortex.settings import environment, load
+from cortex.base.actors import agent
+from cortex.base.record_model import Draft
+from cortex.base.settings import environment, load
+from cortex.engine.library import Library
+from cortex.families.team.writes.drafts import create_draft
 from protocol.code_server import check_envelope
 
 

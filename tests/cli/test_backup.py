@@ -8,12 +8,12 @@ from contextlib import closing
 
 import pytest
 
-from cortex.cli import run
-from cortex.cli.checks.home import check_home
-from cortex.errors import short_of_memory
-from cortex.settings import load
-from cortex.store import STORE_NAME, snapshots
-from cortex.store.indexes import Indexes
+from cortex.base.errors import short_of_memory
+from cortex.base.settings import load
+from cortex.engine.store import STORE_NAME, snapshots
+from cortex.engine.store.index.maintenance import Indexes
+from cortex.interfaces.cli import run
+from cortex.interfaces.cli.checks.home import check_home
 
 TITLES = ("Apples grow on trees", "Pears are harder than plums")
 
@@ -64,8 +64,8 @@ def test_a_snapshot_that_can_not_be_made_fails_no_command_and_the_doctor_tells(
     (home / "backups").unlink()
     cortex("backup", "create")
     now = snapshots.time.time()
-    monkeypatch.setattr("cortex.cli.checks.home.is_due", lambda database: True)
-    monkeypatch.setattr("cortex.cli.checks.home.time.time", lambda: now + 3 * snapshots.DAY_SECONDS)
+    monkeypatch.setattr("cortex.interfaces.cli.checks.home.is_due", lambda database: True)
+    monkeypatch.setattr("cortex.interfaces.cli.checks.home.time.time", lambda: now + 3 * snapshots.DAY_SECONDS)
     assert findings()[1]["backup"]["level"] == "warning"
     assert "made" in findings("--fix")[1]["backup"]["done"]
 

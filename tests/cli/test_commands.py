@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 import forking
-from cortex.cli import app, run
-from cortex.cli.workspace import nearest
-from cortex.engine import Engine
-from cortex.settings import environment, load
+from cortex.base.settings import environment, load
+from cortex.engine.engine import Engine
+from cortex.interfaces.cli import app, run
+from cortex.toolkit.terminal.workspace import nearest
 from protocol.code_server import CORTEX, check_envelope, make_repository, wait_for
 from protocol.golden import check_golden
 
@@ -136,7 +136,7 @@ def test_an_unforeseen_error_is_one_clear_message(cortex, monkeypatch, failure, 
     def fail(*_, **__):
         raise failure
 
-    monkeypatch.setattr("cortex.cli.workspace.find", fail)
+    monkeypatch.setattr("cortex.toolkit.terminal.workspace.find", fail)
     done, out, err = cortex("index")
     assert (done, out) == (1, "")
     assert f"[{code}]" in err
@@ -145,9 +145,7 @@ def test_an_unforeseen_error_is_one_clear_message(cortex, monkeypatch, failure, 
 
 
 def test_the_traceback_of_an_unforeseen_error_is_for_who_asks(tmp_path, isolated):
-    broken = (
-        "import cortex.cli.workspace as w, sys; w.find = None; from cortex.cli import run; sys.exit(run(['index']))"
-    )
+    broken = "import cortex.toolkit.terminal.workspace as w, sys; w.find = None; from cortex.interfaces.cli import run; sys.exit(run(['index']))"
     for level, shown in (("debug", True), ("info", False)):
         done = subprocess.run(
             [sys.executable, "-c", broken],
@@ -511,7 +509,7 @@ def test_the_doctor_says_what_to_do_about_a_repository_of_another_user(cortex, t
         f'#!/bin/sh\nGIT_TEST_ASSUME_DIFFERENT_OWNER=1 exec "{shutil.which("git")}" "$@"\n', encoding="utf-8"
     )
     program.chmod(0o755)
-    monkeypatch.setattr("cortex.sources.git._program", lambda: str(program))
+    monkeypatch.setattr("cortex.engine.sources.git._program", lambda: str(program))
     cortex("index", root)
     code, out, _ = cortex("doctor", root, "--json")
     assert code == 1

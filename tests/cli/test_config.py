@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cortex.cli.config import app
-from cortex.engine import Engine
-from cortex.errors import ConfigError, CortexError, FileError
-from cortex.settings import FAMILY_KEYS, KEYS, environment, load
+from cortex.base.errors import ConfigError, CortexError, FileError
+from cortex.base.settings import FAMILY_KEYS, KEYS, environment, load
+from cortex.engine.engine import Engine
+from cortex.interfaces.cli.config import app
 
 COMMENTED = """\
 # my settings
@@ -227,8 +227,8 @@ def test_every_family_key_is_readable(here: Path) -> None:
 
 
 def test_a_change_is_a_line_in_the_operations_log(tmp_path, monkeypatch):
-    from cortex.cli.settings_file import change
-    from cortex.store import Store
+    from cortex.engine.store import Store
+    from cortex.toolkit.terminal.settings_file import change
 
     monkeypatch.setenv("CORTEX_HOME", str(tmp_path / "own"))
     (tmp_path / "project" / ".git").mkdir(parents=True)

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from cli.team_answers import answer, refusal
-from cortex.cli.core_options import database, folder_of, index_folder, shown
-from cortex.store.ledger import open_ledger
+from cortex.engine.store.records.ledger import open_ledger
+from cortex.interfaces.team_server.commands.options import database, folder_of, index_folder, shown
 
 pytestmark = pytest.mark.usefixtures("isolated")
 

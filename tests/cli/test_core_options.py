@@ -2,7 +2,7 @@
 
 import pytest
 
-from cortex.cli.core_options import folder_of, shown
+from cortex.interfaces.team_server.commands.options import folder_of, shown
 
 pytestmark = pytest.mark.usefixtures("isolated")
 

@@ -11,8 +11,8 @@ import time
 import psutil
 import pytest
 
-from cortex.daemon import control
-from cortex.daemon.rendezvous import meet_at
+from cortex.base.runtime.rendezvous import meet_at
+from cortex.interfaces.daemon import control
 from protocol.code_server import CORTEX, make_repository
 
 NOT_LOADED = {"asyncio", "pathlib", "pydantic", "typer", "typing", "logging"}

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from cortex.cli import run
-from cortex.daemon import control
-from cortex.daemon.rendezvous import Rendezvous, meet_at
-from cortex.engine import Engine
-from cortex.settings import environment, load
+from cortex.base.runtime.rendezvous import Rendezvous, meet_at
+from cortex.base.settings import environment, load
+from cortex.engine.engine import Engine
+from cortex.interfaces.cli import run
+from cortex.interfaces.daemon import control
 from embedders.stub import Stub
 from protocol.code_server import CORTEX, make_repository
 
@@ -131,11 +131,11 @@ def test_a_cortexd_of_another_python_is_found_and_ended_where_that_is_gone(
 def test_a_cortexd_of_an_older_version_is_ended_and_one_of_a_newer_is_not(doctor, start, isolated, monkeypatch):
     start()
     meeting = meet_at(str(isolated.cortex))
-    monkeypatch.setattr("cortex.cli.checks.cortexd.VERSION", "0.0.9")
+    monkeypatch.setattr("cortex.interfaces.cli.checks.cortexd.VERSION", "0.0.9")
     code, found, _ = doctor("--fix")
     assert (code, found["version"]["level"], found["version"]["fixable"]) == (0, "warning", False)
     assert control.look(meeting).answers
-    monkeypatch.setattr("cortex.cli.checks.cortexd.VERSION", "99.0")
+    monkeypatch.setattr("cortex.interfaces.cli.checks.cortexd.VERSION", "99.0")
     assert "was ended" in doctor("--fix")[1]["version"]["done"]
     assert not control.look(meeting).running
 
@@ -239,7 +239,7 @@ def test_a_damaged_store_is_kept_and_built_anew(doctor, root):
 
 
 def test_vectors_of_another_model_are_told_and_made_anew(doctor, root, monkeypatch):
-    from cortex.embedders.hashing import HashingEmbedder
+    from cortex.engine.embedders.hashing import HashingEmbedder
 
     settings = load(root, environment=environment())
     with Engine(root, settings, embedder=HashingEmbedder()) as engine:
@@ -322,7 +322,7 @@ def test_the_process_that_writes_is_named(doctor, root, isolated, until):
 def test_more_folders_than_may_be_watched_are_told(doctor, monkeypatch, tmp_path):
     limit = tmp_path / "max_user_watches"
     limit.write_text("2\n", encoding="ascii")
-    monkeypatch.setattr("cortex.cli.checks.machine.WATCHES", limit)
+    monkeypatch.setattr("cortex.interfaces.cli.checks.machine.WATCHES", limit)
     assert "max_user_watches" in doctor()[1]["watching"]["fix"]
 
 

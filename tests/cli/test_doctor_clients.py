@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cortex.cli.checks import Finding, Level
-from cortex.cli.checks.clients import VARIABLE, check_clients
-from cortex.install.clients import (
+from cortex.interfaces.cli.checks import Finding, Level
+from cortex.interfaces.cli.checks.clients import VARIABLE, check_clients
+from cortex.interfaces.install.clients import (
     CLIENTS,
     Client,
     Format,
@@ -22,7 +22,7 @@ from cortex.install.clients import (
     hooks_file,
     this_system,
 )
-from cortex.install.entries import (
+from cortex.interfaces.install.config_entries import (
     Server,
     change_entry,
     read_entry,
@@ -31,7 +31,7 @@ from cortex.install.entries import (
     read_variables,
     write_entry,
 )
-from cortex.install.plans import Wish, install, plan_install, plan_uninstall, uninstall
+from cortex.interfaces.install.plans import Wish, install, plan_install, plan_uninstall, uninstall
 
 PROGRAM = str(Path(sys.executable).with_name("cortex"))
 GONE = "/nowhere/bin/cortex"

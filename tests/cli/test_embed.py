@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import forking
-from cortex.cli import app
+from cortex.interfaces.cli import app
 from protocol.golden import check_golden
 
 SERVE = [sys.executable, "-m", "cortex", "embed", "serve", "--port", "0"]

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cortex.cli import app
-from cortex.cli.install import own_program
-from cortex.daemon import control
-from cortex.install.clients import CLIENTS
+from cortex.interfaces.cli import app
+from cortex.interfaces.cli.install import own_program
+from cortex.interfaces.daemon import control
+from cortex.interfaces.install.clients import CLIENTS
 from protocol.code_server import CORTEX, make_repository
 from protocol.golden import check_golden
 
@@ -159,12 +159,14 @@ def test_a_projects_file_has_no_path_of_a_person(cortex, person, tmp_path):
 
 
 def test_a_projects_entry_names_a_command_that_works_here_until_it_is_committed(cortex, person, tmp_path, monkeypatch):
-    monkeypatch.setattr("cortex.install.project.shutil.which", lambda name: None)
+    monkeypatch.setattr("cortex.interfaces.install.project_files.shutil.which", lambda name: None)
     file = tmp_path / "shop" / ".mcp.json"
     code, _, err = cortex("install", "claude-code", "--scope", "project", "--yes")
     assert code == 0 and "not on the PATH" in err and "Before you commit it" in err
     assert json.loads(file.read_text("utf-8"))["mcpServers"]["cortex"]["command"] == own_program()
-    monkeypatch.setattr("cortex.install.project.git.tracks", lambda root, *names: names == (".mcp.json",))
+    monkeypatch.setattr(
+        "cortex.interfaces.install.project_files.git.tracks", lambda root, *names: names == (".mcp.json",)
+    )
     code, _, err = cortex("install", "claude-code", "--scope", "project", "--yes")
     assert code == 0 and "not on the PATH" in err
     assert json.loads(file.read_text("utf-8"))["mcpServers"]["cortex"]["command"] == "cortex"

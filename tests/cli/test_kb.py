@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from cortex.library import Library
-from cortex.settings import environment, load
-from cortex.store import Store
+from cortex.base.settings import environment, load
+from cortex.engine.library import Library
+from cortex.engine.store import Store
 from protocol.client import Client
 from protocol.code_server import CORTEX, check_envelope
 from protocol.golden import check_golden

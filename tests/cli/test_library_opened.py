@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from cortex import library as libraries
-from cortex.actors import person
-from cortex.cli.library import open_library
-from cortex.guarded import Embedders
-from cortex.kinds import Thread
-from cortex.library import Library
-from cortex.records.finding import Asked, find
-from cortex.records.writing import create
+from cortex.base.actors import person
+from cortex.base.record_model import Thread
+from cortex.engine import library as libraries
+from cortex.engine.embedders.circuit_breaker import Embedders
+from cortex.engine.library import Library
+from cortex.families.team.search import Asked, find
+from cortex.families.team.writes.create import create
+from cortex.toolkit.terminal.library import open_library
 
 
 def test_what_others_write_is_found_however_long_a_command_holds_the_library(isolated, monkeypatch):

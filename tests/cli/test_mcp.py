@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import forking
-from cortex.cli.families import ask
-from cortex.cli.mcp_server import log_level
-from cortex.cli.workspace import find_for
+from cortex.interfaces.assembly.families import ask
+from cortex.interfaces.assembly.mcp_server import log_level
+from cortex.toolkit.terminal.workspace import find_for
 from protocol.code_server import CORTEX, CodeServer, make_repository
 
 

@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.memory_answers import answer, titles
-from cortex.cli import app
-from cortex.cli.show import cut_to, width_of
-from cortex.daemon.hook import keep
-from cortex.store import Store
+from cortex.engine.store import Store
+from cortex.interfaces.cli import app
+from cortex.interfaces.daemon.hook import keep
+from cortex.toolkit.terminal.output import cut_to, width_of
 from foreign.claude_bases import make_claude_mem
 from protocol.client import Client
 from protocol.code_server import CORTEX, check_envelope

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from cli.memory_answers import answer, titles
-from cortex.store import Store
+from cortex.engine.store import Store
 from foreign.claude_bases import make_claude_mem
 from protocol.code_server import check_envelope
 
@@ -260,8 +260,8 @@ def test_judging_a_row_before_it_was_copied_holds_for_it(cortex, isolated):
 
 
 def test_a_decision_about_all_waits_until_all_are_read(cortex, isolated, monkeypatch):
-    monkeypatch.setattr("cortex.memories.tending.COPY_SECONDS", 0.0)  # each look takes one batch
-    monkeypatch.setattr("cortex.cli.memory_options.SYNC_SECONDS", 0.0)
+    monkeypatch.setattr("cortex.families.memory.background.COPY_SECONDS", 0.0)  # each look takes one batch
+    monkeypatch.setattr("cortex.families.memory.commands.options.SYNC_SECONDS", 0.0)
     with closing(make_claude_mem(isolated.user / ".claude-mem" / "claude-mem.db")) as made:
         made.many(1_800, projects=["big"])
         code, _, err = cortex("memory", "list")

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.memory_answers import answer, titles
-from cortex.cli.memory_form import filled, form_of
-from cortex.errors import InputError
-from cortex.types import Memory
+from cortex.base.errors import InputError
+from cortex.base.types import Memory
+from cortex.families.memory.commands.form import filled, form_of
 from protocol.code_server import check_envelope
 
 pytestmark = pytest.mark.usefixtures("shop", "at_terminal")

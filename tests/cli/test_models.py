@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from cortex.engine import Engine
-from cortex.keeper import Keeper
-from cortex.settings import load
+from cortex.base.settings import load
+from cortex.engine.auto_indexer import Keeper
+from cortex.engine.engine import Engine
 from embedders.stub import Reply, Stub, embeddings
 
 pytestmark = pytest.mark.usefixtures("here")

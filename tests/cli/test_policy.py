@@ -5,9 +5,9 @@ import json
 import pytest
 
 from cli.team_answers import answer, comment_draft, drafted, opened, refusal
-from cortex.errors import InputError
-from cortex.memories.inbox import Candidate
-from cortex.memories.tending import remember
+from cortex.base.errors import InputError
+from cortex.families.memory.background import remember
+from cortex.families.memory.hook_inbox import Candidate
 
 pytestmark = pytest.mark.usefixtures("shop", "at_terminal")
 

@@ -11,8 +11,8 @@ import forking
 from cli.core_server import core_at
 from cli.team_answers import answer, refusal
 from cortex.__main__ import main
-from cortex.home import split_profile
-from cortex.store import Store
+from cortex.base.runtime.home import split_profile
+from cortex.engine.store import Store
 
 
 @pytest.fixture

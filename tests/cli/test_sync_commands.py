@@ -9,15 +9,15 @@ import pytest
 
 from cli.core_server import core_at
 from cli.team_answers import answer, opened, refusal
-from cortex.actors import agent
-from cortex.cli.checks.sync import check_sync
-from cortex.cli.pool import engine_pool
-from cortex.errors import CortexError
-from cortex.families import team
-from cortex.kinds import Draft
-from cortex.records.drafts import create_draft
-from cortex.settings import environment, load
-from cortex.tools import Call, bind, find_tool, perform
+from cortex.base.actors import agent
+from cortex.base.errors import CortexError
+from cortex.base.record_model import Draft
+from cortex.base.settings import environment, load
+from cortex.families.team import tools
+from cortex.families.team.writes.drafts import create_draft
+from cortex.interfaces.assembly.pool import engine_pool
+from cortex.interfaces.cli.checks.sync import check_sync
+from cortex.toolkit.tool import Call, bind, find_tool, perform
 
 pytestmark = pytest.mark.usefixtures("isolated")
 
@@ -56,7 +56,7 @@ def joined(cortex, core, monkeypatch):
 def told(cortex, tool, **arguments):
     """What an agent's tool answers."""
     engines = engine_pool(keep=False)
-    family = team.open_family(load(None, environment=environment()), engines, ())
+    family = tools.open_family(load(None, environment=environment()), engines, ())
     try:
         opened_family, found = find_tool([family], tool)
         try:
@@ -468,7 +468,7 @@ def test_a_write_that_nobody_sends_says_that_it_waits(cortex, core, joined):
 
 def test_a_write_that_cortexd_sends_says_that_it_waits_for_an_answer(cortex, joined, monkeypatch):
     joined()
-    monkeypatch.setattr("cortex.locks.is_held", lambda lock: True)
+    monkeypatch.setattr("cortex.base.runtime.file_lock.is_held", lambda lock: True)
     err = cortex("thread", "create", "The server may be gone")[2]
     assert err == "waiting to be sent: 1 write; cortexd sends what waits as soon as the team server answers\n"
 

@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from cli.team_answers import answer, opened, refusal
-from cortex.actors import agent
-from cortex.cli.team_show import say_rows, wrapped
-from cortex.kinds import Observation, Wanted
-from cortex.records.writing import create_observations
+from cortex.base.actors import agent
+from cortex.base.record_model import Observation, Wanted
+from cortex.families.team.commands.render import say_rows, wrapped
+from cortex.families.team.writes.create import create_observations
 
 pytestmark = pytest.mark.usefixtures("shop", "at_terminal")
 
@@ -557,7 +557,7 @@ def test_long_lines_are_broken_between_words_but_not_those_of_code():
 
 
 def test_on_a_terminal_a_line_fits_its_width_and_its_id_is_whole(monkeypatch, capsys):
-    monkeypatch.setattr("cortex.cli.team_show.columns", lambda: 80)
+    monkeypatch.setattr("cortex.families.team.commands.render.columns", lambda: 80)
     number = "thread_01ARZ3NDEKTSV4RRFFQ69G5FAV"
     say_rows([(number, "open", "a very long cell of a name", "Wörter " * 30), (number, "resolved", "x", "short")])
     first, second = capsys.readouterr().out.splitlines()

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from cli.team_answers import answer, comment_draft, drafted, opened, refusal
-from cortex.actors import AGENT, agent
-from cortex.kinds import Comment, Draft, Wanted
-from cortex.records.routing import route
-from cortex.records.writing import create
-from cortex.settings import environment, load
+from cortex.base.actors import AGENT, agent
+from cortex.base.record_model import Comment, Draft, Wanted
+from cortex.base.settings import environment, load
+from cortex.families.team.writes.create import create
+from cortex.families.team.writes.placement import route
 
 pytestmark = pytest.mark.usefixtures("shop", "at_terminal")
 

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from cli.team_answers import answer, refusal
-from cortex.cli.pack_text import inner
-from cortex.text import estimate_tokens
+from cortex.base.text import estimate_tokens
+from cortex.families.team.commands.pack_render import inner
 
 ID = re.compile(r"\b(?:thread|artifact|task)_[0-9A-Z]{26}\b")
 

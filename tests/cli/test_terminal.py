@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from cli.team_answers import answer, comment_draft, drafted, refusal
-from cortex.settings import environment, load
+from cortex.base.settings import environment, load
 
 pytestmark = pytest.mark.usefixtures("shop")
 

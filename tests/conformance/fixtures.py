@@ -10,10 +10,10 @@ import sys
 import threading
 from collections.abc import Mapping
 
-from cortex.errors import InputError
-from cortex.surfaces.http_door import Site
-from cortex.surfaces.mcp_http import serve_http
-from cortex.tools import Answer, Arguments, Call, Family, Prompt, PromptArgument, Resource, Tool
+from cortex.base.errors import InputError
+from cortex.interfaces.transports.http.gateway import Site
+from cortex.interfaces.transports.http.mcp_site import serve_http
+from cortex.toolkit.tool import Answer, Arguments, Call, Family, Prompt, PromptArgument, Resource, Tool
 
 
 class Nothing(Arguments):

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from cortex.core import people
-from cortex.core.app import App, make_app
-from cortex.core.hall import Hall
-from cortex.guarded import Embedders
-from cortex.records.ids import fresh_key
-from cortex.settings import Settings, load
-from cortex.store.ledger import Ledger, open_ledger
+from cortex.base.settings import Settings, load
+from cortex.engine.embedders.circuit_breaker import Embedders
+from cortex.engine.store.records.ledger import Ledger, open_ledger
+from cortex.families.team.ids import fresh_key
+from cortex.interfaces.team_server import principals
+from cortex.interfaces.team_server.app import App, make_app
+from cortex.interfaces.team_server.read_replica import Hall
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # what other tests make is shared
 
@@ -84,7 +84,7 @@ class Place:
 
     def person(self, name: str, tier: int, grants: dict[str, bool] | None = None, *, sensitive: bool = False) -> Client:
         """Somebody new, with a token."""
-        one = people.add(self.ledger, name, tier, sensitive, EVERYWHERE if grants is None else grants)
+        one = principals.add(self.ledger, name, tier, sensitive, EVERYWHERE if grants is None else grants)
         return Client(self.http, self.ledger.principals.make_token(one.id)[1])
 
 

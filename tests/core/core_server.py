@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from cortex.core.serving import serve_core
-from cortex.settings import load
-from cortex.store.ledger import open_ledger
+from cortex.base.settings import load
+from cortex.engine.store.records.ledger import open_ledger
+from cortex.interfaces.team_server.runner import serve_core
 
 
 def main() -> int:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from core.conftest import Client, Clock, Place
-from cortex.core.hall import Hall
-from cortex.guarded import Embedders
-from cortex.settings import load
-from cortex.store.ledger import open_ledger
+from cortex.base.settings import load
+from cortex.engine.embedders.circuit_breaker import Embedders
+from cortex.engine.store.records.ledger import open_ledger
+from cortex.interfaces.team_server.read_replica import Hall
 
 SCOPES = {
     "harbor": {},

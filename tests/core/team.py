@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cortex.core import people
-from cortex.core.accepting import APPLIED, REPLAYED, Accepted, accept
-from cortex.core.policy import viewer_of
-from cortex.guarded import Embedders
-from cortex.kinds import Body, Record, Wanted
-from cortex.library import Library
-from cortex.records.targets import by_slug
-from cortex.records.wording import wording
-from cortex.seeing import Viewer, sees
-from cortex.settings import Settings
-from cortex.store import Changed, Entry, Kept
-from cortex.store.ledger import Ledger, open_ledger
-from cortex.store.principals import Principal
-from cortex.sync.names import inward, outward, renamed, renamed_changed
-from cortex.sync.wire import Action, action_from, action_to, record_from, record_to
+from cortex.base.record_model import Body, Record, Wanted
+from cortex.base.settings import Settings
+from cortex.base.visibility import Viewer, sees
+from cortex.engine.embedders.circuit_breaker import Embedders
+from cortex.engine.library import Library
+from cortex.engine.store import Changed, Entry, Kept
+from cortex.engine.store.records.ledger import Ledger, open_ledger
+from cortex.engine.store.records.principals import Principal
+from cortex.families.team.index_text import wording
+from cortex.families.team.references import by_slug
+from cortex.families.team.wire.codec import Action, action_from, action_to, record_from, record_to
+from cortex.families.team.wire.identity import inward, outward, renamed, renamed_changed
+from cortex.interfaces.team_server import principals
+from cortex.interfaces.team_server.access_policy import viewer_of
+from cortex.interfaces.team_server.apply.action import APPLIED, REPLAYED, Accepted, accept
 from memories.desk import settings_of
 from records.invariants import check_ledger
 
@@ -51,14 +51,14 @@ class Team:
 
     def home(self, name: str, tier: int = 4, sensitive: bool = True, grants: dict[str, bool] | None = None) -> Home:
         """The home of a principal who is new here; all is granted unless something else is."""
-        people.add(self.ledger, name, tier, sensitive, {"*": True} if grants is None else grants)
+        principals.add(self.ledger, name, tier, sensitive, {"*": True} if grants is None else grants)
         library = self.home_of(name)
         library.store.truth.set({"core.url": "https://core.example"})
         self.homes[name] = Home(self, name, library)
         return self.homes[name]
 
     def principal(self, name: str) -> Principal:
-        return people.find(self.ledger, name)
+        return principals.find(self.ledger, name)
 
     def viewer(self, principal: Principal) -> Viewer:
         return viewer_of(principal, self.ledger.recorded.select(Wanted(kinds=("subcortex",)), 1_000))

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from core.team import Home, Team, acting, open_team, told
-from cortex.actors import person
-from cortex.core.accepting import APPLIED, REFUSED, REPLAYED, Accepted
-from cortex.errors import InputError
-from cortex.kinds import (
+from cortex.base.actors import person
+from cortex.base.errors import InputError
+from cortex.base.record_model import (
     SENSITIVE,
     Actor,
     Artifact,
@@ -29,12 +28,13 @@ from cortex.kinds import (
     Thread,
     Wanted,
 )
-from cortex.records import changing, drafts
-from cortex.records.ids import new_id
-from cortex.records.inbox import acknowledge
-from cortex.records.reasons import ACCEPTED, ASSIGNED, CHANGED, MENTIONED, SPOKE
-from cortex.records.revising import revise
-from cortex.records.writing import create
+from cortex.families.team.ids import new_id
+from cortex.families.team.inbox import acknowledge
+from cortex.families.team.notification_texts import ACCEPTED, ASSIGNED, CHANGED, MENTIONED, SPOKE
+from cortex.families.team.writes import actions, drafts
+from cortex.families.team.writes.create import create
+from cortex.families.team.writes.update import revise
+from cortex.interfaces.team_server.apply.action import APPLIED, REFUSED, REPLAYED, Accepted
 
 AGENT = Actor("agent", 2)
 URL = (Evidence("url", "https://example.com/"),)
@@ -109,11 +109,11 @@ def test_a_key_that_holds_a_secret_or_is_none_is_refused(team, ada):
 def test_changes_of_two_homes_become_one(team, ada, bob):
     task = made(ada, Task("x", watchers=("carol",)))
     bob.pull()
-    changing.update_task(ada.library, task, {"state": "in_progress"}, actor=person())
+    actions.update_task(ada.library, task, {"state": "in_progress"}, actor=person())
     revise(ada.library, task, lambda body: replace(body, watchers=("carol", "dan")), actor=person(), action="edit")
-    changing.update_task(bob.library, task, {"priority": "high"}, actor=person())
+    actions.update_task(bob.library, task, {"priority": "high"}, actor=person())
     revise(bob.library, task, lambda body: replace(body, watchers=()), actor=person(), action="edit")
-    changing.update_task(bob.library, task, {"notes": "mine"}, actor=person())
+    actions.update_task(bob.library, task, {"notes": "mine"}, actor=person())
     assert [one.status for home in (ada, bob) for one in home.sync()][:2] == [APPLIED] * 2
     after = team.records()[task].body
     assert (after.state, after.priority, after.watchers, after.notes) == ("in_progress", "high", ("dan",), "mine")
@@ -123,7 +123,7 @@ def test_a_conflict_is_told_with_its_fields_and_both_values_and_keeps_nothing(te
     task, thread = made(ada, Task("x")), made(ada, Thread("t"))
     bob.pull()
     for home, notes in ((ada, "A" * 300), (bob, "B")):
-        changing.update_task(home.library, task, {"state": "blocked", "notes": notes}, actor=person())
+        actions.update_task(home.library, task, {"state": "blocked", "notes": notes}, actor=person())
     ada.sync()
     [(entry, action)] = bob.actions()
     more = replace(action, changes=(told(new_id(Comment), Comment(thread, "c"), author="bob"), *action.changes))
@@ -499,8 +499,8 @@ def test_nothing_is_added_to_what_was_archived_meanwhile(team, ada, bob):
     scope = made(ada, Subcortex("api", "API"))
     thread = made(ada, Thread("x", subcortex=scope))
     bob.pull()
-    changing.archive(ada.library, thread, actor=person())
-    changing.archive(ada.library, "api", actor=person())
+    actions.archive(ada.library, thread, actor=person())
+    actions.archive(ada.library, "api", actor=person())
     assert [one.status for one in ada.flush()] == [APPLIED] * 2
     create(bob.library, Comment(thread, "late"), actor=person())
     create(bob.library, Observation("late", subcortex="api"), actor=person())
@@ -754,7 +754,7 @@ def test_whoever_joined_meanwhile_hears_of_it_too(team, ada, bob):
     for home in (bob, carol):
         home.pull()
     create(bob.library, Comment(thread, "bob speaks"), actor=person())
-    changing.update_task(bob.library, task, {"notes": "n"}, actor=person())
+    actions.update_task(bob.library, task, {"notes": "n"}, actor=person())
     create(carol.library, Comment(thread, "carol speaks"), actor=person())
     revise(carol.library, task, lambda body: replace(body, watchers=("person",)), actor=person(), action="edit")
     assert all(one.status == APPLIED for home in (carol, bob) for one in home.flush())

@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from core.straight import StraightClient
-from cortex.core.app import PING_SECONDS, make_app
-from cortex.core.limits import GOOD_SECONDS
-from cortex.core.logs import JsonLines
-from cortex.errors import StoreError
-from cortex.home import VERSION
-from cortex.settings import load
-from cortex.store.principals import Principals
+from cortex.base.errors import StoreError
+from cortex.base.runtime.home import VERSION
+from cortex.base.settings import load
+from cortex.engine.store.records.principals import Principals
+from cortex.interfaces.team_server.access_log import JsonLines
+from cortex.interfaces.team_server.app import PING_SECONDS, make_app
+from cortex.interfaces.team_server.rate_limits import GOOD_SECONDS
 
 LIMITED = {"CORTEX_CORE_RATES": "2,3,4,5,6"}
 
@@ -197,8 +197,8 @@ def test_health_says_whether_the_database_answers(place, monkeypatch):
     def away(self) -> None:
         raise StoreError("STORE_IO", "the database is away")
 
-    monkeypatch.setattr("cortex.core.app.HEALTH_SECONDS", 0.0)
-    monkeypatch.setattr("cortex.store.ledger.Ledger.ping", away)
+    monkeypatch.setattr("cortex.interfaces.team_server.app.HEALTH_SECONDS", 0.0)
+    monkeypatch.setattr("cortex.engine.store.records.ledger.Ledger.ping", away)
     response = place.http.get("/health")
     assert (response.status_code, response.json()["status"]) == (503, "unavailable")
 
@@ -211,9 +211,9 @@ def test_health_waits_for_no_database_and_asks_it_once_however_many_want_to_know
         asked.append(threading.current_thread())
         assert back.wait(30)
 
-    monkeypatch.setattr("cortex.core.app.HEALTH_SECONDS", 0.0)
-    monkeypatch.setattr("cortex.core.app.PING_SECONDS", 0.05)
-    monkeypatch.setattr("cortex.store.ledger.Ledger.ping", hang)
+    monkeypatch.setattr("cortex.interfaces.team_server.app.HEALTH_SECONDS", 0.0)
+    monkeypatch.setattr("cortex.interfaces.team_server.app.PING_SECONDS", 0.05)
+    monkeypatch.setattr("cortex.engine.store.records.ledger.Ledger.ping", hang)
     with ThreadPoolExecutor(8) as pool:
         told = list(pool.map(lambda _: place.http.get("/health").status_code, range(16)))
     assert told == [503] * 16 and len(asked) == 1
@@ -270,7 +270,7 @@ def test_what_goes_wrong_here_is_told_without_what_it_was(place, ada, monkeypatc
     def fail(self) -> None:
         raise error
 
-    monkeypatch.setattr("cortex.core.hall.Hall.refresh", fail)
+    monkeypatch.setattr("cortex.interfaces.team_server.read_replica.Hall.refresh", fail)
     response = ada.ask("GET", "/threads")
     told = error_of(response, 500 if isinstance(error, RuntimeError) else 503, "SERVER_ERROR")
     assert "private" not in response.text

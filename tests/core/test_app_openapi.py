@@ -6,10 +6,10 @@ import json
 
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from cortex.core.app import ROUTES, SCHEMAS
-from cortex.core.envelopes import API, ERRORS
-from cortex.core.openapi import MEANINGS, describe
-from cortex.errors import CODES
+from cortex.base.errors import CODES
+from cortex.interfaces.team_server.app import ROUTES, SCHEMAS
+from cortex.interfaces.team_server.openapi import MEANINGS, describe
+from cortex.interfaces.team_server.responses import API, ERRORS
 
 DOCUMENT = json.loads(json.dumps(describe(ROUTES, SCHEMAS)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cortex.core.routes_people import ROUTES
+from cortex.interfaces.team_server.routes.principals import ROUTES
 
 
 def test_only_who_may_do_everything_gets_to_them(place, ada):

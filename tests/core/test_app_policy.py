@@ -7,9 +7,9 @@ import pytest
 
 from core.conftest import Client, Place
 from core.test_app_sync import action
-from cortex.kinds import Thread
-from cortex.records.ids import new_id
-from cortex.settings import load
+from cortex.base.record_model import Thread
+from cortex.base.settings import load
+from cortex.families.team.ids import new_id
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from cortex.core.app import ROUTES
-from cortex.core.shapes import PLURALS
-from cortex.kinds import Draft
-from cortex.records.ids import new_id
+from cortex.base.record_model import Draft
+from cortex.families.team.ids import new_id
+from cortex.interfaces.team_server.app import ROUTES
+from cortex.interfaces.team_server.schemas import PLURALS
 
 SECRET = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 THREAD = {"title": "How often do we retry?", "body_md": "The queue retries 3 times.", "tags": ["queue"]}

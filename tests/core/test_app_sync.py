@@ -7,9 +7,9 @@ import sqlite3
 from typing import Any
 
 from core.conftest import Client
-from cortex.kinds import Thread
-from cortex.records.ids import new_id
-from cortex.store import STORE_NAME
+from cortex.base.record_model import Thread
+from cortex.engine.store import STORE_NAME
+from cortex.families.team.ids import new_id
 
 
 def change(title: str, number: str = "", **body: Any) -> dict[str, Any]:
@@ -212,8 +212,8 @@ def test_what_is_refused_is_told_with_its_reason_and_does_not_stop_the_rest(ada,
 
 
 def test_after_one_that_has_to_be_tried_again_nothing_is_taken(ada, monkeypatch):
-    from cortex.core import accepting
-    from cortex.errors import StoreError
+    from cortex.base.errors import StoreError
+    from cortex.interfaces.team_server.apply import action as accepting
 
     told = StoreError("STORE_LOCKED", "another one writes")
     monkeypatch.setattr(accepting, "accept", lambda *rest: accepting.Accepted(accepting.RETRY, (), told))

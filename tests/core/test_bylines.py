@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from core.team import Home, Team, acting, open_team, told
-from cortex.actors import person
-from cortex.core.accepting import APPLIED
-from cortex.core.bylines import BYLINES
-from cortex.kinds import KINDS, Body, Comment, Draft, Thread
-from cortex.records import drafts
-from cortex.records.ids import new_id
-from cortex.sync.names import renamed_body
+from cortex.base.actors import person
+from cortex.base.record_model import KINDS, Body, Comment, Draft, Thread
+from cortex.families.team.ids import new_id
+from cortex.families.team.wire.identity import renamed_body
+from cortex.families.team.writes import drafts
+from cortex.interfaces.team_server.apply.action import APPLIED
+from cortex.interfaces.team_server.apply.attribution import BYLINES
 
 PLAIN: dict[str, Body] = {
     "summary_by": Thread("Salaries", summary="I approve the raise.", summary_sources=(new_id(Comment),)),

@@ -24,10 +24,10 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from core.guarded_world import World
-from cortex.core.app import ROUTES, SCHEMAS
-from cortex.core.openapi import describe
-from cortex.records.ids import fresh_key
-from cortex.sync.wire import body_to
+from cortex.families.team.ids import fresh_key
+from cortex.families.team.wire.codec import body_to
+from cortex.interfaces.team_server.app import ROUTES, SCHEMAS
+from cortex.interfaces.team_server.openapi import describe
 
 CHECKS = [
     not_a_server_error,

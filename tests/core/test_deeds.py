@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from core.team import Home, library_of, open_team
-from cortex.actors import AGENT, MOST_OF_AGENTS, PERSON
-from cortex.core.accepting import APPLIED, REFUSED
-from cortex.errors import InputError
-from cortex.kinds import (
+from cortex.base.actors import AGENT, MOST_OF_AGENTS, PERSON
+from cortex.base.errors import InputError
+from cortex.base.record_model import (
     SENSITIVE,
     Actor,
     Artifact,
@@ -30,11 +29,12 @@ from cortex.kinds import (
     Thread,
     Wanted,
 )
-from cortex.library import Library
-from cortex.records import changing, drafts
-from cortex.records.demands import changed_fields
-from cortex.records.revising import revise
-from cortex.records.writing import create, create_observations
+from cortex.engine.library import Library
+from cortex.families.team.required_permissions import changed_fields
+from cortex.families.team.writes import actions, drafts
+from cortex.families.team.writes.create import create, create_observations
+from cortex.families.team.writes.update import revise
+from cortex.interfaces.team_server.apply.action import APPLIED, REFUSED
 
 URL = (Evidence("url", "https://example.com/"),)
 PATCH = {"state": "in_progress", "assignees": "bob"}
@@ -100,25 +100,25 @@ BY_PERSON: list[tuple[str, Deed]] = [
     new("fourth", lambda at: Artifact("Waiting, fourth", "z", state="accepted", evidence=URL)),
     new("task", lambda at: Task("Lower it", assignees=("bob",), thread=at.ids["thread"], watchers=("person",))),
     new("link", lambda at: Link(at.ids["seen"], "supports", at.ids["proposed"])),
-    do("accept", lambda at, actor: changing.accept_artifact(at.library, at.ids["proposed"], actor=actor)),
-    do("accept what supersedes", lambda at, actor: changing.accept_artifact(at.library, at.ids["next"], actor=actor)),
-    do("supersede", lambda at, actor: changing.supersede_artifact(at.library, at.ids["next"], at.ids["third"], actor=actor)),
+    do("accept", lambda at, actor: actions.accept_artifact(at.library, at.ids["proposed"], actor=actor)),
+    do("accept what supersedes", lambda at, actor: actions.accept_artifact(at.library, at.ids["next"], actor=actor)),
+    do("supersede", lambda at, actor: actions.supersede_artifact(at.library, at.ids["next"], at.ids["third"], actor=actor)),
     new("superseding link", lambda at: Link(at.ids["fourth"], "supersedes", at.ids["third"])),
-    do("deprecate", lambda at, actor: changing.deprecate_artifact(at.library, at.ids["proposed"], actor=actor, note="old")),
-    do("update the task", lambda at, actor: changing.update_task(at.library, at.ids["task"], PATCH, actor=actor)),
+    do("deprecate", lambda at, actor: actions.deprecate_artifact(at.library, at.ids["proposed"], actor=actor, note="old")),
+    do("update the task", lambda at, actor: actions.update_task(at.library, at.ids["task"], PATCH, actor=actor)),
     edit("task", title="Lower it now"),
     edit("task", watchers=("bob", "carol")),
-    do("finish the task", lambda at, actor: changing.update_task(at.library, at.ids["task"], {"state": "done"}, actor=actor)),
-    do("pin", lambda at, actor: changing.pin(at.library, "api", at.ids["thread"], actor=actor)),
-    do("unpin", lambda at, actor: changing.unpin(at.library, "api", at.ids["thread"], actor=actor)),
+    do("finish the task", lambda at, actor: actions.update_task(at.library, at.ids["task"], {"state": "done"}, actor=actor)),
+    do("pin", lambda at, actor: actions.pin(at.library, "api", at.ids["thread"], actor=actor)),
+    do("unpin", lambda at, actor: actions.unpin(at.library, "api", at.ids["thread"], actor=actor)),
     edit("scope", glossary=(Term("wait", "to do nothing"),), stewards=("person", "bob")),
     edit("thread", title="Timeouts of the gateway"),
     edit("thread", subcortex=lambda at: at.ids["other"]),
     edit("comment", body="We wait 30 seconds since the gateway does."),
     edit("seen", tags=("log",)),
-    do("judge a link", lambda at, actor: changing.judge_link(at.library, at.ids["link"], False, actor=actor)),
-    do("resolve", lambda at, actor: changing.resolve_thread(at.library, at.ids["thread"], "20 seconds", actor=actor)),
-    do("reopen", lambda at, actor: changing.reopen_thread(at.library, at.ids["thread"], actor=actor)),
+    do("judge a link", lambda at, actor: actions.judge_link(at.library, at.ids["link"], False, actor=actor)),
+    do("resolve", lambda at, actor: actions.resolve_thread(at.library, at.ids["thread"], "20 seconds", actor=actor)),
+    do("reopen", lambda at, actor: actions.reopen_thread(at.library, at.ids["thread"], actor=actor)),
     draft("a comment", lambda at: Draft("comment", "", "I agree.", target=at.ids["thread"], target_kind="thread")),
     draft("a thread", lambda at: Draft("thread", "Retries", "How often?", target="web", target_kind="subcortex")),
     draft("an artifact", lambda at: Draft("artifact", "Retrying", "Twice.", citations=(at.ids["thread"], "RFC 1"))),
@@ -132,8 +132,8 @@ BY_PERSON: list[tuple[str, Deed]] = [
     new("hushed", lambda at: Thread("Keys", "Where are they?", sensitivity=SENSITIVE)),
     new("whispered", lambda at: Comment(at.ids["hushed"], "In the vault.")),
     edit("thread", sensitivity=SENSITIVE),
-    do("archive a thread", lambda at, actor: changing.archive(at.library, at.ids["thread"], actor=actor)),
-    do("archive a subcortex", lambda at, actor: changing.archive(at.library, "api", actor=actor)),
+    do("archive a thread", lambda at, actor: actions.archive(at.library, at.ids["thread"], actor=actor)),
+    do("archive a subcortex", lambda at, actor: actions.archive(at.library, "api", actor=actor)),
 ]  # fmt: skip
 BY_AGENT: list[tuple[str, Deed]] = [
     new("thread", lambda at: Thread("Timeouts", "@person: how long do we wait?")),
@@ -144,7 +144,7 @@ BY_AGENT: list[tuple[str, Deed]] = [
     new("proposed", lambda at: Artifact("Waiting", "We wait.", state="proposed", evidence=URL)),
     new("task", lambda at: Task("Lower it", assignees=("person",))),
     new("link", lambda at: Link(at.ids["seen"], "supports", at.ids["proposed"])),
-    do("update the task", lambda at, actor: changing.update_task(at.library, at.ids["task"], PATCH, actor=actor)),
+    do("update the task", lambda at, actor: actions.update_task(at.library, at.ids["task"], PATCH, actor=actor)),
     draft("a comment", lambda at: Draft("comment", "", "I agree.", target=at.ids["thread"])),
     draft("hushed", lambda at: Draft("thread", "Keys", "In the vault.", sensitivity=SENSITIVE)),
 ]  # fmt: skip

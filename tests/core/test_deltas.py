@@ -9,11 +9,11 @@ import pytest
 
 from core.conftest import Client, Place
 from core.test_app_sync import action, pull
-from cortex.core import deltas
-from cortex.errors import StoreError
-from cortex.kinds import Actor, Link
-from cortex.records.ids import fresh_key, new_id
-from cortex.store import Step
+from cortex.base.errors import StoreError
+from cortex.base.record_model import Actor, Link
+from cortex.engine.store import Step
+from cortex.families.team.ids import fresh_key, new_id
+from cortex.interfaces.team_server import change_feed
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_what_is_shown_again_while_it_is_told_as_hidden_stays(ada, cat, place, m
     _, _, cursor = pull(cat)
     ada.patch(f"/threads/{thread}", {"subcortex_id": private})
     ada.post("/threads", {"title": "Other"})
-    showed, moved = deltas._Past.showed, []
+    showed, moved = change_feed._Past.showed, []
 
     def show_again(past: Any, record: Any, *steps: int) -> bool:
         if not moved:
@@ -76,7 +76,7 @@ def test_what_is_shown_again_while_it_is_told_as_hidden_stays(ada, cat, place, m
             move(place, thread, "")
         return showed(past, record, *steps)
 
-    monkeypatch.setattr(deltas._Past, "showed", show_again)
+    monkeypatch.setattr(change_feed._Past, "showed", show_again)
     page = cat.get("/sync/deltas", since=cursor, limit=2)
     assert moved == [thread]
     assert thread in [one["id"] for one in page["updates"]] and page["invalidations"] == []

@@ -11,9 +11,10 @@ import pytest
 
 from core.conftest import Client, Place
 from core.test_app_sync import action, change, pull
-from cortex.core import accepting, flushing
-from cortex.kinds import Comment, Observation, Thread
-from cortex.records.ids import new_id
+from cortex.base.record_model import Comment, Observation, Thread
+from cortex.families.team.ids import new_id
+from cortex.interfaces.team_server.apply import action as accepting
+from cortex.interfaces.team_server.apply import batch
 
 CURSED = "ALTER TABLE records ADD CONSTRAINT cursed CHECK (body NOT LIKE '%cursed%')"
 
@@ -177,7 +178,7 @@ def test_whatever_is_sent_is_taken_or_refused_the_same_in_both_databases(place: 
 def test_others_write_while_somebody_sends_much(
     where: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(flushing, "TURN_CHANGES", 50)
+    monkeypatch.setattr(batch, "TURN_CHANGES", 50)
     core: Place = request.getfixturevalue(where)
     eve, bob = core.person("eve", 4), core.person("bob", 4)
     sent = [action(str(number), *(change("much") for _ in range(50))) for number in range(8)]
@@ -194,13 +195,13 @@ def test_others_write_while_somebody_sends_much(
 
 
 def test_what_takes_long_is_ended_between_two_actions(ada: Client, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(flushing, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(batch, "TURN_SECONDS", 0.0)
     results = ada.post("/sync/flush", {"actions": [action(one, change(one)) for one in "abc"]}, key=None)["results"]
     assert [one["status"] for one in results] == ["applied"] * 3 and titles(ada) == ["a", "b", "c"]
 
 
 def test_an_action_that_no_home_writes_is_refused_and_holds_back_nothing(ada: Client, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(flushing, "MOST_MADE", 3)
+    monkeypatch.setattr(batch, "MOST_MADE", 3)
     made = [change(one) for one in "abc"]
     edits = [{**one, "before": one["after"], "after": {**one["after"], "body": "b"}} for one in made]
     sent = [
@@ -220,8 +221,8 @@ def test_an_answer_ends_where_it_has_told_enough_and_the_rest_is_sent_again(
     ada: Client, monkeypatch: pytest.MonkeyPatch
 ):
     ada.post("/sync/flush", {"actions": [action("a", *(made := [change(one) for one in "abc"]))]}, key=None)
-    monkeypatch.setattr(flushing, "TURN_CHANGES", 3)
-    monkeypatch.setattr(flushing, "MOST_TOLD", 4)
+    monkeypatch.setattr(batch, "TURN_CHANGES", 3)
+    monkeypatch.setattr(batch, "MOST_TOLD", 4)
     unread = [action(str(number), *({**one, "kind": "none"} for one in made)) for number in range(9)]
     results = ada.post("/sync/flush", {"actions": unread}, key=None)["results"]
     assert [(one["status"], len(one["records"])) for one in results] == [("refused", 3)] * 2

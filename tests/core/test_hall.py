@@ -6,17 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cortex.actors import person
-from cortex.core.app import WRITERS
-from cortex.core.hall import EPOCH, Hall
-from cortex.errors import FileError, StoreError
-from cortex.guarded import Embedders
-from cortex.kinds import CodeLink, Thread, Wanted
-from cortex.records.ids import new_id
-from cortex.records.writing import create
-from cortex.seeing import Viewer
-from cortex.store import Store
-from cortex.store.ledger import Ledger, open_ledger
+from cortex.base.actors import person
+from cortex.base.errors import FileError, StoreError
+from cortex.base.record_model import CodeLink, Thread, Wanted
+from cortex.base.visibility import Viewer
+from cortex.engine.embedders.circuit_breaker import Embedders
+from cortex.engine.store import Store
+from cortex.engine.store.records.ledger import Ledger, open_ledger
+from cortex.families.team.ids import new_id
+from cortex.families.team.writes.create import create
+from cortex.interfaces.team_server.app import WRITERS
+from cortex.interfaces.team_server.read_replica import EPOCH, Hall
 
 ALL = Viewer("ada", 4, True, frozenset({"*"}), frozenset({"*"}))
 

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import pytest
 
-from cortex.core.app import ROUTES
-from cortex.records.ids import new_ulid
+from cortex.families.team.ids import new_ulid
+from cortex.interfaces.team_server.app import ROUTES
 
 SURROGATE = "\ud800"
 HOST = (b"host", b"127.0.0.1")

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from cortex.core.logs import write_logs
+from cortex.interfaces.team_server.access_log import write_logs
 
 NAMES = ("cortex", "uvicorn", "psycopg")
 
@@ -26,7 +26,7 @@ def test_a_database_that_is_away_is_told_as_json_and_not_with_each_try(capsys):
     write_logs("json")
     for number in range(5):
         logging.getLogger("psycopg.pool").warning("error connecting in %r: %s", "pool-1", f"refused {number}")
-        logging.getLogger("cortex.core").warning("the same")
+        logging.getLogger("cortex.interfaces.team_server").warning("the same")
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [one["message"] for one in lines if one["logger"] == "psycopg.pool"] == [
         "error connecting in 'pool-1': refused 0"

@@ -8,9 +8,20 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.core.merging import Conflict, merged, supplied_only, supplies
-from cortex.kinds import SUMMARY, Artifact, CodeLink, Draft, Evidence, Notification, Subcortex, Task, Term, Thread
-from cortex.records.discussing import SINCE
+from cortex.base.record_model import (
+    SUMMARY,
+    Artifact,
+    CodeLink,
+    Draft,
+    Evidence,
+    Notification,
+    Subcortex,
+    Task,
+    Term,
+    Thread,
+)
+from cortex.families.team.writes.discussion import SINCE
+from cortex.interfaces.team_server.apply.three_way_merge import Conflict, merged, supplied_only, supplies
 
 word = st.sampled_from(["", "a", "b", "c"])
 words = st.lists(st.sampled_from("abcde"), max_size=4, unique=True).map(tuple)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from core.guarded_world import COMMON, PATH, PEOPLE, PLACES, Reader, World
-from cortex.core.app import ROUTES
-from cortex.core.shapes import PLURALS
+from cortex.interfaces.team_server.app import ROUTES
+from cortex.interfaces.team_server.schemas import PLURALS
 
 FOUND = ("subcortex", "thread", "comment", "observation", "artifact", "task")
 REST = (*FOUND, "draft", "link")

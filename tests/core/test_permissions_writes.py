@@ -13,10 +13,10 @@ import pytest
 
 from core.guarded_world import PEOPLE, Reader, World
 from core.test_permissions import twin_of
-from cortex.core.shapes import PLURALS
-from cortex.kinds import KINDS
-from cortex.records.ids import fresh_key, new_id
-from cortex.sync.wire import body_to
+from cortex.base.record_model import KINDS
+from cortex.families.team.ids import fresh_key, new_id
+from cortex.families.team.wire.codec import body_to
+from cortex.interfaces.team_server.schemas import PLURALS
 
 _ID = re.compile(r"[a-z]+_[0-9A-HJKMNP-TV-Z]{26}")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from cortex.core.policy import guard_of, stamp_of, viewer_of
-from cortex.errors import InputError
-from cortex.kinds import SENSITIVE, Body, Draft, Link, Notification, Observation, Record, Subcortex, Thread
-from cortex.records.ids import new_id
-from cortex.seeing import sees
-from cortex.store.principals import Principal
+from cortex.base.errors import InputError
+from cortex.base.record_model import SENSITIVE, Body, Draft, Link, Notification, Observation, Record, Subcortex, Thread
+from cortex.base.visibility import sees
+from cortex.engine.store.records.principals import Principal
+from cortex.families.team.ids import new_id
+from cortex.interfaces.team_server.access_policy import guard_of, stamp_of, viewer_of
 
 OPEN = Record(new_id(Subcortex), Subcortex("open", "Open"), "root")
 SECRET = Record(new_id(Subcortex), Subcortex("hush", "Hush", visibility="private"), "root")

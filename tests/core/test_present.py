@@ -14,10 +14,10 @@ import pytest
 
 from core.conftest import Client, Place
 from core.test_app_sync import action, change
-from cortex.kinds import Actor
-from cortex.records.wording import wording
-from cortex.store import Step
-from cortex.store.ledger import open_ledger
+from cortex.base.record_model import Actor
+from cortex.engine.store import Step
+from cortex.engine.store.records.ledger import open_ledger
+from cortex.families.team.index_text import wording
 
 
 @pytest.fixture

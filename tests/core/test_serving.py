@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cortex.core import people
-from cortex.core.serving import address_of, check_address, serve_core
-from cortex.errors import ConfigError, InputError, NetworkError
-from cortex.store.ledger import open_ledger
+from cortex.base.errors import ConfigError, InputError, NetworkError
+from cortex.engine.store.records.ledger import open_ledger
+from cortex.interfaces.team_server import principals
+from cortex.interfaces.team_server.runner import address_of, check_address, serve_core
 
 SERVER = Path(__file__).parent / "core_server.py"
 
@@ -65,7 +65,7 @@ def test_an_address_that_is_taken_is_told(settings, folder):
 def serving(folder: Path, *certificate: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
     """A Core in a process of its own, its address, and a token."""
     with open_ledger(f"sqlite:///{folder}") as ledger:
-        ada = people.add(ledger, "ada", 4, True, {"*": True})
+        ada = principals.add(ledger, "ada", 4, True, {"*": True})
         token = ledger.principals.make_token(ada.id)[1]
     command = [sys.executable, str(SERVER), str(folder), *map(str, certificate)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8")

@@ -10,14 +10,14 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 from core.team import Team, acting, open_team
-from cortex.actors import person
-from cortex.core.accepting import APPLIED, REFUSED, REPLAYED
-from cortex.kinds import KINDS, PREFIXES, SENSITIVE, Comment, Record, Subcortex, Thread
-from cortex.records.allowed import ALLOWED, STATES, TYPES
-from cortex.records.ids import new_id
-from cortex.records.writing import create
-from cortex.store import Changed
-from cortex.sync.wire import Action
+from cortex.base.actors import person
+from cortex.base.record_model import KINDS, PREFIXES, SENSITIVE, Comment, Record, Subcortex, Thread
+from cortex.engine.store import Changed
+from cortex.families.team.field_rules import ALLOWED, STATES, TYPES
+from cortex.families.team.ids import new_id
+from cortex.families.team.wire.codec import Action
+from cortex.families.team.writes.create import create
+from cortex.interfaces.team_server.apply.action import APPLIED, REFUSED, REPLAYED
 
 ROUNDS, SOAKED = 2, 40
 ACTIONS = 60

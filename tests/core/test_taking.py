@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from core.team import Home, Team, acting, open_team, told
-from cortex.actors import person
-from cortex.core.accepting import APPLIED, REFUSED
-from cortex.errors import InputError
-from cortex.kinds import (
+from cortex.base.actors import person
+from cortex.base.errors import InputError
+from cortex.base.record_model import (
     NORMAL,
     SENSITIVE,
     Actor,
@@ -27,12 +26,13 @@ from cortex.kinds import (
     Task,
     Thread,
 )
-from cortex.records import drafts
-from cortex.records.ids import new_id
-from cortex.records.reasons import ACCEPTED, ASSIGNED, CHANGED, MENTIONED, SPOKE
-from cortex.records.revising import revise
-from cortex.records.writing import create
-from cortex.store.outbox import UPLOAD
+from cortex.engine.store.records.outbox import UPLOAD
+from cortex.families.team.ids import new_id
+from cortex.families.team.notification_texts import ACCEPTED, ASSIGNED, CHANGED, MENTIONED, SPOKE
+from cortex.families.team.writes import drafts
+from cortex.families.team.writes.create import create
+from cortex.families.team.writes.update import revise
+from cortex.interfaces.team_server.apply.action import APPLIED, REFUSED
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from cortex.daemon import shim
+from cortex.interfaces.daemon import shim
 from daemon.place import Place
 from protocol.code_server import make_repository
 

@@ -7,8 +7,8 @@ import socket
 import sys
 import threading
 
-from cortex.cli.pool import engine_pool
-from cortex.daemon.server import Daemon, Hello, Moment, Refused, Served
+from cortex.interfaces.assembly.pool import engine_pool
+from cortex.interfaces.daemon.server import Daemon, Hello, Moment, Refused, Served
 
 
 def open_nothing(hello: Hello) -> Served:

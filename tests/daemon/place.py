@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from cortex.daemon.rendezvous import Rendezvous
+from cortex.base.runtime.rendezvous import Rendezvous
 from protocol.code_server import CodeServer
 
 CORTEX = (sys.executable, "-m", "cortex")

@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Iterable
 
-from cortex.daemon.rendezvous import Rendezvous
+from cortex.base.runtime.rendezvous import Rendezvous
 
 
 class Raw:

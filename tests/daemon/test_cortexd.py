@@ -43,8 +43,12 @@ def test_a_window_costs_a_little_of_the_standard_library(served):
     used = modules(f"sys.argv = {argv!r}\nfrom cortex.__main__ import main\nassert main() == 0", served)
     used -= modules("", served)  # what this Python loads for itself
     ours = {name for name in used if name.split(".")[0] == "cortex"}
-    allowed = {"cortex", "cortex.__main__", "cortex.home", "cortex.daemon"}
-    assert ours == allowed | {"cortex.daemon.shim", "cortex.daemon.links", "cortex.daemon.rendezvous"}
+    allowed = {"cortex", "cortex.__main__", "cortex.base.runtime.home", "cortex.interfaces.daemon"}
+    assert ours == allowed | {
+        "cortex.interfaces.daemon.shim",
+        "cortex.interfaces.daemon.channels",
+        "cortex.base.runtime.rendezvous",
+    }
     assert {name.split(".")[0] for name in used - ours} <= sys.stdlib_module_names
     assert not COSTLY & used
 

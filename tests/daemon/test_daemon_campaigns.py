@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from cortex.engine import Engine
-from cortex.settings import load
-from cortex.types import Mode, Query
+from cortex.base.settings import load
+from cortex.base.types import Mode, Query
+from cortex.engine.engine import Engine
 from daemon.place import Place, Window
 from daemon.raw import Raw
 from protocol.code_server import check_envelope, text_of

@@ -13,10 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from cortex.actors import person
-from cortex.kinds import Comment, Draft, Observation, Record, Task, Thread
-from cortex.library import Library
-from cortex.records.writing import create
+from cortex.base.actors import person
+from cortex.base.record_model import Comment, Draft, Observation, Record, Task, Thread
+from cortex.engine.library import Library
+from cortex.families.team.writes.create import create
 from daemon.contributors import Contributor
 from memories.desk import open_library, settings_of
 from records.invariants import check_records

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from cortex.daemon.hook import MOST_CHARACTERS
+from cortex.interfaces.daemon.hook import MOST_CHARACTERS
 from daemon.fake_cortexd import FakeCortexd
 from daemon.place import CORTEX, Place
 

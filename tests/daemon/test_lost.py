@@ -2,8 +2,8 @@
 
 import json
 
-from cortex.daemon import shim
-from cortex.errors import CODES
+from cortex.base.errors import CODES
+from cortex.interfaces.daemon import shim
 
 
 def test_a_lost_call_is_told_as_the_error_tree_has_it():

@@ -12,7 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.daemon.marked import MOST, MOST_CHARACTERS, TAIL_BYTES, find_candidates, last_message, marked_lines
+from cortex.interfaces.daemon.transcript_marks import (
+    MOST,
+    MOST_CHARACTERS,
+    TAIL_BYTES,
+    find_candidates,
+    last_message,
+    marked_lines,
+)
 
 
 def lines(message: str) -> list[tuple[str, str]]:

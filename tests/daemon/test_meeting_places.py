@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cortex.daemon import rendezvous
-from cortex.daemon.rendezvous import MAX_SOCKET_BYTES, Rendezvous, _make_private
+from cortex.base.runtime import rendezvous
+from cortex.base.runtime.rendezvous import MAX_SOCKET_BYTES, Rendezvous, _make_private
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets")
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from cortex.daemon.hook import MOST_CHARACTERS, keep
-from cortex.library import Library
-from cortex.memories.writing import add
-from cortex.settings import load
-from cortex.store.snapshots import list_snapshots
-from cortex.types import Memory, MemoryState
+from cortex.base.settings import load
+from cortex.base.types import Memory, MemoryState
+from cortex.engine.library import Library
+from cortex.engine.store.snapshots import list_snapshots
+from cortex.families.memory.writer import add
+from cortex.interfaces.daemon.hook import MOST_CHARACTERS, keep
 from daemon.place import CORTEX, Place
 from foreign.claude_bases import make_claude_mem
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cortex.cli import run as run_command
+from cortex.interfaces.cli import run as run_command
 from daemon.place import CALL, CORTEX
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts in a namespace of their own")

@@ -8,7 +8,7 @@ import sys
 import psutil
 import pytest
 
-from cortex.daemon.shim import BYE, LEAVING, LOG_LINE
+from cortex.interfaces.daemon.shim import BYE, LEAVING, LOG_LINE
 from daemon.fake_cortexd import FakeCortexd
 from daemon.place import CALL
 from protocol.code_server import check_envelope, text_of

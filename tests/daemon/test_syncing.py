@@ -13,18 +13,19 @@ from pathlib import Path
 import pytest
 
 from cli.core_server import CoreServer, core_at
-from cortex.actors import person
-from cortex.cli.pool import engine_pool
-from cortex.daemon import syncing
-from cortex.daemon.syncing import Syncing
-from cortex.filestate import state_of
-from cortex.kinds import Thread
-from cortex.library import Library
-from cortex.records.writing import create
-from cortex.settings import load
-from cortex.store import STORE_NAME, Store
-from cortex.sync import connecting, remote
-from cortex.sync.running import sync
+from cortex.base.actors import person
+from cortex.base.record_model import Thread
+from cortex.base.runtime.sqlite_file_state import state_of
+from cortex.base.settings import load
+from cortex.engine.library import Library
+from cortex.engine.store import STORE_NAME, Store
+from cortex.families.team.sync import client as remote
+from cortex.families.team.sync import connection as connecting
+from cortex.families.team.sync.cycle import sync
+from cortex.families.team.writes.create import create
+from cortex.interfaces.assembly.pool import engine_pool
+from cortex.interfaces.daemon import sync_worker
+from cortex.interfaces.daemon.sync_worker import Syncing
 from daemon.place import CORTEX, Place
 
 Until = Callable[..., float]
@@ -32,7 +33,7 @@ Until = Callable[..., float]
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(syncing, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(sync_worker, "LOOK_SECONDS", 0.02)
 
 
 @pytest.fixture

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from cortex.cli.families import Lenders
-from cortex.cli.mcp import read_arguments
-from cortex.cli.pool import engine_pool
-from cortex.daemon.main import opener
-from cortex.daemon.server import Hello, Served
-from cortex.errors import ConfigError
-from cortex.home import own_variables
-from cortex.settings import KEYS, Key, Settings
-from cortex.shelf.shelves import Shelves
-from cortex.tools import Call, bind, find_tool, perform
+from cortex.base.errors import ConfigError
+from cortex.base.runtime.home import own_variables
+from cortex.base.settings import KEYS, Key, Settings
+from cortex.families.chunkfiles.pool import Shelves
+from cortex.interfaces.assembly.families import Lenders
+from cortex.interfaces.assembly.pool import engine_pool
+from cortex.interfaces.cli.mcp import read_arguments
+from cortex.interfaces.daemon.main import opener
+from cortex.interfaces.daemon.server import Hello, Served
+from cortex.toolkit.tool import Call, bind, find_tool, perform
 
 # A value that isn't the default, where the kind of a setting doesn't give one.
 SPECIAL = {

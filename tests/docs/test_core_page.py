@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from cli.core_server import CoreServer, core_at
-from cortex.cli import run
+from cortex.interfaces.cli import run
 
 PAGE = Path(__file__).parents[2] / "docs" / "core.md"
 PLACES = ("https://core.example.org", "http://127.0.0.1:8790")

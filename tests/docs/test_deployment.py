@@ -18,10 +18,10 @@ import pytest
 import typer
 from ruamel.yaml import YAML
 
-from cortex.cli import app
-from cortex.core.app import HEALTH
-from cortex.home import OTHER_VARIABLES
-from cortex.settings import KEYS
+from cortex.base.runtime.home import OTHER_VARIABLES
+from cortex.base.settings import KEYS
+from cortex.interfaces.cli import app
+from cortex.interfaces.team_server.app import HEALTH
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docs" / "examples" / "core-compose.yaml"

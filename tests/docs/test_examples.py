@@ -15,8 +15,8 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 import cortex
-from cortex.cli import run
-from cortex.errors import InputError
+from cortex.base.errors import InputError
+from cortex.interfaces.cli import run
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 SECONDS = 60

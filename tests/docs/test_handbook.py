@@ -19,19 +19,22 @@ import pytest
 import typer
 
 import cortex
-from cortex.chunkers import LANGUAGES, languages
-from cortex.chunkers.grammars import has_grammar
-from cortex.cli import app
-from cortex.errors import CODES
-from cortex.families import chunks, kb, memory, team
-from cortex.families.code import PROMPTS, RESOURCES, TOOLS
-from cortex.families.team.answers import CODES as TEAM_CODES
-from cortex.kinds import PREFIXES
-from cortex.records.allowed import FIRST, LIMITS, STATES, TYPES
-from cortex.records.rights import TIERS
-from cortex.search.classes import WEIGHTS, Weights
-from cortex.sources import names
-from cortex.tools import Prompt, Resource, Tool, input_schema, spell
+from cortex.base.errors import CODES
+from cortex.base.record_model import PREFIXES
+from cortex.engine.chunkers import LANGUAGES, languages
+from cortex.engine.chunkers.grammars import has_grammar
+from cortex.engine.search.query_classes import WEIGHTS, Weights
+from cortex.engine.sources import file_kinds
+from cortex.families.chunkfiles import tools as chunks
+from cortex.families.code.tools import PROMPTS, RESOURCES, TOOLS
+from cortex.families.documents import tools as kb
+from cortex.families.memory import tools as memory
+from cortex.families.team import tools as team
+from cortex.families.team.field_rules import FIRST, LIMITS, STATES, TYPES
+from cortex.families.team.permissions import TIERS
+from cortex.families.team.tools.render import CODES as TEAM_CODES
+from cortex.interfaces.cli import app
+from cortex.toolkit.tool import Prompt, Resource, Tool, input_schema, spell
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -173,11 +176,11 @@ def language_rows() -> list[str]:
 
 
 def folder_rows() -> list[str]:
-    return [" ".join(f"`{one}`" for one in sorted(names.PRUNED_FOLDERS))]
+    return [" ".join(f"`{one}`" for one in sorted(file_kinds.PRUNED_FOLDERS))]
 
 
 def lock_rows() -> list[str]:
-    return [" ".join(f"`{one}`" for one in sorted(names._LOCKS))]
+    return [" ".join(f"`{one}`" for one in sorted(file_kinds._LOCKS))]
 
 
 def class_rows() -> list[str]:

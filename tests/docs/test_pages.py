@@ -17,17 +17,17 @@ from typing import Any
 import pytest
 import typer
 
-from cortex.chunkers.grammars import RULES
-from cortex.cli import app
-from cortex.cli import run as run_command
-from cortex.cli.pool import engine_pool
-from cortex.errors import CODES, ConfigError
-from cortex.families.code import open_family
-from cortex.families.team.answers import CODES as TEAM_CODES
-from cortex.home import COMMAND_VARIABLES, OTHER_VARIABLES
-from cortex.settings import KEYS, Workspace, environment, known_key, load
-from cortex.sources.secrets import is_secret
-from cortex.tools import Call, bind, find_tool, perform
+from cortex.base.errors import CODES, ConfigError
+from cortex.base.runtime.home import COMMAND_VARIABLES, OTHER_VARIABLES
+from cortex.base.settings import KEYS, Workspace, environment, known_key, load
+from cortex.engine.chunkers.grammars import RULES
+from cortex.engine.sources.secret_filenames import is_secret
+from cortex.families.code.tools import open_family
+from cortex.families.team.tools.render import CODES as TEAM_CODES
+from cortex.interfaces.assembly.pool import engine_pool
+from cortex.interfaces.cli import app
+from cortex.interfaces.cli import run as run_command
+from cortex.toolkit.tool import Call, bind, find_tool, perform
 from foreign.claude_bases import make_claude_mem
 
 ROOT = Path(__file__).parents[2]

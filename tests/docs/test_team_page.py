@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import cortex
-from cortex.cli import run
+from cortex.interfaces.cli import run
 
 PAGE = Path(__file__).parents[2] / "docs" / "team.md"
 ID = re.compile(r"\b(thread|task|artifact|draft|obs|comment|link|notif|subcortex)_(01[0-9A-Z]{6,24})\b")

@@ -14,8 +14,8 @@ import gguf
 import numpy as np
 import xllamacpp
 
-from cortex.embedders.minilm import HEADS, LAYERS, WIDTH, read_safetensors
-from cortex.embedders.onnx import MODEL, find_weights
+from cortex.engine.embedders.minilm import HEADS, LAYERS, WIDTH, read_safetensors
+from cortex.engine.embedders.onnx import MODEL, find_weights
 
 NAMES = {
     "embeddings.word_embeddings.weight": "token_embd.weight",

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from cortex.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.hashing import HashingEmbedder
 
 DIMENSIONS = 16
 

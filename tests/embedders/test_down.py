@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from cortex import embedders
-from cortex.embedders import remote
-from cortex.embedders.client import Server
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.embedders.remote import Model, RemoteEmbedder
-from cortex.engine import Engine
-from cortex.guarded import Embedders
-from cortex.settings import load
-from cortex.types import Cancel, Mode, Page, Query
+from cortex.base.settings import load
+from cortex.base.types import Cancel, Mode, Page, Query
+from cortex.engine import embedders
+from cortex.engine.embedders import remote
+from cortex.engine.embedders.circuit_breaker import Embedders
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.remote import Model, RemoteEmbedder
+from cortex.engine.embedders.server_client import Server
+from cortex.engine.engine import Engine
 from embedders.stub import Reply, Stub, embeddings
 
 WAIT = 0.5

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cortex.embedders import open_embedder
-from cortex.embedders.onnx import PACKAGE, OnnxEmbedder
-from cortex.errors import CortexError
-from cortex.settings import load
+from cortex.base.errors import CortexError
+from cortex.base.settings import load
+from cortex.engine.embedders import open_embedder
+from cortex.engine.embedders.onnx import PACKAGE, OnnxEmbedder
 
 NEEDED = ("xllamacpp", "gguf", "onnxruntime", PACKAGE)
 KEY = "sk-of-the-test"

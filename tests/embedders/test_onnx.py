@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cortex.embedders import onnx, open_embedder
-from cortex.embedders.minilm import HEADS, LAYERS, WIDTH, make_model, read_safetensors
-from cortex.embedders.onnx import STAMP, OnnxEmbedder
-from cortex.errors import CortexError, NetworkError
-from cortex.settings import load
+from cortex.base.errors import CortexError, NetworkError
+from cortex.base.settings import load
+from cortex.engine.embedders import onnx, open_embedder
+from cortex.engine.embedders.minilm import HEADS, LAYERS, WIDTH, make_model, read_safetensors
+from cortex.engine.embedders.onnx import STAMP, OnnxEmbedder
 
 WORDS = 50
 NEEDED = "the extra onnx isn't installed"

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from cortex.embedders import client, open_embedder, remote
-from cortex.embedders.client import Server
-from cortex.embedders.dialects import PREFIXES, scheme_of
-from cortex.embedders.remote import Lanes, Model, RemoteEmbedder
-from cortex.errors import CortexError
-from cortex.settings import load
-from cortex.types import Stamp
+from cortex.base.errors import CortexError
+from cortex.base.settings import load
+from cortex.base.types import Stamp
+from cortex.engine.embedders import open_embedder, remote, server_client
+from cortex.engine.embedders.remote import Lanes, Model, RemoteEmbedder
+from cortex.engine.embedders.server_client import Server
+from cortex.engine.embedders.server_protocols import PREFIXES, scheme_of
 from embedders.stub import DIMENSIONS, Asked, Reply, Stub, embeddings, texts_of, vectors_of
 
 KEY = "sk-0123456789abcdef"
@@ -46,7 +46,7 @@ def opens(stub: Stub) -> Iterator[Opens]:
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tries that follow one another at once."""
-    monkeypatch.setattr(client, "FIRST_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(server_client, "FIRST_WAIT_SECONDS", 0.0)
 
 
 def error_of(work: Callable[[], object]) -> CortexError:
@@ -242,8 +242,10 @@ def test_a_redirect_is_not_followed(opens: Opens, stub: Stub) -> None:
 
 
 def test_an_address_is_shown_without_the_secrets_in_it() -> None:
-    assert client.shown("https://me:hush@models.example:8443/v1?token=hush#x") == "https://models.example:8443/v1"
-    assert client.shown("http://[::1]:8121") == "http://[::1]:8121"
+    assert (
+        server_client.shown("https://me:hush@models.example:8443/v1?token=hush#x") == "https://models.example:8443/v1"
+    )
+    assert server_client.shown("http://[::1]:8121") == "http://[::1]:8121"
 
 
 def test_no_proxy_of_the_environment_is_used(opens: Opens, stub: Stub, monkeypatch) -> None:
@@ -518,7 +520,7 @@ def test_vectors_that_are_numbered_wrongly_are_an_error(
 
 
 def test_an_answer_without_end_is_not_read_to_its_end(opens: Opens, stub: Stub, monkeypatch) -> None:
-    monkeypatch.setattr(client, "MAX_ANSWER_BYTES", 1_000_000)
+    monkeypatch.setattr(server_client, "MAX_ANSWER_BYTES", 1_000_000)
     stub.answer = lambda asked: Reply(raw=b"[" + b"0," * 2_000_000 + b"0]")
     assert error_of(lambda: opens().embed(["a"], "passage")).code == "EMBEDDER_ANSWER"
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.embedders.static import MODEL, StaticEmbedder, Words, parts_of, runs_of
+from cortex.engine.embedders.static import MODEL, StaticEmbedder, Words, parts_of, runs_of
 
 GOLDEN = Path(__file__).with_name("static_golden.npy")
 GOLDEN_TEXTS = (

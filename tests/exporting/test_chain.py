@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import cortex
-from cortex.cli import run
+from cortex.interfaces.cli import run
 
 
 @pytest.fixture

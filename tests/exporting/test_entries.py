@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex import chunkers
-from cortex.exporting import tags
-from cortex.exporting.entries import Sizes, entries_of
-from cortex.exporting.outlines import Outline
-from cortex.types import Doc, Symbol
+from cortex.base.types import Doc, Symbol
+from cortex.engine import chunkers
+from cortex.families.chunkfiles import tags
+from cortex.families.chunkfiles.export_entries import Sizes, entries_of
+from cortex.families.chunkfiles.outlines import Outline
 
 
 def outline(path: str, text: str) -> Outline:

@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.engine import Engine
-from cortex.errors import Cancelled, CortexError
-from cortex.exporting import Exporter, folder_of
-from cortex.settings import load
-from cortex.sources.chunkfiles import Reading, list_chunk_files
-from cortex.types import Cancel
+from cortex.base.errors import Cancelled, CortexError
+from cortex.base.settings import load
+from cortex.base.types import Cancel
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.engine import Engine
+from cortex.families.chunkfiles.exporter import Exporter, folder_of
+from cortex.families.chunkfiles.format import Reading, list_chunk_files
 
 Open = Callable[..., Engine]
 RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.errors import CortexError
-from cortex.exporting import reembed
-from cortex.exporting.files import is_ours
-from cortex.guarded import Guarded
+from cortex.base.errors import CortexError
+from cortex.engine.embedders.circuit_breaker import Guarded
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.families.chunkfiles.export_files import is_ours
+from cortex.families.chunkfiles.exporter import reembed
 
 HEAD = {"model": "BAAI/bge-small-en-v1.5", "dimensions": 3, "chunk_type": "data", "generated": "x", "version": "2.0.0"}
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cortex.errors import InputError
-from cortex.everywhere import Located
-from cortex.families.code.answers import dump, file_answer, partial_first, search_answer, search_metadata
-from cortex.families.code.tools import MODES
-from cortex.types import Chunk, FileView, Hit, Mode, Page, Symbol
+from cortex.base.errors import InputError
+from cortex.base.types import Chunk, FileView, Hit, Mode, Page, Symbol
+from cortex.engine.search.federated import Located
+from cortex.families.code.tools.definitions import MODES
+from cortex.families.code.tools.render import dump, file_answer, partial_first, search_answer, search_metadata
 from protocol.code_server import text_of
 
 

@@ -8,15 +8,16 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from cortex import indexing
-from cortex.cli.pool import engine_pool
-from cortex.engine import Engine
-from cortex.errors import FileError, InputError
-from cortex.families.code import answers, open_family, tools
-from cortex.settings import Workspace, load
-from cortex.store import connect
-from cortex.tools import Call, bind, find_tool, perform
-from cortex.types import Cancel, Chunk, FileView, Progress
+from cortex.base.errors import FileError, InputError
+from cortex.base.settings import Workspace, load
+from cortex.base.types import Cancel, Chunk, FileView, Progress
+from cortex.engine import indexer
+from cortex.engine.engine import Engine
+from cortex.engine.store import connections
+from cortex.families.code.tools import definitions, open_family
+from cortex.families.code.tools import render as answers
+from cortex.interfaces.assembly.pool import engine_pool
+from cortex.toolkit.tool import Call, bind, find_tool, perform
 from protocol.code_server import check_envelope, make_repository, wait_for
 
 MANY = {f"src/m{number:03}.py": f"def function_{number}():\n    return {number}\n" for number in range(30)}
@@ -335,7 +336,7 @@ def test_a_first_question_waits_for_the_first_look(many):
 
 
 def test_above_its_file_limit_the_full_workspace_is_answered_from_the_index(many, monkeypatch):
-    monkeypatch.setattr("cortex.engine.FULL_MODE_FILES", 20)
+    monkeypatch.setattr("cortex.engine.engine.FULL_MODE_FILES", 20)
     with opened(many) as code:
         code.tool("reindex_workspace")
         metadata = code.tool("search_code", query="function_7", strategy="fullworkspace")["metadata"]
@@ -407,7 +408,7 @@ def held_run(engine):
 
 
 def test_a_forced_run_that_takes_long_is_a_job_and_searching_goes_on(many, monkeypatch, until):
-    monkeypatch.setattr(tools, "FORCE_ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(definitions, "FORCE_ANSWER_SECONDS", 0.05)
     with opened(many) as code:
         code.tool("reindex_workspace")
         steps = []
@@ -431,7 +432,7 @@ def test_a_forced_run_that_takes_long_is_a_job_and_searching_goes_on(many, monke
 
 
 def test_a_request_that_was_refused_leaves_no_job(many, monkeypatch):
-    monkeypatch.setattr(tools, "FORCE_ANSWER_SECONDS", 60)
+    monkeypatch.setattr(definitions, "FORCE_ANSWER_SECONDS", 60)
     with opened(many) as code:
         assert code.failure("reindex_workspace", force=True, path="nowhere")["code"] == "FILE_NOT_FOUND"
         assert "job" not in code.tool("reindex_workspace")["index"]
@@ -442,13 +443,13 @@ def test_a_request_that_was_refused_leaves_no_job(many, monkeypatch):
 
 
 def test_a_job_that_fails_says_so_in_the_status(many, monkeypatch, until):
-    monkeypatch.setattr(tools, "FORCE_ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(definitions, "FORCE_ANSWER_SECONDS", 0.05)
     with opened(many) as code:
         code.tool("reindex_workspace")
         with held_run(code.engine):
             code.tool("reindex_workspace", force=True)
-            outcomes = iter((indexing.scan, full_disk))
-            monkeypatch.setattr(indexing, "scan", lambda *arguments: next(outcomes)(*arguments))
+            outcomes = iter((indexer.scan, full_disk))
+            monkeypatch.setattr(indexer, "scan", lambda *arguments: next(outcomes)(*arguments))
         until(lambda: code.status()["job"]["status"] == "failed")
         assert code.status()["job"]["error"]["code"] == "DISK_FULL"
         assert code.status()["indexing"]["status"] == "error"
@@ -472,8 +473,8 @@ def test_a_cancelled_call_takes_its_own_job_along(many, until):
 def test_a_strategy_that_has_no_effect_is_said(many):
     with opened(many, indexing__strategies=["embeddings"]) as code:
         body = code.tool("reindex_workspace", strategy="tfidf")
-        assert body["notes"] == [f"strategy `tfidf` {tools.STRATEGY_IS_BOTH}"]
-        assert tools.WORDS_ARE_KEPT in body["index"]["warnings"]
+        assert body["notes"] == [f"strategy `tfidf` {definitions.STRATEGY_IS_BOTH}"]
+        assert definitions.WORDS_ARE_KEPT in body["index"]["warnings"]
         assert "notes" not in code.tool("reindex_workspace")
     with opened(many) as code:
         assert "warnings" not in code.tool("reindex_workspace")["index"]
@@ -545,7 +546,7 @@ def test_a_locked_store_is_an_error_that_can_be_retried(many, monkeypatch):
     with opened(many) as code:
         code.tool("reindex_workspace")
         directory = code.engine.store.directory
-    monkeypatch.setattr(connect, "BUSY_TIMEOUT_MS", 50)
+    monkeypatch.setattr(connections, "BUSY_TIMEOUT_MS", 50)
     with closing(sqlite3.connect(directory / "cortex.db")) as other:
         other.execute("BEGIN EXCLUSIVE")
         with opened(many) as code:

@@ -5,9 +5,9 @@ import sqlite3
 
 import pytest
 
-from cortex.families.code import answers
-from cortex.store.lease import Lease
-from cortex.types import Freshness, Skipped, Vitals
+from cortex.base.types import Freshness, Skipped, Vitals
+from cortex.engine.store.lease import Lease
+from cortex.families.code.tools import render
 from protocol.client import Client
 from protocol.code_server import CORTEX, CodeServer, make_repository, wait_for
 
@@ -91,15 +91,15 @@ def test_status_and_statistics_sum_up_and_show_each(two):
 def test_sums_are_over_all_workspaces_and_averages_over_those_that_were_searched():
     asked = vitals(average_search_ms=8.0, cache_hit_rate=0.5, cache_bytes=2 << 10, disk_bytes=3 << 20)
     idle = vitals(skipped=(Skipped("a.png", "binary"),), cache_bytes=1 << 10, disk_bytes=1 << 20)
-    parts = [answers.status_answer(name, one, answers.About("/")) for name, one in (("x", asked), ("y", idle))]
-    whole = answers.sum_status(parts, [("x", asked), ("y", idle)])
+    parts = [render.status_answer(name, one, render.About("/")) for name, one in (("x", asked), ("y", idle))]
+    whole = render.sum_status(parts, [("x", asked), ("y", idle)])
     assert whole["cache"] == {"memoryUsage": "3.0KB", "diskUsage": "4.0MB", "hitRate": 0.5, "lastCleanup": None}
     assert whole["skipped"] == {
         "total": 1,
         "byReason": {"binary": 1},
         "files": [{"file": "a.png", "reason": "binary", "workspace": "y"}],
     }
-    performance = answers.stats_answer([asked, idle], 0)["performance"]
+    performance = render.stats_answer([asked, idle], 0)["performance"]
     assert (performance["averageSearchTime"], performance["cacheHitRate"]) == (8.0, 0.5)
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from cortex.cli.pool import engine_pool
-from cortex.errors import InputError, StoreError
-from cortex.families.kb import TOOLS, answers, open_family
-from cortex.families.kb.asking import mime_type
-from cortex.families.kb.states import SourceState
-from cortex.library import Library
-from cortex.settings import Settings, load
-from cortex.tools import Answer, Call, Family, bind, find_tool, input_schema, perform
+from cortex.base.errors import InputError, StoreError
+from cortex.base.settings import Settings, load
+from cortex.engine.library import Library
+from cortex.families.documents.search import mime_type
+from cortex.families.documents.status import SourceState
+from cortex.families.documents.tools import TOOLS, open_family, render
+from cortex.interfaces.assembly.pool import engine_pool
+from cortex.toolkit.tool import Answer, Call, Family, bind, find_tool, input_schema, perform
 
 SECTION = "Coins are counted every evening by the owner, and the sum is written into the ledger. " * 8
 FILES = {
@@ -259,7 +259,7 @@ def test_a_document_cannot_close_the_fence_around_it(desk):
 
 
 def test_what_a_terminal_would_obey_does_not_leave_a_document():
-    assert answers.fenced("a\x1b[2Jb\u202ec\td\n\x9be") == "```text\na[2Jbc\td\ne\n```"
+    assert render.fenced("a\x1b[2Jb\u202ec\td\n\x9be") == "```text\na[2Jbc\td\ne\n```"
 
 
 def test_names_with_line_ends_and_emoji_stay_in_their_line(tmp_path, request):
@@ -428,7 +428,7 @@ def test_sources_are_listed_in_the_form_of_the_contract():
         )
 
     now = datetime(2026, 1, 3, 12, tzinfo=UTC)
-    listed = answers.sources_text(
+    listed = render.sources_text(
         [
             state("anthropic-docs", "abc123", 15, 342, "2026-01-03T10:00:00Z"),
             state("project-notes", "def456", 87, 1204, "2026-01-02T10:00:00Z"),

@@ -7,17 +7,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from cortex.actors import person
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.engine import Engine
-from cortex.errors import CortexError, explained
-from cortex.keeper import Keeper
-from cortex.kinds import Observation
-from cortex.process import memory_bytes
-from cortex.records.finding import Asked, find
-from cortex.records.writing import create
-from cortex.settings import load
-from cortex.types import Query
+from cortex.base.actors import person
+from cortex.base.errors import CortexError, explained
+from cortex.base.record_model import Observation
+from cortex.base.runtime.process_stats import memory_bytes
+from cortex.base.settings import load
+from cortex.base.types import Query
+from cortex.engine.auto_indexer import Keeper
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.engine import Engine
+from cortex.families.team.search import Asked, find
+from cortex.families.team.writes.create import create
 from faults.plan import key_of
 from memories.desk import open_library, settings_of
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from cortex.errors import InputError
-from cortex.memories.context import context_of
-from cortex.memories.finding import Asked, find
-from cortex.memories.ids import find_memory, told_id
+from cortex.base.errors import InputError
+from cortex.families.memory.ids import find_memory, told_id
+from cortex.families.memory.search import Asked, find
+from cortex.families.memory.session_context import context_of
 from memories.desk import open_library, settings_of
 
 root, home = Path(sys.argv[1]), Path(sys.argv[2])

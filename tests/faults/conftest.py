@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cortex.engine import Engine
-from cortex.settings import Settings, load
+from cortex.base.settings import Settings, load
+from cortex.engine.engine import Engine
 
 PROGRAMS = Path(__file__).parent
 sys.path.insert(0, str(PROGRAMS.parent))  # what other tests make is shared

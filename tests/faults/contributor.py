@@ -9,12 +9,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from cortex.actors import agent, person
-from cortex.kinds import Artifact, CodeLink, Comment, Draft, Evidence, Observation, Subcortex, Task, Thread
-from cortex.library import Library
-from cortex.records.changing import resolve_thread, update_task
-from cortex.records.drafts import approve, create_draft, reject
-from cortex.records.writing import create, create_observations
+from cortex.base.actors import agent, person
+from cortex.base.record_model import Artifact, CodeLink, Comment, Draft, Evidence, Observation, Subcortex, Task, Thread
+from cortex.engine.library import Library
+from cortex.families.team.writes.actions import resolve_thread, update_task
+from cortex.families.team.writes.create import create, create_observations
+from cortex.families.team.writes.drafts import approve, create_draft, reject
 from faults.plan import ROUND, key_of
 from memories.desk import open_library, settings_of
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from cortex.memories import curating
-from cortex.memories.curating import delete, edit, judge, supersede, undo
-from cortex.memories.mirror import sync
-from cortex.memories.writing import add
-from cortex.store import Wanted
-from cortex.types import Memory
+from cortex.base.types import Memory
+from cortex.engine.store import Wanted
+from cortex.families.memory import curation
+from cortex.families.memory.curation import delete, edit, judge, supersede, undo
+from cortex.families.memory.mirror import sync
+from cortex.families.memory.writer import add
 from memories.desk import open_library, settings_of
 
 root, home = Path(sys.argv[1]), Path(sys.argv[2])
-curating.BATCH = 3  # so that a step is more than one transaction
+curation.BATCH = 3  # so that a step is more than one transaction
 
 
 def tell(library) -> None:
@@ -39,7 +39,7 @@ def step(library, chance: random.Random, number: int) -> None:
             judge(library, some, chance.choice(("approve", "promote", "reject")))
         case "edit" if some:
             edit(library, some[0], Memory("", f"Lamp {number} is green", project="shop", facts=(f"fact {number}",)))
-        case "supersede" if len(some) > 1 and not curating._leads_to(library, some[1], some[0]):
+        case "supersede" if len(some) > 1 and not curation._leads_to(library, some[1], some[0]):
             supersede(library, some[0], some[1])
         case "undo":
             undo(library)

@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.engine import Engine
-from cortex.settings import load
+from cortex.base.settings import load
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.engine import Engine
 
 root, home = Path(sys.argv[1]), Path(sys.argv[2])
 settings = load(root, environment={"CORTEX_HOME": str(home)}, flags={"indexing.workers": 1})

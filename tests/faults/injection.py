@@ -24,11 +24,11 @@ import numpy
 import pytest
 import tantivy
 
-from cortex.store import vectorlog, vectors, vectorscan, vectorsets, words
+from cortex.engine.store.index import lexical, vector_file, vector_indexes, vector_log, vector_scan
 
 OS_CALLS = ("open", "write", "fsync", "mkdir", "replace", "rename", "link")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-ARRAY_MODULES = (vectorlog, vectors, vectorscan, vectorsets)
+ARRAY_MODULES = (vector_log, vector_file, vector_scan, vector_indexes)
 MOST_PAGES = 1 << 30
 HEAP_BYTES = 40_000  # that SQLite still gets, at most
 
@@ -161,11 +161,11 @@ def install(faults: Faults, patch: pytest.MonkeyPatch) -> None:
     opener = _counted_open(faults, builtins.open, raw)
     patch.setattr(builtins, "open", opener)
     patch.setattr(io, "open", opener)
-    patch.setattr(vectorlog, "FileIO", raw)
+    patch.setattr(vector_log, "FileIO", raw)
     patch.setattr(sqlite3, "connect", _counted_connect(faults, sqlite3.connect))
     for module in ARRAY_MODULES:
         patch.setattr(module, "np", _Arrays(faults))
-    patch.setattr(words, "tantivy", _Words(tantivy, faults))
+    patch.setattr(lexical, "tantivy", _Words(tantivy, faults))
 
 
 def _sqlite_library() -> ctypes.CDLL | None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from cortex.keeper import Keeper
-from cortex.memories.curating import delete, edit, judge
-from cortex.memories.tending import tend
-from cortex.memories.writing import add
-from cortex.store import OWN, Wanted
-from cortex.types import Memory
+from cortex.base.types import Memory
+from cortex.engine.auto_indexer import Keeper
+from cortex.engine.store import OWN, Wanted
+from cortex.families.memory.background import tend
+from cortex.families.memory.curation import delete, edit, judge
+from cortex.families.memory.writer import add
 from memories.desk import open_library, settings_of
 
 root, home = Path(sys.argv[1]), Path(sys.argv[2])

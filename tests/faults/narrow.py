@@ -5,10 +5,10 @@ import resource
 import sys
 from pathlib import Path
 
-from cortex.engine import Engine
-from cortex.errors import CortexError
-from cortex.settings import load
-from cortex.types import Mode, Query
+from cortex.base.errors import CortexError
+from cortex.base.settings import load
+from cortex.base.types import Mode, Query
+from cortex.engine.engine import Engine
 
 root, home, limit = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.stdin.readline())
 settings = load(root, environment={"CORTEX_HOME": str(home)}, flags={"indexing.workers": 1})

@@ -7,12 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.engine import Engine
-from cortex.guarded import Embedders
-from cortex.keeper import Keeper
-from cortex.settings import load
-from cortex.types import Stamp
+from cortex.base.settings import load
+from cortex.base.types import Stamp
+from cortex.engine.auto_indexer import Keeper
+from cortex.engine.embedders.circuit_breaker import Embedders
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.engine import Engine
 
 
 class Costly(HashingEmbedder):

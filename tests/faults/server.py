@@ -4,15 +4,15 @@ import json
 import sys
 from pathlib import Path
 
-import cortex.engine
-import cortex.keeper
-from cortex.engine import Engine
-from cortex.errors import CortexError
-from cortex.keeper import Keeper
-from cortex.settings import load
-from cortex.types import Mode, Query
+import cortex.engine.auto_indexer
+import cortex.engine.engine
+from cortex.base.errors import CortexError
+from cortex.base.settings import load
+from cortex.base.types import Mode, Query
+from cortex.engine.auto_indexer import Keeper
+from cortex.engine.engine import Engine
 
-cortex.keeper.RETRY_SECONDS = cortex.engine.FIRST_ANSWER_SECONDS = 0.5  # whoever asks does so again
+cortex.engine.auto_indexer.RETRY_SECONDS = cortex.engine.engine.FIRST_ANSWER_SECONDS = 0.5  # whoever asks does so again
 root, home = Path(sys.argv[1]), Path(sys.argv[2])
 settings = load(root, environment={"CORTEX_HOME": str(home)}, flags={"indexing.workers": 1})
 with Engine(root, settings) as engine:

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from cortex.actors import person
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.engine import Engine
-from cortex.errors import CortexError
-from cortex.kinds import Observation, Wanted
-from cortex.library import Library
-from cortex.records.finding import Asked, find
-from cortex.records.writing import create
-from cortex.settings import Settings
-from cortex.types import Query
+from cortex.base.actors import person
+from cortex.base.errors import CortexError
+from cortex.base.record_model import Observation, Wanted
+from cortex.base.settings import Settings
+from cortex.base.types import Query
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.engine import Engine
+from cortex.engine.library import Library
+from cortex.families.team.search import Asked, find
+from cortex.families.team.writes.create import create
 from faults.plan import key_of
 from memories.desk import open_library, settings_of
 

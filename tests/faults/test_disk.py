@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from cortex.actors import person
-from cortex.engine import Engine
-from cortex.errors import CortexError
-from cortex.kinds import Observation, Wanted
-from cortex.library import Library
-from cortex.records.writing import create
-from cortex.settings import load
-from cortex.types import Mode, Query
+from cortex.base.actors import person
+from cortex.base.errors import CortexError
+from cortex.base.record_model import Observation, Wanted
+from cortex.base.settings import load
+from cortex.base.types import Mode, Query
+from cortex.engine.engine import Engine
+from cortex.engine.library import Library
+from cortex.families.team.writes.create import create
 from faults.plan import key_of
 from memories.desk import open_library, settings_of
 from records.invariants import check_records

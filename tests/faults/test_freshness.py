@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cortex.engine import Engine
-from cortex.keeper import Keeper
-from cortex.types import Mode, Query
+from cortex.base.types import Mode, Query
+from cortex.engine.auto_indexer import Keeper
+from cortex.engine.engine import Engine
 
 SECONDS = 3.0  # one by design; the rest is for a busy machine
 
@@ -97,15 +97,16 @@ def test_a_first_question_waits_for_the_first_index(root, open_engine):
 
 
 def test_a_keeper_goes_on_after_a_run_that_failed(kept, root, until, monkeypatch):
-    from cortex import indexing, keeper
+    from cortex.engine import auto_indexer as keeper
+    from cortex.engine import indexer
 
-    whole = indexing.scan_paths
+    whole = indexer.scan_paths
 
     def fail(*_: object) -> None:
-        monkeypatch.setattr(indexing, "scan_paths", whole)
+        monkeypatch.setattr(indexer, "scan_paths", whole)
         raise OSError("the disk hiccuped")
 
     monkeypatch.setattr(keeper, "RETRY_SECONDS", 0.5)
-    monkeypatch.setattr(indexing, "scan_paths", fail)
+    monkeypatch.setattr(indexer, "scan_paths", fail)
     (root / "lamp.py").write_text("lamp = 'bright'\n", encoding="utf-8")
     until(lambda: found(kept, "bright") == ["lamp.py"], 2 * SECONDS)

@@ -12,25 +12,25 @@ from pathlib import Path
 
 import pytest
 
-from cortex import recovery
-from cortex.actors import person
-from cortex.cli.checks import Level
-from cortex.cli.checks.home import check_home
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.engine import Engine
-from cortex.errors import explained
-from cortex.kinds import Observation, Wanted
-from cortex.library import Library
-from cortex.memories import finding
-from cortex.memories.curating import delete
-from cortex.memories.writing import add
-from cortex.records.finding import Asked, find
-from cortex.records.writing import create
-from cortex.settings import Settings, load
-from cortex.store import OWN, STORE_NAME, Store
-from cortex.store.schema import MIGRATIONS, migrate
-from cortex.store.snapshots import ASKED, MOST, list_snapshots, make_snapshot, verify_snapshot
-from cortex.types import Memory, Query
+from cortex.base.actors import person
+from cortex.base.errors import explained
+from cortex.base.record_model import Observation, Wanted
+from cortex.base.settings import Settings, load
+from cortex.base.types import Memory, Query
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.engine import Engine
+from cortex.engine.library import Library
+from cortex.engine.store import OWN, STORE_NAME, Store
+from cortex.engine.store.schema import MIGRATIONS, migrate
+from cortex.engine.store.snapshots import ASKED, MOST, list_snapshots, make_snapshot, verify_snapshot
+from cortex.families.memory import search as finding
+from cortex.families.memory.curation import delete
+from cortex.families.memory.writer import add
+from cortex.families.team.search import Asked, find
+from cortex.families.team.writes.create import create
+from cortex.interfaces.assembly import recovery
+from cortex.interfaces.cli.checks import Level
+from cortex.interfaces.cli.checks.home import check_home
 from faults.injection import HEAP_BYTES, Fault, Faults, install
 from faults.plan import key_of
 from memories.desk import memories, settings_of

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from cortex.guarded import Embedders
-from cortex.types import Mode, Query
+from cortex.base.types import Mode, Query
+from cortex.engine.embedders.circuit_breaker import Embedders
 
 
 @pytest.mark.soak

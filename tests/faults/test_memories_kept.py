@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cortex.library import Library
-from cortex.memories.states import name_of
-from cortex.store import OWN, SHOWN, STAGED, Wanted
+from cortex.engine.library import Library
+from cortex.engine.store import OWN, SHOWN, STAGED, Wanted
+from cortex.families.memory.states import name_of
 from foreign.claude_bases import START, make_claude_mem
 from memories.desk import open_library, settings_of
 

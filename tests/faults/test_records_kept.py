@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from cortex.store import STORE_NAME
+from cortex.engine.store import STORE_NAME
 from faults.conftest import Program
 from faults.plan import ROUND, key_of, made_by
 from memories.desk import open_library, settings_of

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.engine import Engine
-from cortex.types import Cancel, Mode, Query, Stamp
+from cortex.base.types import Cancel, Mode, Query, Stamp
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.engine import Engine
 
 STEPS = 14
 WORDS = "lamp desk chair shelf window garden river bridge tower cellar attic mirror".split()

@@ -4,9 +4,9 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from cortex.engine import Engine
-from cortex.settings import load
-from cortex.types import Note
+from cortex.base.settings import load
+from cortex.base.types import Note
+from cortex.engine.engine import Engine
 
 root, home = Path(sys.argv[1]), Path(sys.argv[2])
 settings = load(root, environment={"CORTEX_HOME": str(home)}, flags={"indexing.workers": 1})

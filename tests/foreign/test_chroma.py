@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies
 
-from cortex.errors import FileError
-from cortex.sources.foreign.chroma import Collection, collections, memory_vectors, vectors
+from cortex.base.errors import FileError
+from cortex.families.memory.adapters.chroma import Collection, collections, memory_vectors, vectors
 from foreign.chroma_stores import ADD, DELETE, UPDATE, UPSERT, Made, make_collection
 
 EAST, NORTH, UP, WEST = [1.0, 0, 0, 0], [0, 1.0, 0, 0], [0, 0, 1.0, 0], [-1.0, 0, 0, 0]

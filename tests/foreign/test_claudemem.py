@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cortex.errors import CortexError
-from cortex.filestate import state_of
-from cortex.sources.foreign import readonly
-from cortex.sources.foreign.claudemem import Database, Row, Session, open_database
-from cortex.types import Memory, MemoryState
+from cortex.base.errors import CortexError
+from cortex.base.runtime.sqlite_file_state import state_of
+from cortex.base.types import Memory, MemoryState
+from cortex.engine.sources import sqlite_snapshot
+from cortex.families.memory.adapters.claude_mem import Database, Row, Session, open_database
 from foreign.claude_bases import GENERATIONS, START, Made, make_claude_mem
 
 WRITER = """
@@ -282,7 +282,7 @@ def test_a_walk_reads_little_more_than_it_gives(make, monkeypatch):
     made = make("13")
     made.many(10_000, per_session=2)
     with open_database(made.path, seconds=-1.0) as database:
-        monkeypatch.setattr(readonly, "READ_STEPS", 20_000)  # none of these may take more
+        monkeypatch.setattr(sqlite_snapshot, "READ_STEPS", 20_000)  # none of these may take more
         assert len(database.rows(below=5000, limit=10)) == 10
         assert len(database.rows(above=5000, limit=10, ascending=True)) == 10
         assert len(database.sessions(["shop"], 5)) == len(database.sessions(None, 5)) == 5
@@ -333,7 +333,7 @@ def test_rows_of_a_writer_in_another_process_are_seen_as_they_come(make):
 
 
 def test_a_locked_database_is_said_to_be_locked(make, monkeypatch):
-    monkeypatch.setattr(readonly, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite_snapshot, "BUSY_SECONDS", 0.05)
     made = make("13")
     made.observation("s", "first")
     made.connection.execute("PRAGMA locking_mode = EXCLUSIVE")

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cortex.errors import CortexError
-from cortex.sources.foreign import readonly
-from cortex.sources.foreign.conduit import Folder, open_base
-from cortex.types import Stamp
+from cortex.base.errors import CortexError
+from cortex.base.types import Stamp
+from cortex.engine.sources import sqlite_snapshot
+from cortex.families.documents.conduit import Folder, open_base
 from foreign.conduit_bases import Made, make_base
 
 
@@ -164,7 +164,7 @@ def test_a_torn_database_is_an_error_and_no_crash(make):
 
 
 def test_a_locked_database_is_said_to_be_locked(make, monkeypatch):
-    monkeypatch.setattr(readonly, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite_snapshot, "BUSY_SECONDS", 0.05)
     made = make()
     fill(made, 2)
     made.connection.execute("PRAGMA locking_mode = EXCLUSIVE")

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.errors import FileError
-from cortex.importing import import_conduit, same_model, scheme_of
-from cortex.library import Library
-from cortex.settings import load
-from cortex.types import Stamp
+from cortex.base.errors import FileError
+from cortex.base.settings import load
+from cortex.base.types import Stamp
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.library import Library
+from cortex.families.documents.conduit_import import import_conduit, same_model, scheme_of
 from foreign.conduit_bases import make_base
 
 

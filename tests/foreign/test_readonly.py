@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from cortex.errors import FileError
-from cortex.sources.foreign import readonly
-from cortex.sources.foreign.readonly import columns, opened, reading
+from cortex.base.errors import FileError
+from cortex.engine.sources import sqlite_snapshot
+from cortex.engine.sources.sqlite_snapshot import columns, opened, reading
 
 DIES = """
 import os, sqlite3, sys
@@ -106,7 +106,7 @@ def test_a_huge_file_that_a_crash_left_is_not_copied_and_it_is_said_what_to_do(t
     for name in ("a.db", "a.db-wal"):
         shutil.copyfile(tmp_path / name, tmp_path / "b" / name)
     owner.close()
-    monkeypatch.setattr(readonly, "COPY_BYTES", 10_000)
+    monkeypatch.setattr(sqlite_snapshot, "COPY_BYTES", 10_000)
     with pytest.raises(FileError, match="start Foreign once"), reading(tmp_path / "b" / "a.db", "Foreign"):
         pass
     assert sorted(path.name for path in (tmp_path / "b").iterdir()) == ["a.db", "a.db-wal"]

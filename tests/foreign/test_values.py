@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.sources.foreign import values
-from cortex.sources.foreign.values import day, entries, first_line, line, milliseconds, text
+from cortex.families.memory.adapters import coerce
+from cortex.families.memory.adapters.coerce import day, entries, first_line, line, milliseconds, text
 
 ANYTHING = st.one_of(
     st.none(),
@@ -47,10 +47,10 @@ def test_lists_are_read_in_any_form(stored, separator, read):
 
 
 def test_lists_and_texts_are_cut():
-    assert len(entries(json.dumps([str(number) for number in range(1000)]), ",")) == values.MAX_ENTRIES
-    assert len(entries(json.dumps(["x" * 30_000]), ",")[0]) == values.MAX_CHARACTERS
+    assert len(entries(json.dumps([str(number) for number in range(1000)]), ",")) == coerce.MAX_ENTRIES
+    assert len(entries(json.dumps(["x" * 30_000]), ",")[0]) == coerce.MAX_CHARACTERS
     assert len(entries("[" + '"longer than can be", ' * 100_000, ",")) == 1
-    assert len(text("x" * 30_000)) == values.MAX_CHARACTERS
+    assert len(text("x" * 30_000)) == coerce.MAX_CHARACTERS
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from cortex.install.clients import Machine, System
+from cortex.interfaces.install.clients import Machine, System
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cortex.errors import InputError
-from cortex.install.clients import (
+from cortex.base.errors import InputError
+from cortex.interfaces.install.clients import (
     CLIENTS,
     EVENTS,
     Machine,
@@ -18,7 +18,7 @@ from cortex.install.clients import (
     hooks_file,
     is_installed,
 )
-from cortex.install.entries import Server, hook_command, is_ours, write_entry
+from cortex.interfaces.install.config_entries import Server, hook_command, is_ours, write_entry
 
 HOME = Path("/home/me")
 SERVER = Server("/opt/cortex", ("mcp", "code"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cortex.install.clients import CLIENTS, Places
+from cortex.interfaces.install.clients import CLIENTS, Places
 
 PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.install import jsonc
+from cortex.interfaces.install import jsonc_edit
 from install.documents import VALUES, jsonc_documents
 
 ENTRY = {"command": "/opt/cortex", "args": ["mcp", 'a "b"'], "deep": {"x": []}}
 
 
 def value(text: str) -> object:
-    top = jsonc.read(text)
-    return {} if top is None else jsonc.value_of(text, top)
+    top = jsonc_edit.read(text)
+    return {} if top is None else jsonc_edit.value_of(text, top)
 
 
 def is_subsequence(small: str, large: str) -> bool:
@@ -37,7 +37,7 @@ def test_plain_json_means_what_the_standard_library_says(content: object, indent
 @given(jsonc_documents("mcpServers", ("Stop",)))
 def test_putting_adds_and_takes_nothing_away(text: str):
     before = value(text)
-    changed, made = jsonc.put(text, ("mcpServers", "cortex"), ENTRY)
+    changed, made = jsonc_edit.put(text, ("mcpServers", "cortex"), ENTRY)
     assert value(changed) == before | {"mcpServers": {**before.get("mcpServers", {}), "cortex": ENTRY}}
     assert is_subsequence(letters(text), letters(changed))
     assert made == (() if "mcpServers" in before else (("mcpServers",),))
@@ -49,9 +49,9 @@ def test_putting_adds_and_takes_nothing_away(text: str):
 @given(jsonc_documents("mcpServers", ("Stop",)))
 def test_cutting_out_what_was_put_in_gives_the_same_text_but_for_blank_space(text: str):
     before = value(text)
-    changed, made = jsonc.put(text, ("mcpServers", "cortex"), ENTRY)
+    changed, made = jsonc_edit.put(text, ("mcpServers", "cortex"), ENTRY)
     for path in (("mcpServers", "cortex"), *made):
-        changed = jsonc.remove(changed, path)
+        changed = jsonc_edit.remove(changed, path)
     assert value(changed) == before
     assert letters(changed) == letters(text)
 
@@ -61,7 +61,7 @@ def test_any_member_can_be_cut_out(text: str, choice: st.DataObject):
     before = value(text)
     if before:
         key = choice.draw(st.sampled_from(sorted(before)))
-        changed = jsonc.remove(text, (key,))
+        changed = jsonc_edit.remove(text, (key,))
         assert value(changed) == {name: one for name, one in before.items() if name != key}
 
 
@@ -71,10 +71,10 @@ def test_elements_are_appended_and_cut_out(text: str, count: int):
     there = before.get("hooks", {}).get("Stop", [])
     changed = text
     for number in range(count):
-        changed, _ = jsonc.append(changed, ("hooks", "Stop"), {"command": f"c{number}"})
+        changed, _ = jsonc_edit.append(changed, ("hooks", "Stop"), {"command": f"c{number}"})
     assert value(changed)["hooks"]["Stop"] == [*there, *({"command": f"c{number}"} for number in range(count))]
     for number in reversed(range(count)):
-        changed = jsonc.remove(changed, ("hooks", "Stop"), len(there) + number)
+        changed = jsonc_edit.remove(changed, ("hooks", "Stop"), len(there) + number)
     assert value(changed)["hooks"]["Stop"] == there
 
 
@@ -95,10 +95,10 @@ def test_elements_are_appended_and_cut_out(text: str, count: int):
     ],
 )
 def test_a_new_member_stands_where_a_person_would_put_it(text: str, expected: str):
-    changed, made = jsonc.put(text, ("s", "c"), 1)
+    changed, made = jsonc_edit.put(text, ("s", "c"), 1)
     assert changed == expected
     for path in (("s", "c"), *made):
-        changed = jsonc.remove(changed, path)
+        changed = jsonc_edit.remove(changed, path)
     assert value(changed) == value(text)
 
 
@@ -121,19 +121,19 @@ def test_a_new_member_stands_where_a_person_would_put_it(text: str, expected: st
     ],
 )
 def test_a_broken_document_is_told_with_line_and_column(text: str, line: int, column: int):
-    with pytest.raises(jsonc.Broken) as told:
-        jsonc.read(text)
+    with pytest.raises(jsonc_edit.Broken) as told:
+        jsonc_edit.read(text)
     assert (told.value.line, told.value.column) == (line, column)
 
 
 @pytest.mark.parametrize("text", ['{"s": []}', '{"s": null}', "[]", '"s"'])
 def test_something_else_in_the_place_of_an_object_is_told(text: str):
-    with pytest.raises(jsonc.Broken, match="not an object"):
-        jsonc.put(text, ("s", "c"), 1)
+    with pytest.raises(jsonc_edit.Broken, match="not an object"):
+        jsonc_edit.put(text, ("s", "c"), 1)
 
 
 def test_deep_and_long_documents_are_read_in_reasonable_time():
     deep = "[" * 50_000 + "]" * 50_000
-    assert jsonc.read(deep) is not None
-    with pytest.raises(jsonc.Broken, match="unfinished string"):
-        jsonc.read('{"a": "' + "x" * 1_000_000)
+    assert jsonc_edit.read(deep) is not None
+    with pytest.raises(jsonc_edit.Broken, match="unfinished string"):
+        jsonc_edit.read('{"a": "' + "x" * 1_000_000)

@@ -16,12 +16,14 @@ from pathlib import Path
 import pytest
 
 from cortex.__main__ import serve_code
-from cortex.daemon import shim
-from cortex.families import kb, memory, team
-from cortex.families.code import TOOLS
-from cortex.install.clients import EVENTS, find_client
-from cortex.install.entries import Server, write_entry
-from cortex.tools import spell
+from cortex.families.code.tools import TOOLS
+from cortex.families.documents import tools as kb
+from cortex.families.memory import tools as memory
+from cortex.families.team import tools as team
+from cortex.interfaces.daemon import shim
+from cortex.interfaces.install.clients import EVENTS, find_client
+from cortex.interfaces.install.config_entries import Server, write_entry
+from cortex.toolkit.tool import spell
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "plugin"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cortex.errors import ConfigError, FileError, InputError
-from cortex.install.clients import CLIENTS, entry_file, find_client, hooks_file
-from cortex.install.entries import Server
-from cortex.install.plans import Wish, install, plan_install, plan_uninstall, uninstall
+from cortex.base.errors import ConfigError, FileError, InputError
+from cortex.interfaces.install.clients import CLIENTS, entry_file, find_client, hooks_file
+from cortex.interfaces.install.config_entries import Server
+from cortex.interfaces.install.plans import Wish, install, plan_install, plan_uninstall, uninstall
 
 SERVER = Server("/opt/cortex", ("mcp",))
 WISH = Wish(SERVER)

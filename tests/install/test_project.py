@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
-from cortex.errors import ConfigError
-from cortex.install.project import plan_ignore_removals, write_project_files
+from cortex.base.errors import ConfigError
+from cortex.interfaces.install.project_files import plan_ignore_removals, write_project_files
 
 LINES = ".cortex/*\n!.cortex/config.yml\n!.cortex/config.json\n"
 EARLIER = ".cortex/*\n!.cortex/config.yml\n"

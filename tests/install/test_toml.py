@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cortex.install import toml
-from cortex.install.jsonc import Broken
+from cortex.interfaces.install import toml_edit
+from cortex.interfaces.install.jsonc_edit import Broken
 from install.documents import toml_documents
 
 PATH = ("mcp_servers", "cortex")
@@ -30,10 +30,10 @@ def with_line_end(text: str) -> str:
 @given(toml_documents())
 def test_the_table_comes_and_goes_and_the_rest_stays(text: str):
     before = meaning(text)
-    changed = toml.put_table(text, PATH, VALUES)
+    changed = toml_edit.put_table(text, PATH, VALUES)
     assert meaning(changed)["mcp_servers"]["cortex"] == VALUES
     assert changed.startswith(text)
-    gone = toml.remove_table(changed, PATH)
+    gone = toml_edit.remove_table(changed, PATH)
     assert meaning(gone) == before
     assert gone == with_line_end(text)
 
@@ -46,19 +46,19 @@ def test_what_a_person_wrote_around_the_table_stays_byte_for_byte(text: str, oth
     below = f"[below]\nweb_search = true\n{heading.replace('profiles', 'added')}{tables}".replace("\n", end)
     above = above.replace("\n", end)
     mark = "\ufeff" if text.startswith("\ufeff") else ""
-    edited = mark + above + toml.put_table(text, PATH, VALUES).removeprefix(mark) + below
+    edited = mark + above + toml_edit.put_table(text, PATH, VALUES).removeprefix(mark) + below
     try:
         meaning(edited)
     except tomllib.TOMLDecodeError:
         assume(False)
-    assert toml.remove_table(edited, PATH) == mark + above + with_line_end(text).removeprefix(mark) + below
+    assert toml_edit.remove_table(edited, PATH) == mark + above + with_line_end(text).removeprefix(mark) + below
 
 
 def test_the_heading_below_the_table_stays_on_a_line_of_its_own():
     ours = '[mcp_servers.cortex]\ncommand = "c"\n'
     for line in ("# --- servers ---", "x = 1"):
         text = f"{line}\n\n{ours}[tools]\nweb_search = true\n"
-        assert toml.remove_table(text, PATH) == f"{line}\n[tools]\nweb_search = true\n"
+        assert toml_edit.remove_table(text, PATH) == f"{line}\n[tools]\nweb_search = true\n"
 
 
 @given(toml_documents())
@@ -66,12 +66,12 @@ def test_a_table_in_the_middle_goes_with_the_tables_in_it(text: str):
     ours = '\n[mcp_servers.cortex]\ncommand = "c"\n# about it\n\n[mcp_servers.cortex.env]\nA = "b"\n'
     later = "\n[later]\nx = 1\n"
     both = text + ours + later
-    assert meaning(toml.remove_table(both, PATH)) == meaning(text + later)
+    assert meaning(toml_edit.remove_table(both, PATH)) == meaning(text + later)
 
 
 def test_values_of_a_table_that_is_there_are_changed_in_place():
     text = '[mcp_servers.cortex]\nargs = [\n  "mcp", # why\n] # end\nstartup_timeout_sec = 5\n\n[x]\n'
-    changed = toml.put_table(text, PATH, {"command": "c", "args": ["mcp", "code"]})
+    changed = toml_edit.put_table(text, PATH, {"command": "c", "args": ["mcp", "code"]})
     assert changed == (
         '[mcp_servers.cortex]\ncommand = "c"\nargs = ["mcp", "code"] # end\nstartup_timeout_sec = 5\n\n[x]\n'
     )
@@ -83,7 +83,7 @@ def test_values_of_a_table_that_is_there_are_changed_in_place():
 )
 def test_a_way_of_writing_that_leaves_no_room_for_a_table_is_told(text: str):
     with pytest.raises(Broken, match="can't be"):
-        toml.put_table(text, PATH, VALUES)
+        toml_edit.put_table(text, PATH, VALUES)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_way_of_writing_that_leaves_no_room_for_a_table_is_told(text: str):
 )
 def test_a_broken_document_is_told_with_line_and_column(text: str, line: int, column: int):
     with pytest.raises(Broken) as told:
-        toml.put_table(text, PATH, VALUES)
+        toml_edit.put_table(text, PATH, VALUES)
     assert (told.value.line, told.value.column) == (line, column)
 
 
@@ -105,4 +105,4 @@ def test_a_broken_document_is_told_with_line_and_column(text: str, line: int, co
     ],
 )
 def test_an_entry_in_another_form_is_removed_too(text: str):
-    assert meaning(toml.remove_table(text, PATH)) == {"mcp_servers": {"b": {"command": "d"}}}
+    assert meaning(toml_edit.remove_table(text, PATH)) == {"mcp_servers": {"b": {"command": "d"}}}

@@ -7,16 +7,16 @@ import subprocess
 
 import pytest
 
-from cortex.cli.core_options import FOLDER, REPLICA
-from cortex.install.clients import CLIENTS, Machine, System, find_client
-from cortex.install.entries import Server
-from cortex.install.plans import Wish, install, plan_install
-from cortex.install.project import write_project_files
-from cortex.install.traces import find_traces, remove_traces
-from cortex.shelf.generations import home_of
-from cortex.sync import refusals, replaced
-from cortex.sync.connecting import TOKEN_FILE
-from cortex.sync.running import LOCK
+from cortex.families.chunkfiles.generations import home_of
+from cortex.families.team.sync import overwritten, rejections
+from cortex.families.team.sync.connection import TOKEN_FILE
+from cortex.families.team.sync.cycle import LOCK
+from cortex.interfaces.install.clients import CLIENTS, Machine, System, find_client
+from cortex.interfaces.install.config_entries import Server
+from cortex.interfaces.install.plans import Wish, install, plan_install
+from cortex.interfaces.install.project_files import write_project_files
+from cortex.interfaces.install.uninstall_scan import find_traces, remove_traces
+from cortex.interfaces.team_server.commands.options import FOLDER, REPLICA
 
 WISH = Wish(Server("cortex", ("mcp",)), hooks=True)
 posix = pytest.mark.skipif(os.name == "nt", reason="links of POSIX")
@@ -51,7 +51,7 @@ def test_a_full_machine_is_empty_afterwards(place):
     write_project_files(place.root, mcp=True, gitignore=True, home=place.home)
     fill(place.home, "config.yml", "cortex.db", "cortex.db-wal", "words/a", "vectors-2/b", "lease", "cortexd.log.1")
     fill(place.home, "inbox/1.json", "inbox/refused/2.json")
-    fill(place.home, TOKEN_FILE, LOCK, f"{refusals.FOLDER}/1.json", f"{replaced.FOLDER}/1.jsonl")
+    fill(place.home, TOKEN_FILE, LOCK, f"{rejections.FOLDER}/1.json", f"{overwritten.FOLDER}/1.jsonl")
     fill(place.home, "backups/20261118T134021Z-daily.db.gz", "cortex.db.replaced-1")
     fill(home_of(place.root, place.home) / "1", "cortex.db")
     fill(place.home, f"projects/{'0a' * 16}/cortex.db", "profiles/work/cortex.db", "profiles/work/config.yml")

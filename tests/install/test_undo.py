@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cortex.install import jsonc
-from cortex.install.clients import CLIENTS, Client, Format, entry_file, hooks_file
-from cortex.install.entries import Server, is_ours, read_entry
-from cortex.install.plans import Wish, install, plan_install, plan_uninstall, uninstall
+from cortex.interfaces.install import jsonc_edit
+from cortex.interfaces.install.clients import CLIENTS, Client, Format, entry_file, hooks_file
+from cortex.interfaces.install.config_entries import Server, is_ours, read_entry
+from cortex.interfaces.install.plans import Wish, install, plan_install, plan_uninstall, uninstall
 from install.documents import jsonc_documents, toml_documents
 from install.places import make_place
 
@@ -41,8 +41,8 @@ def parse(file: Path) -> object:
     text = file.read_bytes().decode()
     if file.suffix == ".toml":
         return tomllib.loads(text.removeprefix("\ufeff"))
-    top = jsonc.read(text)
-    return {} if top is None else jsonc.value_of(text, top)
+    top = jsonc_edit.read(text)
+    return {} if top is None else jsonc_edit.value_of(text, top)
 
 
 def write(file: Path, text: str) -> None:
@@ -123,7 +123,7 @@ def test_after_somebody_else_changed_the_file_only_ours_goes(client: Client, cho
         if client.format is Format.TOML:
             text += "\n[added]\nlater = 1\n"
         else:
-            text, _ = jsonc.put(text, ("added",), {"later": 1})
+            text, _ = jsonc_edit.put(text, ("added",), {"later": 1})
         write(file, text)
         uninstall(plan_uninstall([client], place.machine, None, place.home, []), place.home)
         assert parse(file) == original | {"added": {"later": 1}}
@@ -145,7 +145,7 @@ def test_after_edits_elsewhere_every_foreign_byte_stays(client: Client, choice: 
             originals[file] = choice.draw(toml_documents() if toml else jsonc_documents(client.key, events))
             if file == hooks and client.hooks and client.hooks.version:
                 # A file of hooks needs one: what was added is left to the hooks that others put there since.
-                originals[file], _ = jsonc.put(originals[file], ("version",), 1)
+                originals[file], _ = jsonc_edit.put(originals[file], ("version",), 1)
             write(file, originals[file])
         connect(place, client, None, hooks=True)
         edits = choice.draw(st.lists(st.sampled_from(["head", "tail", "inside", "member"]), min_size=1, unique=True))
@@ -164,7 +164,9 @@ def edited(text: str, edits: list[str], suffix: str) -> str:
     if "inside" in edits:
         text = text.replace("theirs", "changed").replace('"x"', '"y"').replace("a note", "another remark")
     if "member" in edits:
-        text = f"{text}\n[added]\nlater = 1\n" if suffix == ".toml" else jsonc.put(text, ("added",), {"later": 1})[0]
+        text = (
+            f"{text}\n[added]\nlater = 1\n" if suffix == ".toml" else jsonc_edit.put(text, ("added",), {"later": 1})[0]
+        )
     if "head" in edits:
         text = f"{note} above\n{text}"
     if "tail" in edits:
@@ -243,7 +245,7 @@ def test_a_change_between_two_installations_is_not_lost(place):
     file = entry_file(cursor, place.machine, None)
     write(file, "{}")
     connect(place, cursor, None, hooks=False)
-    changed, _ = jsonc.put(file.read_text("utf-8"), ("mcpServers", "theirs"), {"command": "t"})
+    changed, _ = jsonc_edit.put(file.read_text("utf-8"), ("mcpServers", "theirs"), {"command": "t"})
     write(file, changed)
     other = Wish(Server("/elsewhere/cortex", ("mcp",)))
     for edit in plan_install([cursor], place.machine, None, other):

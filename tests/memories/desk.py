@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cortex.guarded import Embedders
-from cortex.library import Library
-from cortex.memories.finding import Asked, Findings, find
-from cortex.memories.mirror import sync
-from cortex.settings import Settings, load
-from cortex.store import Remembered, Wanted
+from cortex.base.settings import Settings, load
+from cortex.engine.embedders.circuit_breaker import Embedders
+from cortex.engine.library import Library
+from cortex.engine.store import Remembered, Wanted
+from cortex.families.memory.mirror import sync
+from cortex.families.memory.search import Asked, Findings, find
 from foreign.claude_bases import Made, make_claude_mem
 
 

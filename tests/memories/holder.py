@@ -6,8 +6,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from cortex.keeper import Keeper
-from cortex.memories.tending import tend
+from cortex.engine.auto_indexer import Keeper
+from cortex.families.memory.background import tend
 from memories.desk import open_library, settings_of
 
 with open_library(settings_of(Path(sys.argv[1]))) as library:

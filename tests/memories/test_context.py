@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from cortex.citing import cite
-from cortex.library import Library
-from cortex.memories.context import Context, context_of, session_of
-from cortex.memories.curating import judge
-from cortex.memories.writing import add
-from cortex.store import OWN
-from cortex.types import Memory, MemoryState
+from cortex.base.types import Memory, MemoryState
+from cortex.engine.citations import cite
+from cortex.engine.library import Library
+from cortex.engine.store import OWN
+from cortex.families.memory.curation import judge
+from cortex.families.memory.session_context import Context, context_of, session_of
+from cortex.families.memory.writer import add
 from foreign.claude_bases import START, make_claude_mem
 from memories.desk import copy, database, hold, one_of, open_library, settings_of, titles
 

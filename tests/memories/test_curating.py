@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from cortex import library as libraries
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.errors import InputError
-from cortex.library import Library
-from cortex.memories import curating
-from cortex.memories.curating import delete, edit, judge, supersede, undo
-from cortex.memories.ids import find_memory
-from cortex.memories.importing import Brought
-from cortex.memories.writing import add, add_all
-from cortex.store import OWN
-from cortex.store import words as words_module
-from cortex.store.words import Words
-from cortex.types import Memory, MemoryState
+from cortex.base.errors import InputError
+from cortex.base.types import Memory, MemoryState
+from cortex.engine import library as libraries
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.library import Library
+from cortex.engine.store import OWN
+from cortex.engine.store.index import lexical as words_module
+from cortex.engine.store.index.lexical import Words
+from cortex.families.memory import curation
+from cortex.families.memory.curation import delete, edit, judge, supersede, undo
+from cortex.families.memory.file_import import Brought
+from cortex.families.memory.ids import find_memory
+from cortex.families.memory.writer import add, add_all
 from memories.desk import ask, copy, database, memories, one_of, open_library, settings_of, titles
 from memories.test_mirror import HOLDER
 
@@ -57,7 +57,7 @@ def test_a_row_of_another_product_is_judged_here(foreign, action, found):
 
 
 def test_a_decision_about_many_is_taken_back_at_once(library, monkeypatch):
-    monkeypatch.setattr(curating, "BATCH", 3)
+    monkeypatch.setattr(curation, "BATCH", 3)
     add_all(library, (Brought(Memory("", f"Lamp {number} is lit")) for number in range(10)))
     assert judge(library, memories(library), "approve") == 10
     assert len(ask(library, limit=50).hits) == 10

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from cortex.errors import InputError
-from cortex.library import Library
-from cortex.memories import finding, mirror
-from cortex.memories.curating import judge, supersede
-from cortex.memories.importing import Brought
-from cortex.memories.writing import add, add_all
-from cortex.store import OWN
-from cortex.types import Memory, MemoryState
+from cortex.base.errors import InputError
+from cortex.base.types import Memory, MemoryState
+from cortex.engine.library import Library
+from cortex.engine.store import OWN
+from cortex.families.memory import mirror, search
+from cortex.families.memory.curation import judge, supersede
+from cortex.families.memory.file_import import Brought
+from cortex.families.memory.writer import add, add_all
 from foreign.claude_bases import make_claude_mem
 from memories.desk import ask, copy, database, hold, one_of, open_library, settings_of, titles
 
@@ -169,7 +169,7 @@ def large(library, isolated, monkeypatch) -> Library:
         made.session("last", "shop"), "Zebras count coins", "shop", concepts=["zebra", "coin"], created_at_epoch=NOW
     )
     made.close()
-    monkeypatch.setattr(finding, "GLANCE_SECONDS", 10.0)  # a busy machine reads fewer rows in less
+    monkeypatch.setattr(search, "GLANCE_SECONDS", 10.0)  # a busy machine reads fewer rows in less
     with open_library(library.settings) as other:
         hold(other)
         yield library

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from cortex.errors import InputError
-from cortex.memories.context import session_of
-from cortex.memories.glimpse import ANSWER_SECONDS, glimpse
-from cortex.memories.ids import find_memory
-from cortex.memories.mirror import behind
-from cortex.memories.places import Database, databases
+from cortex.base.errors import InputError
+from cortex.families.memory.databases import Database, databases
+from cortex.families.memory.ids import find_memory
+from cortex.families.memory.mirror import behind
+from cortex.families.memory.session_context import session_of
+from cortex.families.memory.uncopied_rows import ANSWER_SECONDS, glimpse
 from foreign.claude_bases import Made, make_claude_mem
 from memories.desk import copy, database, open_library, settings_of
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.memories.hygiene import ALIKE, canonical, fingerprint, is_recalled, likeness, parts_of, restates
-from cortex.types import Memory
+from cortex.base.types import Memory
+from cortex.families.memory.dedup import ALIKE, canonical, fingerprint, is_recalled, likeness, parts_of, restates
 
 RAILWAY = Memory(
     "mem_1",

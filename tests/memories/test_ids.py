@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from cortex.errors import InputError
-from cortex.library import Library
-from cortex.memories.curating import delete, judge
-from cortex.memories.ids import find_memory, told_id
-from cortex.memories.places import databases
-from cortex.memories.writing import add
-from cortex.types import Memory, MemoryState
+from cortex.base.errors import InputError
+from cortex.base.types import Memory, MemoryState
+from cortex.engine.library import Library
+from cortex.families.memory.curation import delete, judge
+from cortex.families.memory.databases import databases
+from cortex.families.memory.ids import find_memory, told_id
+from cortex.families.memory.writer import add
 from foreign.claude_bases import make_claude_mem
 from memories.desk import copy, database, memories, one_of, open_library, settings_of
 

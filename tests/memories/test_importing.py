@@ -11,11 +11,11 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from cortex.errors import FileError
-from cortex.memories.exporting import Kept, export_of
-from cortex.memories.importing import MAX_NOTE_BYTES, Brought, natural, read, read_export, read_markdown
-from cortex.sources.foreign.claudemem import open_database
-from cortex.types import Citation, Memory, MemoryState, Skipped
+from cortex.base.errors import FileError
+from cortex.base.types import Citation, Memory, MemoryState, Skipped
+from cortex.families.memory.adapters.claude_mem import open_database
+from cortex.families.memory.export import Kept, export_of
+from cortex.families.memory.file_import import MAX_NOTE_BYTES, Brought, natural, read, read_export, read_markdown
 
 NOW = 1_767_000_000_000
 ROW = {
@@ -113,7 +113,7 @@ def test_a_file_that_is_no_export_is_told(tmp_path, content):
 
 
 def test_a_file_that_is_too_large_is_told_and_not_kept_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("cortex.memories.importing.MAX_EXPORT_BYTES", 10)
+    monkeypatch.setattr("cortex.families.memory.file_import.MAX_EXPORT_BYTES", 10)
     with pytest.raises(FileError) as caught:
         list(read(write(tmp_path / "export.json", {"observations": []})))
     assert "larger than" in caught.value.message
@@ -272,9 +272,9 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path):
 def test_at_most_so_many_files_are_taken_and_the_others_told(tmp_path, monkeypatch):
     from dataclasses import replace
 
-    from cortex.memories import importing
+    from cortex.families.memory import file_import
 
-    monkeypatch.setattr(importing, "_RULES", replace(importing._RULES, max_files=2))
+    monkeypatch.setattr(file_import, "_RULES", replace(file_import._RULES, max_files=2))
     told: list[Skipped] = []
     assert len(list(read(fill(tmp_path, {f"{n}.md": "x" for n in range(5)}), tell=told.append))) == 2
     assert len(told) == 3

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cortex.daemon.hook import keep
-from cortex.errors import InputError, StoreError
-from cortex.memories.inbox import Candidate, is_waiting, take_in
+from cortex.base.errors import InputError, StoreError
+from cortex.families.memory.hook_inbox import Candidate, is_waiting, take_in
+from cortex.interfaces.daemon.hook import keep
 
 NOTE = {"format": 1, "at": 1_700_000_000.25, "event": "stop", "client": "codex", "session": "s1", "cwd": "/work/shop"}
 
@@ -196,7 +196,7 @@ def test_texts_can_be_stored_whatever_they_hold(tmp_path, memory):
 
 
 def test_a_call_takes_a_bounded_number_of_files(tmp_path, memory, monkeypatch):
-    monkeypatch.setattr("cortex.memories.inbox.MOST_FILES", 2)
+    monkeypatch.setattr("cortex.families.memory.hook_inbox.MOST_FILES", 2)
     for title in ("one", "two", "three"):
         bring(tmp_path, title)
     assert take_in(tmp_path, memory) == 2

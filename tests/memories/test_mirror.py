@@ -16,15 +16,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cortex.filestate import state_of
-from cortex.library import Library
-from cortex.memories import mirror
-from cortex.memories.curating import delete, judge
-from cortex.memories.mirror import copied, is_due, is_work, sync
-from cortex.memories.wording import word
-from cortex.sources.foreign.claudemem import open_database
-from cortex.store import Mirror
-from cortex.types import Cancel, MemoryState, Mode
+from cortex.base.runtime.sqlite_file_state import state_of
+from cortex.base.types import Cancel, MemoryState, Mode
+from cortex.engine.library import Library
+from cortex.engine.store import Mirror
+from cortex.families.memory import mirror
+from cortex.families.memory.adapters.claude_mem import open_database
+from cortex.families.memory.curation import delete, judge
+from cortex.families.memory.index_text import word
+from cortex.families.memory.mirror import copied, is_due, is_work, sync
 from foreign.claude_bases import make_claude_mem
 from memories.desk import ask, copy, database, hold, listing, memories, one_of, open_library, settings_of, titles
 
@@ -337,8 +337,8 @@ def test_what_is_decided_while_a_row_is_being_copied_counts(library, place, monk
 
     def late(self, *given) -> None:
         if not memories(library):
-            from cortex.memories.wording import word
-            from cortex.store import Verdict
+            from cortex.engine.store import Verdict
+            from cortex.families.memory.index_text import word
 
             origin = the_mirror(library).origin
             verdict = Verdict((origin, "obs_1"), MemoryState.REJECTED, None)
@@ -420,9 +420,9 @@ def test_a_problem_is_not_looked_at_again_at_once(library, place):
 
 
 def test_a_locked_database_is_a_problem_until_it_is_free(library, place, monkeypatch):
-    from cortex.sources.foreign import readonly
+    from cortex.engine.sources import sqlite_snapshot
 
-    monkeypatch.setattr(readonly, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite_snapshot, "BUSY_SECONDS", 0.05)
     monkeypatch.setattr(mirror, "RETRY_SECONDS", -1)
     made = database(place, "Pears")
     made.connection.execute("PRAGMA journal_mode = DELETE")

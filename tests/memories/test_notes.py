@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from cortex.memories.notes import TITLE_CHARACTERS, Note, cut_title, find_moment, read_note
+from cortex.families.memory.markdown_notes import TITLE_CHARACTERS, Note, cut_title, find_moment, read_note
 
 
 def note_of(text: str, path: str = "note.md") -> Note:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cortex.memories.places import current_scope, databases, has_memories, searched_places
-from cortex.memories.writing import add
-from cortex.sources.project import project_at
-from cortex.types import Memory
+from cortex.base.types import Memory
+from cortex.engine.sources.project import project_at
+from cortex.families.memory.databases import current_scope, databases, has_memories, searched_places
+from cortex.families.memory.writer import add
 from memories.desk import open_library, settings_of
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.memories.context import Context
-from cortex.memories.telling import HEAD, tell
-from cortex.sources.foreign.claudemem import Session
-from cortex.sources.project import Project
-from cortex.store import OWN, Remembered
-from cortex.types import Memory, MemoryState
+from cortex.base.types import Memory, MemoryState
+from cortex.engine.sources.project import Project
+from cortex.engine.store import OWN, Remembered
+from cortex.families.memory.adapters.claude_mem import Session
+from cortex.families.memory.session_brief import HEAD, tell
+from cortex.families.memory.session_context import Context
 
 PROJECT = Project(Path("/work/shop"), ("shop",))
 

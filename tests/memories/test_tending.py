@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from cortex.daemon.hook import keep
-from cortex.library import Library
-from cortex.memories.inbox import Candidate, is_waiting
-from cortex.memories.tending import begin, instructions_of, remember, tend
-from cortex.memories.writing import add
-from cortex.types import Memory, MemoryState
+from cortex.base.types import Memory, MemoryState
+from cortex.engine.library import Library
+from cortex.families.memory.background import begin, instructions_of, remember, tend
+from cortex.families.memory.hook_inbox import Candidate, is_waiting
+from cortex.families.memory.writer import add
+from cortex.interfaces.daemon.hook import keep
 from memories.desk import ask, database, hold, memories, open_library, settings_of, titles
 
 SAID = "The release is cut on Thursday evening after the last train"
@@ -72,7 +72,7 @@ def test_a_folder_that_is_gone_gives_its_name(library, shop):
 
 
 def test_what_a_person_rejected_does_not_come_back_from_a_hook(library, shop):
-    from cortex.memories.curating import judge
+    from cortex.families.memory.curation import judge
 
     add(library, Memory("", SAID))
     judge(library, memories(library), "reject")

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.embedders.onnx import STAMP as ONNX
-from cortex.library import Library
-from cortex.memories.vectors import is_same, reuse
-from cortex.settings import load
-from cortex.types import Cancel, Note, Stamp
+from cortex.base.settings import load
+from cortex.base.types import Cancel, Note, Stamp
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.embedders.onnx import STAMP as ONNX
+from cortex.engine.library import Library
+from cortex.families.memory.chroma_vectors import is_same, reuse
 from foreign.chroma_stores import ADD, make_collection
 
 SIZE = 384
@@ -93,7 +93,7 @@ def test_once_more_changes_nothing(open_library, chroma):
 
 def test_vectors_of_another_model_are_not_taken_and_that_is_told(open_library, chroma, caplog):
     library = open_library(Costly("nomic-embed-text"))
-    with caplog.at_level(logging.INFO, "cortex.memories.vectors"):
+    with caplog.at_level(logging.INFO, "cortex.families.memory.chroma_vectors"):
         assert reuse(library, chroma, texts_of(library)) == 0
     assert "nomic-embed-text is wanted" in caplog.text
     assert library.store.paid.models() == []
@@ -113,7 +113,7 @@ def test_a_store_that_is_missing_or_damaged_costs_nothing_but_its_vectors(open_l
     library = open_library(Costly())
     assert reuse(library, tmp_path / "nowhere", texts_of(library)) == 0
     (chroma / "chroma.sqlite3").write_bytes(b"no database" * 500)
-    with caplog.at_level(logging.INFO, "cortex.memories.vectors"):
+    with caplog.at_level(logging.INFO, "cortex.families.memory.chroma_vectors"):
         assert reuse(library, chroma, texts_of(library)) == 0
     assert "can't be read" in caplog.text
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.memories.wording import spelt, text_of, word
-from cortex.types import TURN, Memory
+from cortex.base.types import TURN, Memory
+from cortex.families.memory.index_text import spelt, text_of, word
 
 OBSERVATION = Memory(
     "obs_1",

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from cortex import library as libraries
-from cortex.errors import InputError
-from cortex.library import Library
-from cortex.memories import writing
-from cortex.memories.curating import judge
-from cortex.memories.importing import Brought
-from cortex.memories.writing import HOOK, IMPORT, add, add_all
-from cortex.types import Citation, Memory, MemoryState
+from cortex.base.errors import InputError
+from cortex.base.types import Citation, Memory, MemoryState
+from cortex.engine import library as libraries
+from cortex.engine.library import Library
+from cortex.families.memory import writer
+from cortex.families.memory.curation import judge
+from cortex.families.memory.file_import import Brought
+from cortex.families.memory.writer import HOOK, IMPORT, add, add_all
 from memories.desk import ask, copy, database, memories, one_of, open_library, settings_of, titles
 
 TOKEN = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3z5A"
@@ -149,7 +149,7 @@ def test_a_memory_that_says_what_it_supersedes_says_is_written(library):
 
 
 def test_many_are_one_step_however_many_transactions_they_take(library, monkeypatch):
-    monkeypatch.setattr(writing, "BATCH", 3)
+    monkeypatch.setattr(writer, "BATCH", 3)
     brought = [Brought(Memory("", f"Lamp {number} is lit")) for number in range(8)] + [
         Brought(Memory("", "lamp 3 IS lit"))
     ]
@@ -166,14 +166,14 @@ def test_many_are_one_step_however_many_transactions_they_take(library, monkeypa
 def test_what_another_process_writes_at_the_same_moment_is_one_memory(library, isolated, monkeypatch):
     monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.1)  # whoever holds the lease is the one who waits
     with open_library(settings_of(isolated.cortex)) as other:
-        looked = writing.similar_to
+        looked = writer.similar_to
 
         def interrupted(here: Library, memory: Memory) -> list[object]:
-            monkeypatch.setattr(writing, "similar_to", looked)
+            monkeypatch.setattr(writer, "similar_to", looked)
             add(other, Memory("", "Lamps are blue"), state=MemoryState.STAGING, actor=HOOK)
             return looked(here, memory)  # type: ignore[return-value]
 
-        monkeypatch.setattr(writing, "similar_to", interrupted)
+        monkeypatch.setattr(writer, "similar_to", interrupted)
         written = add(library, Memory("", "Lamps are blue!"))
     assert not written.created and written.duplicate_of is not None
     assert titles(memories(library)) == ["Lamps are blue"]

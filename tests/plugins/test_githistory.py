@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from cortex.families.team.plugging import open_plugins
+from cortex.base.settings import load
+from cortex.engine.sources import git as git_calls
+from cortex.families.team.tools.plugins import open_plugins
 from cortex.plugins import Plugins, Section, Subject
-from cortex.settings import load
-from cortex.sources import git as git_calls
 
 DAY = 24 * 3600
 TOKEN = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from cortex.base.settings import load
 from cortex.plugins import Limits, Plugins, Subject, enabled_by
-from cortex.plugins.interface import CATEGORIES, HOOKS, PERMISSIONS
-from cortex.settings import load
+from cortex.plugins.api import CATEGORIES, HOOKS, PERMISSIONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
 PATIENT = Limits(answer_seconds=30, event_seconds=30, start_seconds=30)

@@ -18,8 +18,8 @@ import psutil
 import pytest
 
 from cortex.plugins import Limits, Line, Plugins, Section, Subject, enabled_by
-from cortex.plugins.answers import LINES, OBSERVATIONS, SECTIONS, observations_of, sections_of
 from cortex.plugins.configuration import misfit
+from cortex.plugins.results import LINES, OBSERVATIONS, SECTIONS, observations_of, sections_of
 
 PATIENT = Limits(
     answer_seconds=30, event_seconds=30, start_seconds=30
@@ -64,7 +64,7 @@ def children() -> list[psutil.Process]:
     found = []
     for one in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            if "cortex.plugins.child" in one.cmdline():
+            if "cortex.plugins.child_process" in one.cmdline():
                 found.append(one)
     return found
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from cortex.surfaces.http_door import Site
-from cortex.surfaces.mcp import Identity
-from cortex.tools import Answer, Arguments, Call, Family, Tool
+from cortex.interfaces.transports.http.gateway import Site
+from cortex.interfaces.transports.mcp.server import Identity
+from cortex.toolkit.tool import Answer, Arguments, Call, Family, Tool
 
 
 class Nothing(Arguments):
@@ -28,10 +28,10 @@ FAMILY = Family(
 def main() -> int:
     identity = Identity(dotted=sys.argv[2] == "dotted")
     if sys.argv[1] == "stdio":
-        from cortex.surfaces.mcp_stdio import serve_stdio
+        from cortex.interfaces.transports.mcp.stdio import serve_stdio
 
         return serve_stdio([FAMILY], identity=identity)
-    from cortex.surfaces.mcp_http import serve_http
+    from cortex.interfaces.transports.http.mcp_site import serve_http
 
     ready = lambda port: print(f"ready {port}", file=sys.stderr, flush=True)  # noqa: E731
     return serve_http([FAMILY], Site("127.0.0.1", 0), ready=ready, identity=identity)

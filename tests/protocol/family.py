@@ -15,8 +15,8 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from cortex.errors import FileError, InputError
-from cortex.tools import Answer, Arguments, Call, Family, Prompt, PromptArgument, Resource, Tool, Whole
+from cortex.base.errors import FileError, InputError
+from cortex.toolkit.tool import Answer, Arguments, Call, Family, Prompt, PromptArgument, Resource, Tool, Whole
 
 
 class Box:
@@ -150,11 +150,11 @@ def main() -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO)
     closed = Path(sys.argv[-1]) if sys.argv[-1].endswith(".closed") else None
     if sys.argv[1] == "stdio":
-        from cortex.surfaces.mcp_stdio import serve_stdio
+        from cortex.interfaces.transports.mcp.stdio import serve_stdio
 
         return serve_stdio([make_family(closed)])
-    from cortex.surfaces.http_door import Site
-    from cortex.surfaces.mcp_http import serve_http
+    from cortex.interfaces.transports.http.gateway import Site
+    from cortex.interfaces.transports.http.mcp_site import serve_http
 
     host = sys.argv[3] if len(sys.argv) > 3 else "127.0.0.1"
     token = sys.argv[4] if len(sys.argv) > 4 and not sys.argv[4].endswith(".closed") else ""

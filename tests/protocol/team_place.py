@@ -8,12 +8,12 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cortex.actors import agent, person
-from cortex.kinds import Artifact, Comment, Draft, Evidence, Observation, Subcortex, Task, Thread
-from cortex.records.drafts import create_draft
-from cortex.records.writing import create
-from cortex.settings import Settings
-from cortex.store import STORE_NAME
+from cortex.base.actors import agent, person
+from cortex.base.record_model import Artifact, Comment, Draft, Evidence, Observation, Subcortex, Task, Thread
+from cortex.base.settings import Settings
+from cortex.engine.store import STORE_NAME
+from cortex.families.team.writes.create import create
+from cortex.families.team.writes.drafts import create_draft
 from memories.desk import open_library, settings_of
 from protocol.client import Client
 from protocol.code_server import CORTEX

@@ -240,5 +240,5 @@ def test_a_server_loads_nothing_heavy_that_it_does_not_need(repository, provider
     done = subprocess.run(argv, input=asked, capture_output=True, timeout=60, env=environment)
     loaded = {line.rsplit("|", 1)[1].strip() for line in done.stderr.decode().splitlines() if "|" in line}
     assert done.returncode == 0
-    assert "cortex.engine" in loaded
+    assert "cortex.engine.engine" in loaded
     assert not loaded & ({"numpy", "rich", "ruamel", "tree_sitter", "turbovec"} - needed)

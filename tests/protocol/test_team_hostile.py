@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from cortex.actors import person
-from cortex.kinds import Observation
-from cortex.records.writing import create
+from cortex.base.actors import person
+from cortex.base.record_model import Observation
+from cortex.families.team.writes.create import create
 from memories.desk import open_library
 from protocol.client import Client
 from protocol.team_place import INJECTED, TeamPlace, make_team_place, valid_calls

@@ -11,9 +11,9 @@ import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from cortex.actors import agent
-from cortex.errors import ConfigError
-from cortex.records.rights import may
+from cortex.base.actors import agent
+from cortex.base.errors import ConfigError
+from cortex.families.team.permissions import may
 from memories.desk import settings_of
 from protocol.client import MODERN, Client, envelope
 from protocol.code_server import CORTEX

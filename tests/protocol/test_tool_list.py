@@ -12,17 +12,17 @@ import anyio
 import pytest
 from mcp import Client, MCPError
 
-from cortex.actors import person
-from cortex.cli.families import Lenders, ask, open_families
-from cortex.cli.pool import engine_pool
-from cortex.kinds import Thread
-from cortex.memories.writing import add
-from cortex.records.writing import create
-from cortex.shelf.shelves import Shelves
-from cortex.surfaces.mcp import make_server
-from cortex.surfaces.threads import Threads
-from cortex.tools import Family
-from cortex.types import Memory
+from cortex.base.actors import person
+from cortex.base.record_model import Thread
+from cortex.base.types import Memory
+from cortex.families.chunkfiles.pool import Shelves
+from cortex.families.memory.writer import add
+from cortex.families.team.writes.create import create
+from cortex.interfaces.assembly.families import Lenders, ask, open_families
+from cortex.interfaces.assembly.pool import engine_pool
+from cortex.interfaces.transports.mcp.server import make_server
+from cortex.interfaces.transports.thread_pool import Threads
+from cortex.toolkit.tool import Family
 from memories.desk import open_library, settings_of
 from protocol.team_place import NAMES
 from shelf.chunkmaking import make_chunk, write_chunks

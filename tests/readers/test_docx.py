@@ -2,7 +2,7 @@
 
 import pytest
 
-from cortex.readers import Document, read_document
+from cortex.engine.readers import Document, read_document
 
 STYLES = """
 <w:style w:type="paragraph" w:default="1" w:styleId="N"><w:name w:val="Normal"/></w:style>

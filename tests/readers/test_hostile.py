@@ -6,10 +6,10 @@ import zipfile
 
 import pytest
 
-from cortex.readers import Document, read_document
-from cortex.readers import archive as archive_module
-from cortex.types import Cancel, Cut, Refused
-from cortex.worker import Pool
+from cortex.base.types import Cancel, Cut, Refused
+from cortex.engine.readers import Document, read_document
+from cortex.engine.readers import safe_zip as archive_module
+from cortex.engine.worker import Pool
 
 BODY = "<w:p><w:r><w:t>fine words</w:t></w:r></w:p>"
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from cortex.readers import Document, read_document
-from cortex.readers.html import read_html
+from cortex.engine.readers import Document, read_document
+from cortex.engine.readers.html import read_html
 
 
 def test_headings_paragraphs_lists_tables_and_code_become_markdown():

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from cortex.readers import Document, read_document
-from cortex.readers.sheets import MAX_CELLS, MAX_CHARACTERS
-from cortex.types import Refused
+from cortex.base.types import Refused
+from cortex.engine.readers import Document, read_document
+from cortex.engine.readers.xlsx_csv import MAX_CELLS, MAX_CHARACTERS
 
 
 def text_of(raw: bytes, path: str) -> str:

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from cortex.readers import Document, is_mended, read_document
-from cortex.types import Refused
+from cortex.base.types import Refused
+from cortex.engine.readers import Document, is_mended, read_document
 
 pytest.importorskip("pypdfium2")
 

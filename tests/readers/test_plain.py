@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cortex.readers import read
-from cortex.readers.encoding import decode
-from cortex.types import Refused
+from cortex.base.types import Refused
+from cortex.engine.readers import read
+from cortex.engine.readers.encoding import decode
 from readers.encoding_samples import SAMPLES
 
 JAPANESE = "# 設定を読み込む関数です。ファイルがない場合は既定値を返します。\ndef f(): pass\n"
@@ -166,7 +166,7 @@ def test_utf8_text_is_read_back_unchanged(text: str) -> None:
 
 def test_the_readers_need_the_standard_library_and_regex_only() -> None:
     code = (
-        "import sys; before = set(sys.modules); import cortex.readers\n"
+        "import sys; before = set(sys.modules); import cortex.engine.readers\n"
         "loaded = set(sys.modules) - before\n"
         "print({m.split('.')[0] for m in loaded if 'site-packages' in (getattr(sys.modules[m], '__file__', '') or '')})"
     )

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cortex.guarded import Embedders
-from cortex.library import Library
-from cortex.settings import Settings, load
+from cortex.base.settings import Settings, load
+from cortex.engine.embedders.circuit_breaker import Embedders
+from cortex.engine.library import Library
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # what other tests make is shared
 

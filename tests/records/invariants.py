@@ -10,12 +10,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from cortex.kinds import FOUND_KINDS, SENSITIVE, Comment, Draft, Link, Notification, Record, Thread, refs_of
-from cortex.records.discussing import _summarized
-from cortex.records.wording import wording
-from cortex.settings import Settings
-from cortex.store import STORE_NAME, kind_of_id
-from cortex.store.recordjson import from_json
+from cortex.base.record_model import FOUND_KINDS, SENSITIVE, Comment, Draft, Link, Notification, Record, Thread, refs_of
+from cortex.base.settings import Settings
+from cortex.engine.store import STORE_NAME, kind_of_id
+from cortex.engine.store.records.json_codec import from_json
+from cortex.families.team.index_text import wording
+from cortex.families.team.writes.discussion import _summarized
 
 OPEN = ("new", "seen")
 _CITED = re.compile(r"\[(comment_\w+|thread_\w+)\]")

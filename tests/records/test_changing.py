@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cortex.actors import person
-from cortex.errors import CortexError, InputError
-from cortex.kinds import (
+from cortex.base.actors import person
+from cortex.base.errors import CortexError, InputError
+from cortex.base.record_model import (
     SENSITIVE,
     Actor,
     Artifact,
@@ -29,10 +29,13 @@ from cortex.kinds import (
     Thread,
     Wanted,
 )
-from cortex.library import Library
-from cortex.records import revising
-from cortex.records.allowed import MOVES, STATES
-from cortex.records.changing import (
+from cortex.base.types import Mode, Query
+from cortex.engine.library import Library
+from cortex.families.team.field_rules import MOVES, STATES
+from cortex.families.team.ids import new_id
+from cortex.families.team.references import resolve_ref
+from cortex.families.team.writes import update
+from cortex.families.team.writes.actions import (
     accept_artifact,
     archive,
     deprecate_artifact,
@@ -44,11 +47,8 @@ from cortex.records.changing import (
     unpin,
     update_task,
 )
-from cortex.records.ids import new_id
-from cortex.records.revising import revise
-from cortex.records.targets import resolve_ref
-from cortex.records.writing import create
-from cortex.types import Mode, Query
+from cortex.families.team.writes.create import create
+from cortex.families.team.writes.update import revise
 
 PERSON, AGENT, WRITER = person(), Actor("agent", 1), Actor("agent", 2)
 EVIDENCE = (Evidence("url", "https://example.com/"),)
@@ -238,7 +238,7 @@ def test_a_comment_that_is_changed_changes_the_summary(library: Library) -> None
 def test_comments_follow_their_thread_to_another_subcortex_however_many_they_are(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(revising, "_BATCH", 2)
+    monkeypatch.setattr(update, "_BATCH", 2)
     here, there = (make(library, Subcortex(slug, slug)).id for slug in ("here", "there"))
     thread = make(library, Thread("Lamps", subcortex=here))
     comments = [make(library, Comment(thread.id, f"Bulb {number} is dim.")) for number in range(5)]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.errors import CortexError
-from cortex.kinds import (
+from cortex.base.errors import CortexError
+from cortex.base.record_model import (
     Artifact,
     Attachment,
     Body,
@@ -28,8 +28,8 @@ from cortex.kinds import (
     Thread,
     kind_of,
 )
-from cortex.records.allowed import FIRST, LIMITS, MOVES, STATES, TYPES
-from cortex.records.checks import check_first, check_move, checked, texts_of
+from cortex.families.team.field_rules import FIRST, LIMITS, MOVES, STATES, TYPES
+from cortex.families.team.validation import check_first, check_move, checked, texts_of
 
 TOKEN = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3z5A"
 PLAIN: tuple[Body, ...] = (

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cortex.errors import InputError
-from cortex.kinds import CodeLink
-from cortex.records.codelinks import absent, changes_in, cited
+from cortex.base.errors import InputError
+from cortex.base.record_model import CodeLink
+from cortex.families.team.code_links import absent, changes_in, cited
 
 pytestmark = pytest.mark.usefixtures("unhurried")
 PLAIN = "def add(a, b):\n    return a + b\n\n\nclass Sum:\n    def total(self):\n        return 0\n"

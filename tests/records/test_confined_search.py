@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from cortex.actors import person
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.engine import Engine
-from cortex.errors import InputError
-from cortex.guarded import Embedders
-from cortex.kinds import SENSITIVE, Body, Record, Subcortex, Thread
-from cortex.library import Library
-from cortex.records.finding import Asked, find, page_of
-from cortex.records.ids import fresh_key, new_id
-from cortex.records.steps import perform
-from cortex.seeing import Viewer
-from cortex.settings import Settings
-from cortex.store import Step, Store
-from cortex.types import Cancel, Mode, Query
+from cortex.base.actors import person
+from cortex.base.errors import InputError
+from cortex.base.record_model import SENSITIVE, Body, Record, Subcortex, Thread
+from cortex.base.settings import Settings
+from cortex.base.types import Cancel, Mode, Query
+from cortex.base.visibility import Viewer
+from cortex.engine.embedders.circuit_breaker import Embedders
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.engine import Engine
+from cortex.engine.library import Library
+from cortex.engine.store import Step, Store
+from cortex.families.team.ids import fresh_key, new_id
+from cortex.families.team.search import Asked, find, page_of
+from cortex.families.team.writes.transactions import perform
 
 SECRET = "The zanzibar merger closes in May"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.records.contradicting import Difference, differences, same_subject
+from cortex.families.team.contradictions.compare import Difference, differences, same_subject
 
 # Pairs as they stand in engineers' notes, with the kind of their difference.
 CONFLICTING: tuple[tuple[str, str, str], ...] = (

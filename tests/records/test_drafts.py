@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from cortex.actors import person
-from cortex.errors import CortexError, InputError
-from cortex.kinds import (
+from cortex.base.actors import person
+from cortex.base.errors import CortexError, InputError
+from cortex.base.record_model import (
     FOUND_KINDS,
     SENSITIVE,
     Actor,
@@ -26,15 +26,24 @@ from cortex.kinds import (
     Thread,
     Wanted,
 )
-from cortex.library import Library
-from cortex.records.changing import archive
-from cortex.records.drafts import EXPIRES_MS, approve, create_draft, is_expired, listed, next_step, reject, state_of
-from cortex.records.inbox import inbox
-from cortex.records.revising import revise
-from cortex.records.routing import Route
-from cortex.records.writing import create
-from cortex.settings import Settings
-from cortex.types import Query
+from cortex.base.settings import Settings
+from cortex.base.types import Query
+from cortex.engine.library import Library
+from cortex.families.team.inbox import inbox
+from cortex.families.team.writes.actions import archive
+from cortex.families.team.writes.create import create
+from cortex.families.team.writes.drafts import (
+    EXPIRES_MS,
+    approve,
+    create_draft,
+    is_expired,
+    listed,
+    next_step,
+    reject,
+    state_of,
+)
+from cortex.families.team.writes.placement import Route
+from cortex.families.team.writes.update import revise
 
 PERSON, AGENT = person(), Actor("agent", 1)
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from cortex.actors import person
-from cortex.errors import CortexError, InputError
-from cortex.guarded import Embedders
-from cortex.kinds import (
+from cortex.base.actors import person
+from cortex.base.errors import CortexError, InputError
+from cortex.base.record_model import (
     SENSITIVE,
     Artifact,
     Body,
@@ -25,16 +24,17 @@ from cortex.kinds import (
     Term,
     Thread,
 )
-from cortex.library import Library
-from cortex.paging import MAX_OFFSET
-from cortex.records import finding
-from cortex.records.finding import Asked, Findings, find, page_of
-from cortex.records.ids import fresh_key, new_id
-from cortex.records.steps import perform
-from cortex.search import candidates
-from cortex.settings import Settings, load
-from cortex.store import Step
-from cortex.types import Cancel, Mode, Query
+from cortex.base.settings import Settings, load
+from cortex.base.types import Cancel, Mode, Query
+from cortex.engine.embedders.circuit_breaker import Embedders
+from cortex.engine.library import Library
+from cortex.engine.search import retrieval
+from cortex.engine.store import Step
+from cortex.families.team import search
+from cortex.families.team.ids import fresh_key, new_id
+from cortex.families.team.search import Asked, Findings, find, page_of
+from cortex.families.team.writes.transactions import perform
+from cortex.toolkit.pagination import MAX_OFFSET
 
 DAY = 86_400_000
 NOW = int(time.time() * 1000)
@@ -234,7 +234,7 @@ def test_filters_narrow_what_may_answer_with_words_and_without(twenty, filters, 
 @pytest.mark.parametrize("most", [0, 4_000])
 def test_a_filter_that_many_meet_gives_the_same_as_one_that_few_meet(twenty, monkeypatch, most):
     library, _ = twenty
-    monkeypatch.setattr(finding, "MOST_DOCS", most)
+    monkeypatch.setattr(search, "MOST_DOCS", most)
     found = ask(library, "restore the database, then renew expired certificates", state="accepted", limit=3)
     assert titles(found)[:2] == ["Postmortem: certificates expired on a Sunday", "Runbook: restoring a backup"]
     assert found.total == len(found.hits)
@@ -372,10 +372,10 @@ def test_by_meaning_a_longer_list_that_is_sifted_gives_the_same_as_a_search_amon
     with Library(settings) as library:
         keep(library, *(body for body, _ in KEPT))
         kinds = ("thread", "observation", "artifact", "task", "subcortex")
-        monkeypatch.setattr(candidates, "DEPTH", depth)
+        monkeypatch.setattr(retrieval, "DEPTH", depth)
         answers = []
         for longer in (5, 0):
-            monkeypatch.setattr(candidates, "LONGER", longer)
+            monkeypatch.setattr(retrieval, "LONGER", longer)
             asked = [Asked(question, types=kinds, mode=Mode.MEANING, limit=4) for _, question in KEPT]
             answers.append([[(hit.record.id, hit.relevance) for hit in find(library, one).hits] for one in asked])
             keep(library, Task("Something else, so that nothing is answered from what was told before"))
@@ -415,7 +415,7 @@ def test_who_turns_the_page_meets_every_record_once(library: Library) -> None:
 def test_who_asks_for_what_is_further_down_than_anything_gets_nothing_and_has_nothing_made_for_it(library, offset):
     keep(library, Task("Rotate the certificate"), Task("Renew the certificate"))
     query = Query("certificate", mode=Mode.WORDS, limit=5, offset=offset, snippets=(320, 160))
-    assert finding.sizes_of(query, offset + 5) == (320, *(160,) * (finding.MOST_CUT - 1), 0)
+    assert search.sizes_of(query, offset + 5) == (320, *(160,) * (search.MOST_CUT - 1), 0)
     page = page_of(library, Asked(), query, Cancel())
     assert (page.hits, page.total) == ((), 2)
     # Among several stores the first hits are asked for, as many as that.
@@ -427,8 +427,8 @@ def test_who_asks_for_what_is_further_down_than_anything_gets_nothing_and_has_no
 
 def test_hits_that_may_be_told_have_their_text_cut_and_no_others():
     query = Query("certificate", snippets=(320, 320, 160))
-    assert finding.sizes_of(query, 2) == (320, 320, 160, 160, 0)
-    assert finding.sizes_of(replace(query, snippets=()), 2) == ()
+    assert search.sizes_of(query, 2) == (320, 320, 160, 160, 0)
+    assert search.sizes_of(replace(query, snippets=()), 2) == ()
 
 
 @pytest.mark.parametrize("heading", ["# limit", "## limit", "######"])

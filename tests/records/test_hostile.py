@@ -8,21 +8,21 @@ from dataclasses import replace
 
 import pytest
 
-from cortex.actors import person
-from cortex.errors import ConfigError, InputError
-from cortex.families.team.code import Located, changed_at
-from cortex.kinds import Artifact, CodeLink, Comment, Draft, Evidence, Observation, Task, Thread
-from cortex.library import Library
-from cortex.records.changing import supersede_artifact
-from cortex.records.checks import checked
-from cortex.records.codelinks import cited
-from cortex.records.contextfile import read_context, write_context
-from cortex.records.ids import new_id
-from cortex.records.revising import revise
-from cortex.records.steps import perform
-from cortex.records.summary import Said, summarize
-from cortex.records.targets import resolve_ref, scope_of
-from cortex.records.writing import add_body, create, create_observations
+from cortex.base.actors import person
+from cortex.base.errors import ConfigError, InputError
+from cortex.base.record_model import Artifact, CodeLink, Comment, Draft, Evidence, Observation, Task, Thread
+from cortex.engine.library import Library
+from cortex.families.team.code_links import cited
+from cortex.families.team.ids import new_id
+from cortex.families.team.project_context import read_context, write_context
+from cortex.families.team.references import resolve_ref, scope_of
+from cortex.families.team.tools.code_context import Located, changed_at
+from cortex.families.team.validation import checked
+from cortex.families.team.writes.actions import supersede_artifact
+from cortex.families.team.writes.create import add_body, create, create_observations
+from cortex.families.team.writes.summarizer import Said, summarize
+from cortex.families.team.writes.transactions import perform
+from cortex.families.team.writes.update import revise
 
 SECRET = "AKIA" + "IOSFODNN7EXAMPLQ"
 PASSWORD = "kT7" + "pQ2xV9mR4"

@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cortex.actors import person
-from cortex.errors import InputError
-from cortex.kinds import Actor, Artifact, Comment, Draft, Evidence, Link, Record, Task, Thread, Wanted
-from cortex.library import Library
-from cortex.records.changing import accept_artifact, judge_link, supersede_artifact, update_task
-from cortex.records.drafts import approve, create_draft, reject
-from cortex.records.inbox import EVERYTHING, Entry, acknowledge, inbox
-from cortex.records.revising import revise
-from cortex.records.writing import create
+from cortex.base.actors import person
+from cortex.base.errors import InputError
+from cortex.base.record_model import Actor, Artifact, Comment, Draft, Evidence, Link, Record, Task, Thread, Wanted
+from cortex.engine.library import Library
+from cortex.families.team.inbox import EVERYTHING, Entry, acknowledge, inbox
+from cortex.families.team.writes.actions import accept_artifact, judge_link, supersede_artifact, update_task
+from cortex.families.team.writes.create import create
+from cortex.families.team.writes.drafts import approve, create_draft, reject
+from cortex.families.team.writes.update import revise
 
 PERSON, AGENT, WRITER = person(), Actor("agent", 1), Actor("agent", 2)
 NOW = int(datetime(2900, 1, 15, 12, tzinfo=UTC).timestamp() * 1000)  # drafts of today are too old by then

@@ -6,14 +6,25 @@ from typing import Any
 
 import pytest
 
-from cortex.actors import person
-from cortex.kinds import SENSITIVE, Actor, Artifact, Body, Comment, Notification, Record, Task, Thread, Wanted
-from cortex.library import Library
-from cortex.records.changing import update_task
-from cortex.records.noticing import MOST_MENTIONS, login, mentioned, notice, who
-from cortex.records.steps import perform
-from cortex.records.writing import create
-from cortex.settings import Settings
+from cortex.base.actors import person
+from cortex.base.record_model import (
+    SENSITIVE,
+    Actor,
+    Artifact,
+    Body,
+    Comment,
+    Notification,
+    Record,
+    Task,
+    Thread,
+    Wanted,
+)
+from cortex.base.settings import Settings
+from cortex.engine.library import Library
+from cortex.families.team.notifications import MOST_MENTIONS, login, mentioned, notice, who
+from cortex.families.team.writes.actions import update_task
+from cortex.families.team.writes.create import create
+from cortex.families.team.writes.transactions import perform
 
 PERSON, WRITER = person(), Actor("agent", 2)
 OMAR = Actor("omar", 2)

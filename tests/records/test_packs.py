@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cortex.actors import person
-from cortex.errors import InputError
-from cortex.kinds import (
+from cortex.base.actors import person
+from cortex.base.errors import InputError
+from cortex.base.record_model import (
     Artifact,
     Body,
     CodeLink,
@@ -24,13 +24,13 @@ from cortex.kinds import (
     Term,
     Thread,
 )
-from cortex.library import Library
-from cortex.records.entries import claim_of
-from cortex.records.ids import fresh_key, new_id
-from cortex.records.packs import MOST, SLOTS, ContextPack, Subject, bootstrap, context_pack
-from cortex.records.routing import Route
-from cortex.records.steps import perform
-from cortex.store import Step
+from cortex.engine.library import Library
+from cortex.engine.store import Step
+from cortex.families.team.context_pack import MOST, SLOTS, ContextPack, Subject, bootstrap, context_pack
+from cortex.families.team.ids import fresh_key, new_id
+from cortex.families.team.pack_entries import claim_of
+from cortex.families.team.writes.placement import Route
+from cortex.families.team.writes.transactions import perform
 
 NOW = int(time.time() * 1000)
 

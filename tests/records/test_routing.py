@@ -11,15 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.actors import person
-from cortex.errors import ConfigError, FileError
-from cortex.kinds import Record, Subcortex, Task, Thread
-from cortex.library import Library
-from cortex.records.changing import archive, update_task
-from cortex.records.contextfile import MAX_FILE_BYTES
-from cortex.records.routing import Context, Route, clear_context, context_file, read_context, route, write_context
-from cortex.records.writing import create
-from cortex.settings import load
+from cortex.base.actors import person
+from cortex.base.errors import ConfigError, FileError
+from cortex.base.record_model import Record, Subcortex, Task, Thread
+from cortex.base.settings import load
+from cortex.engine.library import Library
+from cortex.families.team.project_context import MAX_FILE_BYTES
+from cortex.families.team.writes.actions import archive, update_task
+from cortex.families.team.writes.create import create
+from cortex.families.team.writes.placement import (
+    Context,
+    Route,
+    clear_context,
+    context_file,
+    read_context,
+    route,
+    write_context,
+)
 
 PERSON = person()
 NOWHERE = "thread_01K00000000000000000000000"

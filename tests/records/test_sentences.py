@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.records.sentences import SENTENCE_CHARACTERS, cut, fold, sentences_of, stem, stems_of
+from cortex.families.team.sentences import SENTENCE_CHARACTERS, cut, fold, sentences_of, stem, stems_of
 
 
 def texts(text: str) -> list[str]:

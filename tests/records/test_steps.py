@@ -7,20 +7,20 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cortex import library as libraries
-from cortex.actors import agent, person
-from cortex.errors import InputError
-from cortex.guarded import Embedders
-from cortex.kinds import Comment, Draft, Observation, Thread, Wanted
-from cortex.library import Library
-from cortex.records import ids
-from cortex.records.drafts import approve, create_draft
-from cortex.records.finding import Asked, find
-from cortex.records.ids import fresh_key
-from cortex.records.steps import check_key
-from cortex.records.writing import create
-from cortex.store import words as words_module
-from cortex.store.words import Words
+from cortex.base.actors import agent, person
+from cortex.base.errors import InputError
+from cortex.base.record_model import Comment, Draft, Observation, Thread, Wanted
+from cortex.engine import library as libraries
+from cortex.engine.embedders.circuit_breaker import Embedders
+from cortex.engine.library import Library
+from cortex.engine.store.index import lexical as words_module
+from cortex.engine.store.index.lexical import Words
+from cortex.families.team import ids
+from cortex.families.team.ids import fresh_key
+from cortex.families.team.search import Asked, find
+from cortex.families.team.writes.create import create
+from cortex.families.team.writes.drafts import approve, create_draft
+from cortex.families.team.writes.transactions import check_key
 from records.invariants import check_records
 
 

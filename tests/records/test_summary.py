@@ -6,8 +6,8 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.records.sentences import fold
-from cortex.records.summary import SUMMARY_CHARACTERS, Said, Summary, summarize
+from cortex.families.team.sentences import fold
+from cortex.families.team.writes.summarizer import SUMMARY_CHARACTERS, Said, Summary, summarize
 
 LINE = re.compile(r"- (.+) \[(\w+)\]")
 PIECES = st.sampled_from(

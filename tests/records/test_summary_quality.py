@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cortex.records.summary import Said, summarize
+from cortex.families.team.writes.summarizer import Said, summarize
 
 
 @dataclass(frozen=True, slots=True)

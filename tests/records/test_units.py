@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cortex.records.units import NUMBER, Amount, amount_after, end_of_unit
+from cortex.families.team.contradictions.units import NUMBER, Amount, amount_after, end_of_unit
 
 
 def amount(text: str) -> Amount:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from cortex.actors import person
-from cortex.kinds import SENSITIVE, Artifact, Body, CodeLink, Link, Observation, Record, Task, Thread
-from cortex.library import Library
-from cortex.records.ids import fresh_key, new_id
-from cortex.records.steps import perform
-from cortex.records.warnings import warnings_for, warnings_of
+from cortex.base.actors import person
+from cortex.base.record_model import SENSITIVE, Artifact, Body, CodeLink, Link, Observation, Record, Task, Thread
+from cortex.engine.library import Library
+from cortex.families.team.caveats import warnings_for, warnings_of
+from cortex.families.team.ids import fresh_key, new_id
+from cortex.families.team.writes.transactions import perform
 
 NOW = 1_767_225_600_000  # 2026-01-01
 

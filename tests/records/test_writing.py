@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from cortex.actors import person
-from cortex.errors import CortexError
-from cortex.guarded import Embedders
-from cortex.kinds import (
+from cortex.base.actors import person
+from cortex.base.errors import CortexError
+from cortex.base.record_model import (
     SENSITIVE,
     Actor,
     Artifact,
@@ -30,16 +29,17 @@ from cortex.kinds import (
     Wanted,
     kind_of,
 )
-from cortex.library import Library
-from cortex.records.changing import archive
-from cortex.records.discussing import SINCE
-from cortex.records.finding import Asked, find
-from cortex.records.ids import new_id
-from cortex.records.rights import TIERS
-from cortex.records.steps import perform
-from cortex.records.wording import wording
-from cortex.records.writing import MOST_AT_ONCE, add_comment, create, create_observations, create_once
-from cortex.types import Mode, Query
+from cortex.base.types import Mode, Query
+from cortex.engine.embedders.circuit_breaker import Embedders
+from cortex.engine.library import Library
+from cortex.families.team.ids import new_id
+from cortex.families.team.index_text import wording
+from cortex.families.team.permissions import TIERS
+from cortex.families.team.search import Asked, find
+from cortex.families.team.writes.actions import archive
+from cortex.families.team.writes.create import MOST_AT_ONCE, add_comment, create, create_observations, create_once
+from cortex.families.team.writes.discussion import SINCE
+from cortex.families.team.writes.transactions import perform
 
 PERSON, AGENT, WRITER = person(), Actor("agent", 1), Actor("agent", 2)
 TOKEN = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3z5A"

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.library import Library
-from cortex.memories.wording import word
-from cortex.search.classes import WEIGHTS, Corpus, QueryClass, weights_of
-from cortex.search.parse import parse
-from cortex.settings import load
-from cortex.store import OWN, SHOWN, STAGED, NewMemory, Verdict
-from cortex.store.memorylookup import MEMORIES
-from cortex.types import Memory, MemoryState, Mode, Page, Query, Source
+from cortex.base.settings import load
+from cortex.base.types import Memory, MemoryState, Mode, Page, Query, Source
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.library import Library
+from cortex.engine.search.query_classes import WEIGHTS, Corpus, QueryClass, weights_of
+from cortex.engine.search.query_parser import parse
+from cortex.engine.store import OWN, SHOWN, STAGED, NewMemory, Verdict
+from cortex.engine.store.memories.queries import MEMORIES
+from cortex.families.memory.index_text import word
 
 TALK = (
     "Ines: Good morning! Did the lighthouse get its new lamp?",

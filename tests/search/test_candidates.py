@@ -3,12 +3,12 @@ from dataclasses import replace
 
 import pytest
 
-from cortex.engine import Engine
-from cortex.search.candidates import find_by_words, masses_of
-from cortex.search.evidence import Candidate
-from cortex.search.parse import parse
-from cortex.settings import load
-from cortex.store import Narrow, Store
+from cortex.base.settings import load
+from cortex.engine.engine import Engine
+from cortex.engine.search.features import Candidate
+from cortex.engine.search.query_parser import parse
+from cortex.engine.search.retrieval import find_by_words, masses_of
+from cortex.engine.store import Narrow, Store
 
 
 def make_function(name: str, lines: int) -> str:

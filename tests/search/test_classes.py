@@ -2,8 +2,8 @@ from dataclasses import astuple
 
 import pytest
 
-from cortex.search.classes import WEIGHTS, Corpus, QueryClass, weights_of
-from cortex.search.parse import parse
+from cortex.engine.search.query_classes import WEIGHTS, Corpus, QueryClass, weights_of
+from cortex.engine.search.query_parser import parse
 
 TRACE = 'Traceback (most recent call last):\n  File "src/app.py", line 7, in run\n    take()\nKeyError: 3'
 QUERIES: dict[QueryClass, tuple[str, ...]] = {

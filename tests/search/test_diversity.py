@@ -1,10 +1,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.search.diversity import DEPTH, diversify, likeness_of_words
-from cortex.search.evidence import Candidate
-from cortex.store import Place
-from cortex.types import Chunk, Doc
+from cortex.base.types import Chunk, Doc
+from cortex.engine.search.diversity import DEPTH, diversify, likeness_of_words
+from cortex.engine.search.features import Candidate
+from cortex.engine.store import Place
 
 
 def make_candidates(*scores: float) -> list[Candidate]:

@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.search import evidence
-from cortex.search.evidence import ROLES, Candidate
-from cortex.store import Place
-from cortex.types import Chunk, Doc
+from cortex.base.types import Chunk, Doc
+from cortex.engine.search import features
+from cortex.engine.search.features import ROLES, Candidate
+from cortex.engine.store import Place
 
 
 def make_candidate(path: str = "src/a.py", doc: int = 1, *, score: float = 0.0, kind: str = "function") -> Candidate:
@@ -14,28 +14,28 @@ def make_candidate(path: str = "src/a.py", doc: int = 1, *, score: float = 0.0, 
 
 
 def test_a_name_as_it_is_written_is_stronger_than_one_in_another_case():
-    same = evidence.definition("Lease", "store.Lease", ["Lease"], [])
-    other = evidence.definition("lease", "store.lease", ["Lease"], [])
+    same = features.definition("Lease", "store.Lease", ["Lease"], [])
+    other = features.definition("lease", "store.lease", ["Lease"], [])
     assert same == 1.0 > other > 0
 
 
 def test_a_qualified_name_wants_its_qualification():
-    right = evidence.definition("apply", "Store.apply", ["apply", "Store"], ["Store.apply"])
-    wrong = evidence.definition("apply", "Change.apply", ["apply", "Store"], ["Store.apply"])
+    right = features.definition("apply", "Store.apply", ["apply", "Store"], ["Store.apply"])
+    wrong = features.definition("apply", "Change.apply", ["apply", "Store"], ["Store.apply"])
     assert (right, wrong) == (1.0, 0.5)
 
 
 def test_a_qualification_may_leave_out_what_is_further_outside_and_has_any_case():
-    assert evidence.definition("apply", "cortex.Store.apply", ["apply"], ["store.apply"]) == 1.0
-    assert evidence.definition("apply", "Restore.apply", ["apply"], ["Store.apply"]) == 0.5
+    assert features.definition("apply", "cortex.Store.apply", ["apply"], ["store.apply"]) == 1.0
+    assert features.definition("apply", "Restore.apply", ["apply"], ["Store.apply"]) == 0.5
 
 
 def test_a_name_that_begins_so_is_better_the_less_is_missing():
-    assert evidence.beginning("parse_it", "parse", 3, 9) > evidence.beginning("parse_everything_else", "parse", 3, 9)
+    assert features.beginning("parse_it", "parse", 3, 9) > features.beginning("parse_everything_else", "parse", 3, 9)
 
 
 def test_a_name_that_begins_so_is_better_the_more_speak_of_it():
-    strengths = [evidence.beginning("parse_it", "parse", references, 40) for references in (0, 1, 10, 40)]
+    strengths = [features.beginning("parse_it", "parse", references, 40) for references in (0, 1, 10, 40)]
     assert strengths == sorted(strengths)
     assert len(set(strengths)) == 4
     assert strengths[-1] < 0.5  # a name that only begins so is never as good as the name
@@ -43,13 +43,13 @@ def test_a_name_that_begins_so_is_better_the_more_speak_of_it():
 
 @given(st.text(min_size=1, max_size=30), st.integers(0, 10_000), st.integers(0, 10_000))
 def test_a_name_that_begins_so_is_worth_between_nothing_and_half(rest: str, references: int, more: int):
-    assert 0 <= evidence.beginning("take" + rest, "take", references, references + more) <= 0.5
+    assert 0 <= features.beginning("take" + rest, "take", references, references + more) <= 0.5
 
 
 def test_the_block_of_a_packages_first_file_that_holds_the_whole_name_passes_it_on():
     block = make_candidate("src/store/__init__.py", kind="block")
     block.covers = 1.0
-    assert evidence.reexport(block) == 0.3
+    assert features.reexport(block) == 0.3
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_block_of_a_packages_first_file_that_holds_the_whole_name_passes_it_
 def test_other_places_pass_nothing_on(path: str, kind: str, covers: float):
     candidate = make_candidate(path, kind=kind)
     candidate.covers = covers
-    assert evidence.reexport(candidate) == 0.0
+    assert features.reexport(candidate) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_other_places_pass_nothing_on(path: str, kind: str, covers: float):
     ],
 )
 def test_the_share_of_keywords_in_a_path(path: str, keywords: list[str], share: float):
-    assert evidence.path_share(path, keywords) == share
+    assert features.path_share(path, keywords) == share
 
 
 @pytest.mark.parametrize(
@@ -98,11 +98,11 @@ def test_the_share_of_keywords_in_a_path(path: str, keywords: list[str], share: 
     ],
 )
 def test_a_file_whose_name_says_nothing_but_keywords(path: str, keywords: list[str], share: float):
-    assert evidence.stem_share(path, keywords) == share
+    assert features.stem_share(path, keywords) == share
 
 
 def test_programs_and_packages_begin_in_files_of_known_names():
-    assert [evidence.entry(path) for path in ("src/main.rs", "app/__init__.py", "Index.tsx", "src/lease.py")] == [
+    assert [features.entry(path) for path in ("src/main.rs", "app/__init__.py", "Index.tsx", "src/lease.py")] == [
         1.0,
         1.0,
         1.0,
@@ -112,20 +112,20 @@ def test_programs_and_packages_begin_in_files_of_known_names():
 
 def test_a_phrase_is_the_longest_run_of_its_words():
     text = "raise the user is not known here".split()
-    assert evidence.phrase_share(text, [("user", "is", "not", "known")]) == 1.0
-    assert evidence.phrase_share(text, [("the", "user", "was", "known")]) == 0.5
-    assert evidence.phrase_share(text, [("known", "not")]) == 0.5  # the order counts
-    assert evidence.phrase_share(text, [("absent", "thing")]) == 0.0
+    assert features.phrase_share(text, [("user", "is", "not", "known")]) == 1.0
+    assert features.phrase_share(text, [("the", "user", "was", "known")]) == 0.5
+    assert features.phrase_share(text, [("known", "not")]) == 0.5  # the order counts
+    assert features.phrase_share(text, [("absent", "thing")]) == 0.0
 
 
 def test_several_phrases_count_on_average():
     text = "no such user".split()
-    assert evidence.phrase_share(text, [("no", "such", "user"), ("absent", "thing")]) == 0.5
-    assert evidence.phrase_share(text, []) == 0.0
+    assert features.phrase_share(text, [("no", "such", "user"), ("absent", "thing")]) == 0.5
+    assert features.phrase_share(text, []) == 0.0
 
 
 def test_a_part_of_a_word_is_no_word_of_a_phrase():
-    assert evidence.phrase_share(["username"], [("user", "name")]) == 0.0
+    assert features.phrase_share(["username"], [("user", "name")]) == 0.0
 
 
 words = st.lists(st.sampled_from("abcde"), max_size=30)
@@ -133,34 +133,34 @@ words = st.lists(st.sampled_from("abcde"), max_size=30)
 
 @given(words, st.lists(words.filter(bool), max_size=4))
 def test_a_phrase_is_a_share(text: list[str], phrases: list[list[str]]):
-    assert 0 <= evidence.phrase_share(text, phrases) <= 1
+    assert 0 <= features.phrase_share(text, phrases) <= 1
 
 
 @given(words.filter(bool), st.integers(0, 29), st.integers(1, 30))
 def test_what_stands_in_a_text_is_found_whole(text: list[str], start: int, length: int):
     if phrase := text[start : start + length]:
-        assert evidence.phrase_share(text, [phrase]) == 1.0
+        assert features.phrase_share(text, [phrase]) == 1.0
 
 
 def test_the_candidates_of_a_file_support_its_best_one_only():
     much = [make_candidate("a.py", 1, score=score) for score in (0.9, 0.5, 0.6)]
     alone = make_candidate("b.py", 2, score=1.0)
-    assert evidence.coherence([*much, alone]) == [(much[0], 1.0), (alone, pytest.approx(1.0 / 2.0))]
+    assert features.coherence([*much, alone]) == [(much[0], 1.0), (alone, pytest.approx(1.0 / 2.0))]
 
 
 def test_nothing_supports_nothing():
-    assert evidence.coherence([]) == []
-    assert evidence.coherence([make_candidate()]) == []
+    assert features.coherence([]) == []
+    assert features.coherence([make_candidate()]) == []
 
 
 @pytest.mark.parametrize("name", list(ROLES))
 def test_files_beside_the_code_step_back_unless_they_are_asked_for(name: str):
-    assert evidence.role(name, frozenset()) == ROLES[name] < 1
-    assert evidence.role(name, frozenset({name})) == 1.0
+    assert features.role(name, frozenset()) == ROLES[name] < 1
+    assert features.role(name, frozenset({name})) == 1.0
 
 
 def test_code_never_steps_back():
-    assert evidence.role("", frozenset()) == evidence.role("", frozenset({"test"})) == 1.0
+    assert features.role("", frozenset()) == features.role("", frozenset({"test"})) == 1.0
 
 
 def make_named(name: str, score: float, doc: int = 1) -> Candidate:
@@ -170,7 +170,7 @@ def make_named(name: str, score: float, doc: int = 1) -> Candidate:
 
 def test_among_the_chunks_of_a_file_the_one_that_is_called_so_takes_the_best_score():
     header, wanted = make_named("", 1.0), make_named("Page.drop_headers", 0.7)
-    evidence.order_within([header, wanted], {"drop": 1.0, "header": 1.0, "pages": 1.0}, 1.0)
+    features.order_within([header, wanted], {"drop": 1.0, "header": 1.0, "pages": 1.0}, 1.0)
     assert (wanted.score, header.score) == (1.0, 0.7)
     assert wanted.within == pytest.approx(0.3)
     assert header.within == pytest.approx(-0.3)
@@ -178,13 +178,13 @@ def test_among_the_chunks_of_a_file_the_one_that_is_called_so_takes_the_best_sco
 
 def test_a_name_of_another_file_takes_nothing():
     one, other = make_named("other", 1.0, doc=1), make_named("drop_headers", 0.7, doc=2)
-    evidence.order_within([one, other], {"drop": 1.0, "headers": 1.0}, 1.0)
+    features.order_within([one, other], {"drop": 1.0, "headers": 1.0}, 1.0)
     assert (one.score, other.score) == (1.0, 0.7)
 
 
 def test_of_two_names_the_one_with_the_rare_word_says_more():
     usual, rare = make_named("read_file", 0.5), make_named("delimiter", 0.4)
-    evidence.order_within([usual, rare], {"file": 0.5, "read": 0.5, "delimiter": 5.0}, 1.0)
+    features.order_within([usual, rare], {"file": 0.5, "read": 0.5, "delimiter": 5.0}, 1.0)
     assert rare.score > usual.score
 
 
@@ -195,6 +195,6 @@ def test_of_two_names_the_one_with_the_rare_word_says_more():
 )
 def test_the_scores_of_a_file_are_the_same_in_another_order(drawn: list[tuple[str, float, int]]):
     candidates = [make_named(name, score, doc) for name, score, doc in drawn]
-    evidence.order_within(candidates, {"read": 1.0, "file": 2.0}, 1.0)
+    features.order_within(candidates, {"read": 1.0, "file": 2.0}, 1.0)
     after = sorted((one.place.doc.id, one.score) for one in candidates)
     assert after == sorted((doc, score) for _, score, doc in drawn)

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.errors import Cancelled, CortexError
-from cortex.search.exact import MAX_HITS, Matches, search_exact
-from cortex.types import Cancel, Found, Hit, Mode, Query, Source
+from cortex.base.errors import Cancelled, CortexError
+from cortex.base.types import Cancel, Found, Hit, Mode, Query, Source
+from cortex.engine.search.grep import MAX_HITS, Matches, search_exact
 
 TEXT = "alpha\nbeta needle\ngamma\n" + "filler\n" * 20 + "needle again\n"
 
@@ -137,7 +137,7 @@ def test_an_expression_that_asks_for_too_much_is_refused_before_it_is_compiled(t
 
 
 def test_an_expression_that_explodes_in_one_file_is_stopped_long_before_the_search_is(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("cortex.search.exact.FILE_SECONDS", 0.2)
+    monkeypatch.setattr("cortex.engine.search.grep.FILE_SECONDS", 0.2)
     (tmp_path / "a.txt").write_text("a" * 100_000)
     started = time.monotonic()
     with pytest.raises(CortexError) as caught:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.search.expression import MAX_CHARACTERS, why_not
+from cortex.engine.search.pattern_check import MAX_CHARACTERS, why_not
 
 ORDINARY = [
     r"def \w+\(",

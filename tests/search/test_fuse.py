@@ -1,11 +1,11 @@
 import pytest
 
-from cortex.search.evidence import Candidate
-from cortex.search.fuse import K, fuse
-from cortex.search.parse import parse
-from cortex.search.rank import explain
-from cortex.store import Place
-from cortex.types import Chunk, Doc
+from cortex.base.types import Chunk, Doc
+from cortex.engine.search.features import Candidate
+from cortex.engine.search.query_parser import parse
+from cortex.engine.search.rank_fusion import K, fuse
+from cortex.engine.search.ranker import explain
+from cortex.engine.store import Place
 
 
 def make_candidate(number: int, *, words: float = 0.0, near: float = 0.0) -> Candidate:

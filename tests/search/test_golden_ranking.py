@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from cortex.engine import Engine
-from cortex.search.parse import parse
-from cortex.settings import load
-from cortex.types import Mode, Query
+from cortex.base.settings import load
+from cortex.base.types import Mode, Query
+from cortex.engine.engine import Engine
+from cortex.engine.search.query_parser import parse
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "ranking.json"

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.search.classes import QueryClass
-from cortex.search.parse import MAX_NAMES, MAX_PLACES, MAX_TERMS, parse
+from cortex.engine.search.query_classes import QueryClass
+from cortex.engine.search.query_parser import MAX_NAMES, MAX_PLACES, MAX_TERMS, parse
 
 
 def test_one_name_is_a_symbol_query():

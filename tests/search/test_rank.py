@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.search.parse import parse
-from cortex.search.rank import DAY_NS, PHRASE_DEPTH, Candidate, explain, rank, why
-from cortex.store import Place
-from cortex.text import role_of
-from cortex.types import Chunk, Doc
+from cortex.base.text import role_of
+from cortex.base.types import Chunk, Doc
+from cortex.engine.search.query_parser import parse
+from cortex.engine.search.ranker import DAY_NS, PHRASE_DEPTH, Candidate, explain, rank, why
+from cortex.engine.store import Place
 
 ids = iter(range(1, 100_000))
 

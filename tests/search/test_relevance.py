@@ -2,9 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.search.evidence import Candidate
-from cortex.search.parse import parse
-from cortex.search.relevance import (
+from cortex.base.types import Chunk, Doc, Mode
+from cortex.engine.search.calibration import (
     _VERY_NEAR,
     CUT,
     FITS,
@@ -14,8 +13,9 @@ from cortex.search.relevance import (
     relate,
     right_features,
 )
-from cortex.store import Place
-from cortex.types import Chunk, Doc, Mode
+from cortex.engine.search.features import Candidate
+from cortex.engine.search.query_parser import parse
+from cortex.engine.store import Place
 
 PARSED = parse("how are leases taken over by another process")
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.engine import Engine
-from cortex.errors import CortexError
-from cortex.settings import load
-from cortex.types import Mode, Query
+from cortex.base.errors import CortexError
+from cortex.base.settings import load
+from cortex.base.types import Mode, Query
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.engine import Engine
 
 FILES = {
     "src/lease.py": 'class Lease:\n    """The right to write."""\n\n    def take(self):\n        return lock()\n',

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cortex.engine import Engine
-from cortex.settings import load
-from cortex.types import Hit, Mode, Page, Query
+from cortex.base.settings import load
+from cortex.base.types import Hit, Mode, Page, Query
+from cortex.engine.engine import Engine
 
 FILES = {
     "README.md": "# Shop\n\nA shop that sells books. Install it, then start the server.\n",

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.engine import Engine
-from cortex.settings import load
-from cortex.types import Mode, Page, Query
+from cortex.base.settings import load
+from cortex.base.types import Mode, Page, Query
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.engine import Engine
 
 BACKUP = (
     "# Backups\n\nEvery night the database is copied to the second disk. A backup of the database is kept for thirty days.\n"

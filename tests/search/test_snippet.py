@@ -4,10 +4,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cortex.search.evidence import Candidate
-from cortex.search.snippet import MERGED_LINES, Group, cut_snippet, merge, opening_of
-from cortex.store import Place
-from cortex.types import Chunk, Doc
+from cortex.base.types import Chunk, Doc
+from cortex.engine.search.features import Candidate
+from cortex.engine.search.snippets import MERGED_LINES, Group, cut_snippet, merge, opening_of
+from cortex.engine.store import Place
 
 MARK = re.compile(r"… \d+:")  # a line that says where the text goes on
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from cortex.errors import ConfigError
-from cortex.settings import KEYS, Key, load, read_setting, write_setting
+from cortex.base.errors import ConfigError
+from cortex.base.settings import KEYS, Key, load, read_setting, write_setting
 
 VALUES = {
     "whole number": some.integers(0, 10**7),

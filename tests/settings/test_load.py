@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cortex.errors import ConfigError
-from cortex.settings import KEYS, Settings, environment, find_conduit, load, load_again
-from cortex.settings import load as load_settings
+from cortex.base.errors import ConfigError
+from cortex.base.settings import KEYS, Settings, environment, find_conduit, load, load_again
+from cortex.base.settings import load as load_settings
 
 
 class Place:

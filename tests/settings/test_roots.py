@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cortex.errors import ConfigError
-from cortex.settings import Workspace, find_workspaces, load
+from cortex.base.errors import ConfigError
+from cortex.base.settings import Workspace, find_workspaces, load
 
 PLUGIN = Path(__file__).parents[2] / "plugin"
 

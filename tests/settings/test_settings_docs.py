@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from cortex.home import COMMAND_VARIABLES, OTHER_VARIABLES, SETTING_VARIABLES, own_variables
-from cortex.settings import FAMILY_KEYS, KEYS, Key
-from cortex.settings.load import PROJECT_FILES
+from cortex.base.runtime.home import COMMAND_VARIABLES, OTHER_VARIABLES, SETTING_VARIABLES, own_variables
+from cortex.base.settings import FAMILY_KEYS, KEYS, Key
+from cortex.base.settings.load import PROJECT_FILES
 
 SOURCE = Path(__file__).parents[2] / "src" / "cortex"
 # Read where settings are put together.

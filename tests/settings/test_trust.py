@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cortex.errors import ConfigError
-from cortex.settings import Settings, load
-from cortex.settings.values import stays_here
+from cortex.base.errors import ConfigError
+from cortex.base.settings import Settings, load
+from cortex.base.settings.values import stays_here
 
 FILES = [".cortex/config.yml", "codeindex.config.json", ".cortex/config.json"]
 

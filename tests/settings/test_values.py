@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from cortex.settings.values import format_duration, format_size, parse_duration, parse_list, parse_size
+from cortex.base.settings.values import format_duration, format_size, parse_duration, parse_list, parse_size
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from cortex.settings import load
-from cortex.shelf import Shelf, following
+from cortex.base.settings import load
+from cortex.families.chunkfiles import watcher
+from cortex.families.chunkfiles.index import Shelf
 from embedders.stub import Stub
 
 
@@ -16,8 +17,8 @@ from embedders.stub import Stub
 def impatient(monkeypatch, request):
     """Changes are taken up sooner, but where a test is about how long that takes."""
     if "patient" not in request.fixturenames:
-        monkeypatch.setattr(following, "QUIET_SECONDS", 0.05)
-        monkeypatch.setattr(following, "LOOK_SECONDS", 0.2)
+        monkeypatch.setattr(watcher, "QUIET_SECONDS", 0.05)
+        monkeypatch.setattr(watcher, "LOOK_SECONDS", 0.2)
 
 
 @pytest.fixture

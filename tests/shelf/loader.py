@@ -6,8 +6,8 @@ import sys
 import time
 from pathlib import Path
 
-from cortex.settings import load
-from cortex.shelf import Shelf, Wanted
+from cortex.base.settings import load
+from cortex.families.chunkfiles.index import Shelf, Wanted
 
 
 def main() -> None:

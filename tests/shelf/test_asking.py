@@ -8,11 +8,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cortex.embedders import open_local
-from cortex.errors import NetworkError
-from cortex.shelf import Wanted
-from cortex.shelf.asking import is_same
-from cortex.types import Mode
+from cortex.base.errors import NetworkError
+from cortex.base.types import Mode
+from cortex.engine.embedders import open_local
+from cortex.families.chunkfiles.index import Wanted
+from cortex.families.chunkfiles.query_embedding import is_same
 from embedders.stub import DIMENSIONS, Reply, embeddings
 from shelf.chunkmaking import ids, make_chunk, write_chunks
 

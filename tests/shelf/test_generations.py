@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cortex.shelf import Wanted, generations
-from cortex.store import Store
+from cortex.engine.store import Store
+from cortex.families.chunkfiles import generations
+from cortex.families.chunkfiles.index import Wanted
 from shelf.chunkmaking import ids, make_chunk, write_chunks
 
 LOADER = Path(__file__).with_name("loader.py")

@@ -7,8 +7,9 @@ import threading
 import psutil
 import pytest
 
-from cortex.shelf import Wanted, generations
-from cortex.store import Store
+from cortex.engine.store import Store
+from cortex.families.chunkfiles import generations
+from cortex.families.chunkfiles.index import Wanted
 from shelf.chunkmaking import make_chunk, write_chunks
 
 CLIENTS = 8

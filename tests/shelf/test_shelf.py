@@ -7,10 +7,11 @@ import sys
 
 import pytest
 
-from cortex.errors import ConfigError, FileError, InputError
-from cortex.shelf import Wanted, building
-from cortex.shelf.loading import Loading
-from cortex.types import Mode
+from cortex.base.errors import ConfigError, FileError, InputError
+from cortex.base.types import Mode
+from cortex.families.chunkfiles import builder
+from cortex.families.chunkfiles.index import Wanted
+from cortex.families.chunkfiles.loader import Loading
 from shelf.chunkmaking import ids, make_chunk, write_chunks
 
 
@@ -323,7 +324,7 @@ def test_the_same_chunks_give_the_same_answer_however_they_came_about(folder, op
 
 
 def test_dead_rows_are_cleared_away_after_a_reload(folder, home, monkeypatch):
-    monkeypatch.setattr(building, "FEW_ENTRIES", 0)
+    monkeypatch.setattr(builder, "FEW_ENTRIES", 0)
     chunks = [make_chunk(f"n{n}", f"basket number {n}", embedding=None) for n in range(1500)]
     loading = Loading(folder, home)
     tidied = []

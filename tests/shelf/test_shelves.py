@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from cortex.errors import ConfigError, FileError
-from cortex.shelf import Wanted
-from cortex.shelf.shelves import Shelves
+from cortex.base.errors import ConfigError, FileError
+from cortex.families.chunkfiles.index import Wanted
+from cortex.families.chunkfiles.pool import Shelves
 from shelf.chunkmaking import ids, make_chunk, write_chunks
 
 

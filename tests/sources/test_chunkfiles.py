@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.errors import FileError
-from cortex.sources import chunkfiles
-from cortex.sources.chunkfiles import Reading, list_chunk_files
+from cortex.base.errors import FileError
+from cortex.families.chunkfiles import format
+from cortex.families.chunkfiles.format import Reading, list_chunk_files
 
 
 def chunk(number: int = 1, **changes: object) -> dict:
@@ -155,7 +155,7 @@ def test_a_number_beyond_all_reason_costs_its_chunk(file):
 
 def test_many_malformed_chunks_are_not_all_named(file):
     _, reading = read(write(file, wrapped(*[{"id": str(n)} for n in range(100)])))
-    assert len(reading.warnings) == chunkfiles.MAX_WARNINGS + 1
+    assert len(reading.warnings) == format.MAX_WARNINGS + 1
     assert reading.warnings[-1] == "doc-chunks.json: 80 more chunks are malformed"
 
 
@@ -234,7 +234,7 @@ def test_a_file_reads_the_same_in_pieces_of_any_size(tmp_path_factory, texts, bl
     file = tmp_path_factory.mktemp("pieces") / "a.json"
     file.write_text(json.dumps(wrapped(*chunks), indent=indent, ensure_ascii=False).encode("utf-8", "replace").decode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunkfiles, "BLOCK", block)
+        patch.setattr(format, "BLOCK", block)
         found, reading = read(file)
     assert reading.warnings == []
     expected = json.loads(file.read_text(encoding="utf-8"))["chunks"]

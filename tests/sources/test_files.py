@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cortex.errors import Cancelled
-from cortex.sources import git as git_module
-from cortex.sources.files import Rules, explain, read_bytes, scan, scan_paths
-from cortex.sources.secrets import READ, is_secret
-from cortex.types import Cancel, Refused, Scan
+from cortex.base.errors import Cancelled
+from cortex.base.types import Cancel, Refused, Scan
+from cortex.engine.sources import git as git_module
+from cortex.engine.sources.scanner import Rules, explain, read_bytes, scan, scan_paths
+from cortex.engine.sources.secret_filenames import READ, is_secret
 
 
 def git(folder: Path, *arguments: str) -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cortex.sources.files import Rules, scan
-from cortex.sources.ignore import Patterns
+from cortex.engine.sources.gitignore import Patterns
+from cortex.engine.sources.scanner import Rules, scan
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cortex.sources.files import Rules, scan
-from cortex.sources.watch import Watcher, relevant_paths
+from cortex.engine.sources.scanner import Rules, scan
+from cortex.engine.sources.watcher import Watcher, relevant_paths
 
 WAIT_SECONDS = 10.0
 
@@ -113,7 +113,7 @@ def test_a_root_that_goes_away_ends_the_watching(tmp_path: Path) -> None:
 def test_too_few_inotify_watches_are_said_at_once(tmp_path: Path) -> None:
     for number in range(20):
         (tmp_path / f"folder{number}").mkdir()
-    code = "import sys; from pathlib import Path; from cortex.sources.watch import Watcher; sys.exit(Watcher(Path(sys.argv[1]), print).start())"
+    code = "import sys; from pathlib import Path; from cortex.engine.sources.watcher import Watcher; sys.exit(Watcher(Path(sys.argv[1]), print).start())"
     # A namespace of its own, in which the limit can be set without touching the machine's.
     limit = 'echo 10 > /proc/sys/user/max_inotify_watches || exit 77; exec "$@"'
     try:

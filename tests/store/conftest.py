@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cortex import chunkers
-from cortex.store import Change, Store
-from cortex.store.ledger import Ledger, open_ledger
-from cortex.text import hash_bytes
-from cortex.types import Found, Source
+from cortex.base.text import hash_bytes
+from cortex.base.types import Found, Source
+from cortex.engine import chunkers
+from cortex.engine.store import Change, Store
+from cortex.engine.store.records.ledger import Ledger, open_ledger
 
 
 class Folder:

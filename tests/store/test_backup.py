@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from cortex import chunkers
-from cortex.errors import CortexError
-from cortex.kinds import (
+from cortex.base.errors import CortexError
+from cortex.base.record_model import (
     SENSITIVE,
     Actor,
     Attachment,
@@ -31,11 +30,13 @@ from cortex.kinds import (
     Thread,
     Wanted,
 )
-from cortex.records.ids import new_id
-from cortex.store import Step, Worded, backup
-from cortex.store.backup import dump, load
-from cortex.store.ledger import Ledger
-from cortex.text import hash_bytes
+from cortex.base.text import hash_bytes
+from cortex.engine import chunkers
+from cortex.engine.store import Step, Worded
+from cortex.engine.store.records import backup
+from cortex.engine.store.records.backup import dump, load
+from cortex.engine.store.records.ledger import Ledger
+from cortex.families.team.ids import new_id
 
 PERSON = Actor("person", 4)
 TABLES = ("records", "refs", "versions", "keys", "audit", "principals", "grants", "tokens", "counters")

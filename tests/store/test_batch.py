@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cortex.errors import CortexError, InputError
-from cortex.kinds import Actor, Observation, Thread, Wanted
-from cortex.records.ids import fresh_key, new_id
-from cortex.store import Done, Step
-from cortex.store.batch import Batch
-from cortex.store.ledger import Ledger, open_ledger
+from cortex.base.errors import CortexError, InputError
+from cortex.base.record_model import Actor, Observation, Thread, Wanted
+from cortex.engine.store import Done, Step
+from cortex.engine.store.records.ledger import Ledger, open_ledger
+from cortex.engine.store.records.write_batch import Batch
+from cortex.families.team.ids import fresh_key, new_id
 
 ADA = Actor("ada", 4)
 NAMES = ("a", "b", "c")  # what a deed is about

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from cortex.errors import CortexError, InputError
-from cortex.kinds import (
+from cortex.base.errors import CortexError, InputError
+from cortex.base.record_model import (
     SENSITIVE,
     Actor,
     Artifact,
@@ -32,12 +32,12 @@ from cortex.kinds import (
     Thread,
     Wanted,
 )
-from cortex.records.ids import new_id
-from cortex.records.revising import follow
-from cortex.seeing import Viewer, scope_of, sees
-from cortex.store import Step, Store, schema
-from cortex.store.ledger import Ledger
-from cortex.store.records import ATTEMPTS
+from cortex.base.visibility import Viewer, scope_of, sees
+from cortex.engine.store import Step, Store, schema
+from cortex.engine.store.records.ledger import Ledger
+from cortex.engine.store.records.writer import ATTEMPTS
+from cortex.families.team.ids import new_id
+from cortex.families.team.writes.update import follow
 
 PERSON = Actor("person", 4)
 DEADLINE = 30.0
@@ -461,7 +461,7 @@ def test_a_database_of_the_version_before_gets_what_is_new_and_keeps_its_rows(
 ) -> None:
     import psycopg
 
-    from cortex.store import postgres
+    from cortex.engine.store.records import postgres
 
     model = open_one(f"sqlite:///{tmp_path}/model")
     _fill(model)

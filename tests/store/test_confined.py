@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cortex import chunkers
-from cortex.errors import CortexError, StoreError
-from cortex.kinds import (
+from cortex.base.errors import CortexError, StoreError
+from cortex.base.record_model import (
     FOUND_KINDS,
     KINDS,
     SENSITIVE,
@@ -37,11 +36,12 @@ from cortex.kinds import (
     Wanted,
     refs_of,
 )
-from cortex.records.ids import fresh_key, new_id
-from cortex.seeing import UNFILED, Get, Viewer, scope_of, sees
-from cortex.store import Step, Store, Worded
-from cortex.store.recordshelves import Shelf, shelf_of
-from cortex.text import hash_bytes
+from cortex.base.text import hash_bytes
+from cortex.base.visibility import UNFILED, Get, Viewer, scope_of, sees
+from cortex.engine import chunkers
+from cortex.engine.store import Step, Store, Worded
+from cortex.engine.store.partitions import Shelf, shelf_of
+from cortex.families.team.ids import fresh_key, new_id
 
 PERSON = Actor("ada", 4)
 NAMES = ("ada", "ada/agent", "adam", "bob", "bob/agent")
@@ -427,7 +427,7 @@ def test_the_name_of_a_shelf_says_what_it_is(kind, meaning, scope, sensitive):
 
 @given(st.text("ab_!%@21", max_size=9), st.booleans())
 def test_sql_reads_the_names_of_shelves_alike(scope, sensitive):
-    from cortex.store.recordshelves import SHELF_SCOPE, SHELF_SENSITIVE
+    from cortex.engine.store.partitions import SHELF_SCOPE, SHELF_SENSITIVE
 
     with closing(sqlite3.connect(":memory:")) as connection:
         ask = f"SELECT {SHELF_SCOPE}, {SHELF_SENSITIVE} FROM (SELECT ? AS name)"

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from cortex.errors import CortexError, FileError, StoreError
-from cortex.paths import ensure_store_dir
-from cortex.store import Store, connect, move_aside, set_aside
-from cortex.store.log import Log
+from cortex.base.errors import CortexError, FileError, StoreError
+from cortex.base.paths import ensure_store_dir
+from cortex.engine.store import Store, move_aside, set_aside
+from cortex.engine.store import connections as connect
+from cortex.engine.store.operation_log import Log
 
 DEADLINE = 20.0
 posix = pytest.mark.skipif(os.name == "nt", reason="Windows has other rights and keeps files that are open")
@@ -103,7 +104,7 @@ def test_a_damaged_file_is_said_to_be_damaged_and_can_be_set_aside(tmp_path, fol
 def test_what_is_set_aside_is_complete_and_nothing_of_it_stays(tmp_path):
     ensure_store_dir(tmp_path / ".cortex")
     crashing = (
-        "import os, sys\nfrom pathlib import Path\nfrom cortex.store import Store\n"
+        "import os, sys\nfrom pathlib import Path\nfrom cortex.engine.store import Store\n"
         "Store(Path(sys.argv[1])).log.record('note', {'kept': True})\nos._exit(0)\n"
     )
     subprocess.run([sys.executable, "-c", crashing, str(tmp_path / ".cortex")], check=True, timeout=DEADLINE)
@@ -348,7 +349,7 @@ def test_a_store_in_memory_works_like_one_on_disk(folder_of):
 
 
 def test_processes_that_open_a_new_store_at_once_all_succeed(tmp_path):
-    script = "import sys\nfrom pathlib import Path\nfrom cortex.store import Store\ninput()\nStore(Path(sys.argv[1])).close()\nprint('ok')"
+    script = "import sys\nfrom pathlib import Path\nfrom cortex.engine.store import Store\ninput()\nStore(Path(sys.argv[1])).close()\nprint('ok')"
     command = [sys.executable, "-c", script, str(tmp_path)]
     started = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(6)]
     for process in started:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cortex.store import Store
-from cortex.types import Chunk, Cut, Entry
+from cortex.base.types import Chunk, Cut, Entry
+from cortex.engine.store import Store
 
 
 @pytest.fixture

@@ -10,10 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.errors import NetworkError
-from cortex.store import FIELDS, Making, Narrow, Store, Term, indexes, vectorsets
-from cortex.store.words import NO_WATERMARK, Words
+from cortex.base.errors import NetworkError
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.store import FIELDS, Making, Narrow, Store, Term
+from cortex.engine.store.index import maintenance, vector_indexes
+from cortex.engine.store.index.lexical import NO_WATERMARK, Words
 
 DEADLINE = 20.0
 TERM = tuple((field, 1.0) for field in FIELDS)
@@ -110,7 +111,7 @@ def test_another_format_of_the_words_is_another_directory(tmp_path, open_store, 
     old.catch_up()
     old.store.close()
     before = generations(old.store)
-    monkeypatch.setattr(indexes, "FORMAT", "99")
+    monkeypatch.setattr(maintenance, "FORMAT", "99")
     new = folder_of(open_store())
     assert new.store.indexes.words() is None
     new.catch_up()
@@ -121,7 +122,7 @@ def test_another_format_of_the_words_is_another_directory(tmp_path, open_store, 
 
 
 def test_many_dead_rows_make_the_words_be_rebuilt(folder, monkeypatch):
-    monkeypatch.setattr(indexes, "DEAD_ROWS", 10)
+    monkeypatch.setattr(maintenance, "DEAD_ROWS", 10)
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(100)})
     folder.catch_up()
     assert not folder.store.indexes.tidy()
@@ -139,7 +140,7 @@ def test_many_dead_rows_make_the_words_be_rebuilt(folder, monkeypatch):
 
 
 def test_of_several_that_find_many_dead_rows_at_once_one_rebuilds_the_words(folder, monkeypatch):
-    monkeypatch.setattr(indexes, "DEAD_ROWS", 10)
+    monkeypatch.setattr(maintenance, "DEAD_ROWS", 10)
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(100)})
     folder.catch_up()
     folder.remove(*(f"f{number}.py" for number in range(20)))
@@ -322,7 +323,7 @@ def test_vectors_hold_the_ids_of_the_chunks_in_use(folder):
 
 
 def test_an_embedder_that_fails_halfway_is_caught_up_with_later(folder, monkeypatch):
-    monkeypatch.setattr(vectorsets, "EMBED_BATCH", 2)
+    monkeypatch.setattr(vector_indexes, "EMBED_BATCH", 2)
     embedder, calls = HashingEmbedder(), []
 
     def embed(texts):

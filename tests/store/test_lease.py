@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from cortex.store.lease import Lease
+from cortex.engine.store.lease import Lease
 
 HOLD = (
-    "import sys\nfrom pathlib import Path\nfrom cortex.store.lease import Lease\n"
+    "import sys\nfrom pathlib import Path\nfrom cortex.engine.store.lease import Lease\n"
     "print(Lease(Path(sys.argv[1])).take(), flush=True)\nsys.stdin.read()\n"
 )
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from cortex.store.log import LINE_BYTES
-from cortex.types import Progress
+from cortex.base.types import Progress
+from cortex.engine.store.operation_log import LINE_BYTES
 
 
 def test_the_last_lines_come_first_and_old_ones_go(folder):

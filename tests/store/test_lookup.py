@@ -4,9 +4,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cortex import chunkers
-from cortex.store import Counts
-from cortex.store.lookup import rows_below
+from cortex.engine import chunkers
+from cortex.engine.store import Counts
+from cortex.engine.store.content.queries import rows_below
 
 CODE = (
     'class Lamp:\n    """A light."""\n\n    def switch(self):\n        return 1\n\n\ndef lamp():\n    return Lamp()\n'
@@ -134,8 +134,8 @@ def test_a_text_that_we_could_not_have_written_is_refused():
 
     import pytest
 
-    from cortex.errors import StoreError
-    from cortex.store.blobtext import MAX_TEXT_BYTES, unpack
+    from cortex.base.errors import StoreError
+    from cortex.engine.store.content.blobs import MAX_TEXT_BYTES, unpack
 
     assert unpack(zlib.compress("größe".encode())) == "größe"
     assert unpack(zlib.compress(b"")) == ""

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.errors import CortexError
-from cortex.memories.hygiene import fingerprint
-from cortex.memories.states import name_of
-from cortex.memories.wording import word
-from cortex.store import OWN, SHOWN, STAGED, Mirror, NewMemory, Remembered, Store, Verdict, Wanted, schema
-from cortex.types import Citation, Memory, MemoryState
+from cortex.base.errors import CortexError
+from cortex.base.types import Citation, Memory, MemoryState
+from cortex.engine.store import OWN, SHOWN, STAGED, Mirror, NewMemory, Remembered, Store, Verdict, Wanted, schema
+from cortex.families.memory.dedup import fingerprint
+from cortex.families.memory.index_text import word
+from cortex.families.memory.states import name_of
 
 STATES = list(MemoryState)
 FOREIGN = "/elsewhere/claude-mem.db"

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from cortex.memories.states import name_of
-from cortex.memories.wording import word
-from cortex.store import Mirror, NewMemory, Remembered, Store, Wanted
-from cortex.store import memorylookup as lookups
-from cortex.store import memorywanted as wants
-from cortex.types import Memory, MemoryState
+from cortex.base.types import Memory, MemoryState
+from cortex.engine.store import Mirror, NewMemory, Remembered, Store, Wanted
+from cortex.engine.store.memories import filters as wants
+from cortex.engine.store.memories import queries as lookups
+from cortex.families.memory.index_text import word
+from cortex.families.memory.states import name_of
 
 OTHER = "/other/claude-mem.db"
 PROJECTS = ("shop", "Shop", "site", "")

@@ -15,15 +15,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex import chunkers
-from cortex.errors import CortexError
-from cortex.kinds import Actor, Body, Comment, Draft, Notification, Observation, Record, Subcortex, Task, Thread, Wanted
-from cortex.records.ids import new_id
-from cortex.store import Changed, Entry, Kept, Step, Store, Worded
-from cortex.store.ledger import Ledger
-from cortex.store.outbox import FIRST
-from cortex.store.outboxrows import NEVER_HERE
-from cortex.text import hash_bytes
+from cortex.base.errors import CortexError
+from cortex.base.record_model import (
+    Actor,
+    Body,
+    Comment,
+    Draft,
+    Notification,
+    Observation,
+    Record,
+    Subcortex,
+    Task,
+    Thread,
+    Wanted,
+)
+from cortex.base.text import hash_bytes
+from cortex.engine import chunkers
+from cortex.engine.store import Changed, Entry, Kept, Step, Store, Worded
+from cortex.engine.store.records.ledger import Ledger
+from cortex.engine.store.records.outbox import FIRST
+from cortex.engine.store.records.outbox_rows import NEVER_HERE
+from cortex.families.team.ids import new_id
 
 PERSON, AGENT = Actor("person", 4), Actor("agent", 1)
 CORE = {"core.url": "http://localhost:8790", "core.epoch": "one"}
@@ -273,7 +285,7 @@ def test_a_damaged_entry_is_told(home: Store) -> None:
 def test_what_was_there_before_is_queued_once_in_the_order_in_which_it_was_made(
     open_store: Callable[..., Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cortex.store.outbox.MOST_UPLOADED", 3)
+    monkeypatch.setattr("cortex.engine.store.records.outbox.MOST_UPLOADED", 3)
     store = open_store()
     made = [make(store, body) for body in (Thread("a"), Task("b"), Thread("c"), Draft("comment", "d", "b"), Task("e"))]
     take(store, told(new_id(Task), Task("the Core's"), 7))

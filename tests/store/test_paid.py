@@ -8,9 +8,9 @@ import zlib
 import numpy as np
 import pytest
 
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.store import Change, Making, schema
-from cortex.types import Stamp
+from cortex.base.types import Stamp
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.store import Change, Making, schema
 
 STAMP = Stamp("test", "costly", 32)
 

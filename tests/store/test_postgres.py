@@ -11,11 +11,12 @@ from random import Random
 
 import pytest
 
-from cortex.errors import CortexError, InputError, StoreError
-from cortex.kinds import Actor, Artifact, Attachment, Body, Observation, Subcortex, Thread, Wanted
-from cortex.records.ids import new_id
-from cortex.store import Done, Step, postgres
-from cortex.store.ledger import Ledger, open_ledger
+from cortex.base.errors import CortexError, InputError, StoreError
+from cortex.base.record_model import Actor, Artifact, Attachment, Body, Observation, Subcortex, Thread, Wanted
+from cortex.engine.store import Done, Step
+from cortex.engine.store.records import postgres
+from cortex.engine.store.records.ledger import Ledger, open_ledger
+from cortex.families.team.ids import new_id
 
 ADA = Actor("ada", 4)
 
@@ -144,7 +145,7 @@ def test_what_is_written_together_is_never_told_as_written_where_its_end_fails(l
 
 
 def test_a_writer_waits_a_few_seconds_for_another_one_and_is_told_to_come_again(ledger, database, monkeypatch):
-    monkeypatch.setattr("cortex.store.postgres.LOCK_MS", 50)
+    monkeypatch.setattr("cortex.engine.store.records.postgres.LOCK_MS", 50)
     with open_ledger(database) as other, ledger.connections.write():
         with pytest.raises(StoreError) as raised:
             write(other, "a")
@@ -154,7 +155,7 @@ def test_a_writer_waits_a_few_seconds_for_another_one_and_is_told_to_come_again(
 
 
 def test_a_question_that_takes_too_long_is_not_told_as_somebody_who_writes(database, monkeypatch):
-    monkeypatch.setattr("cortex.store.postgres.STATEMENT_MS", 50)
+    monkeypatch.setattr("cortex.engine.store.records.postgres.STATEMENT_MS", 50)
     with open_ledger(database) as ledger:
         with pytest.raises(StoreError) as raised, ledger.connections.read() as connection:
             connection.execute("SELECT pg_sleep(10)")
@@ -243,7 +244,7 @@ def test_a_network_that_swallows_everything_is_noticed_in_seconds_unless_the_add
 
 
 def test_whoever_was_cut_off_while_they_wrote_keeps_nobody_from_writing_for_long(ledger, database, monkeypatch):
-    monkeypatch.setattr("cortex.store.postgres.IDLE_MS", 50)
+    monkeypatch.setattr("cortex.engine.store.records.postgres.IDLE_MS", 50)
     with open_ledger(database) as other, pytest.raises(StoreError), other.connections.write() as connection:
         assert not write(ledger, "a").replayed
         connection.execute("SELECT 1")
@@ -291,7 +292,7 @@ def test_a_database_of_a_newer_cortex_is_refused(ledger, database):
 def test_a_database_that_could_not_be_brought_up_to_date_is_as_it_was(ledger, database, monkeypatch):
     write(ledger, "a")
     strange = "ALTER TABLE records DROP COLUMN body; SELECT 1 / 0"
-    monkeypatch.setattr("cortex.store.postgres.MIGRATIONS", (*postgres.MIGRATIONS, strange))
+    monkeypatch.setattr("cortex.engine.store.records.postgres.MIGRATIONS", (*postgres.MIGRATIONS, strange))
     with pytest.raises(CortexError):
         open_ledger(database)
     assert titles(ledger) == ["a"]

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from cortex.errors import CortexError
-from cortex.kinds import Actor
-from cortex.store.ledger import Ledger
-from cortex.store.principals import USED_MS, Principal, Principals, hash_of
+from cortex.base.errors import CortexError
+from cortex.base.record_model import Actor
+from cortex.engine.store.records.ledger import Ledger
+from cortex.engine.store.records.principals import USED_MS, Principal, Principals, hash_of
 
 ADA = "principal_1"
 

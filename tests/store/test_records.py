@@ -23,10 +23,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cortex import chunkers
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.errors import CortexError
-from cortex.kinds import (
+from cortex.base.errors import CortexError
+from cortex.base.record_model import (
     SENSITIVE,
     Actor,
     Artifact,
@@ -47,11 +45,14 @@ from cortex.kinds import (
     kind_of,
     refs_of,
 )
-from cortex.records.ids import new_id
-from cortex.store import Done, Making, RecordLookup, Records, Step, Store, Worded, recordreading, schema
-from cortex.store.ledger import open_ledger
-from cortex.store.recordjson import from_json, to_json
-from cortex.text import hash_bytes
+from cortex.base.text import hash_bytes
+from cortex.engine import chunkers
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.store import Done, Making, RecordLookup, Records, Step, Store, Worded, schema
+from cortex.engine.store.records import row_reader
+from cortex.engine.store.records.json_codec import from_json, to_json
+from cortex.engine.store.records.ledger import open_ledger
+from cortex.families.team.ids import new_id
 
 PERSON, AGENT = Actor("person", 4), Actor("agent", 1)
 RETRIES, PROCESSES = 32, 4
@@ -373,8 +374,8 @@ def test_code_is_found_by_its_file_and_by_the_folder_above(kept: Kept) -> None:
 def test_the_newest_that_point_somewhere_are_the_same_however_many_there_are(
     kept: Kept, monkeypatch, few, walked
 ) -> None:
-    monkeypatch.setattr(recordreading, "FEW", few)
-    monkeypatch.setattr(recordreading, "MOST_WALKED", walked)
+    monkeypatch.setattr(row_reader, "FEW", few)
+    monkeypatch.setattr(row_reader, "MOST_WALKED", walked)
     chance, files = random.Random(3), ("src/a.py", "src/b/c.py", "src/b/d.py", "src-other/e.py")
 
     def fill(step: Step) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cortex.kinds import Actor, Observation, Thread, Wanted
-from cortex.records.ids import new_id
-from cortex.store import Store
+from cortex.base.record_model import Actor, Observation, Thread, Wanted
+from cortex.engine.store import Store
+from cortex.families.team.ids import new_id
 
 DAMAGES = (
     "{not JSON",

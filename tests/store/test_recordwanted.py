@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from cortex import chunkers
-from cortex.kinds import (
+from cortex.base.record_model import (
     Actor,
     Artifact,
     Body,
@@ -24,9 +23,11 @@ from cortex.kinds import (
     Wanted,
     refs_of,
 )
-from cortex.records.ids import new_id
-from cortex.store import Step, Store, Worded, recordlookup, recordreading, recordwanted
-from cortex.text import hash_bytes
+from cortex.base.text import hash_bytes
+from cortex.engine import chunkers
+from cortex.engine.store import Step, Store, Worded
+from cortex.engine.store.records import filters, queries, row_reader
+from cortex.families.team.ids import new_id
 
 PERSON = Actor("person", 4)
 SCOPE = "subcortex_X"
@@ -106,7 +107,7 @@ def is_wanted(one: Record[Any], wanted: Wanted) -> bool:
 
 @pytest.mark.parametrize(("few", "first"), [(1, 0), (20, 4), (3_000, 8)])
 def test_every_way_leads_to_the_same_records_in_the_same_order(store, monkeypatch, few, first):
-    for module in (recordwanted, recordlookup, recordreading):
+    for module in (filters, queries, row_reader):
         monkeypatch.setattr(module, "FEW", few)
     lookup = store.recorded
     everything = lookup.select(Wanted(), 1_000)

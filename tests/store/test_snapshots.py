@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from cortex.errors import CortexError
-from cortex.library import back_up_soon
-from cortex.store import STORE_NAME, Store, check_present, schema, set_aside, snapshots
-from cortex.store.snapshots import (
+from cortex.base.errors import CortexError
+from cortex.engine.library import back_up_soon
+from cortex.engine.store import STORE_NAME, Store, check_present, schema, set_aside, snapshots
+from cortex.engine.store.snapshots import (
     ASKED,
     DAILY,
     MIGRATION,

@@ -7,11 +7,11 @@ from itertools import count
 
 import pytest
 
-from cortex.errors import InputError
-from cortex.kinds import Actor, Observation, Wanted
-from cortex.records.ids import new_id
-from cortex.store import Step
-from cortex.store.ledger import Ledger
+from cortex.base.errors import InputError
+from cortex.base.record_model import Actor, Observation, Wanted
+from cortex.engine.store import Step
+from cortex.engine.store.records.ledger import Ledger
+from cortex.families.team.ids import new_id
 
 KEYS = count()
 

@@ -2,8 +2,9 @@
 
 import time
 
-from cortex.store import Change, truth
-from cortex.types import Found
+from cortex.base.types import Found
+from cortex.engine.store import Change
+from cortex.engine.store.content import writer
 
 DAY = 86_400
 
@@ -60,7 +61,7 @@ def test_a_rename_and_a_branch_switch_and_back_need_no_new_blob(folder):
 
 
 def test_the_last_removals_are_remembered_after_the_words_have_dropped_them(folder, monkeypatch):
-    monkeypatch.setattr(truth, "REMOVALS", 2)
+    monkeypatch.setattr(writer, "REMOVALS", 2)
     folder.write(a_py="x = 1\n", b_py="y = 1\n", c_py="z = 1\n")
     docs = [folder.doc(path) for path in ("a.py", "b.py", "c.py")]
     folder.catch_up()

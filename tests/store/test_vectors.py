@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cortex.errors import CortexError
-from cortex.store import vectors as module
-from cortex.store.qdrant import Qdrant
-from cortex.store.qdrantvectors import QdrantVectors
-from cortex.store.vectorlog import Log
-from cortex.store.vectors import FRESH, Vectors
-from cortex.types import Stamp
+from cortex.base.errors import CortexError
+from cortex.base.types import Stamp
+from cortex.engine.store.index import vector_file as module
+from cortex.engine.store.index.qdrant import Qdrant
+from cortex.engine.store.index.qdrant_index import QdrantVectors
+from cortex.engine.store.index.vector_file import FRESH, Vectors
+from cortex.engine.store.index.vector_log import Log
 
 STAMP = Stamp(provider="test", model="random", dimensions=32)
 

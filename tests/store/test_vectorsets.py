@@ -10,13 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cortex.embedders.hashing import HashingEmbedder
-from cortex.store import Making, Narrow, Store, sourcechunks, truth, vectorsets
-from cortex.store.vectors import FRESH, Vectors
-from cortex.store.vectorscan import unit
+from cortex.engine.embedders.hashing import HashingEmbedder
+from cortex.engine.store import Making, Narrow, Store
+from cortex.engine.store.content import writer as truth
+from cortex.engine.store.index import source_chunks, vector_indexes
+from cortex.engine.store.index.vector_file import FRESH, Vectors
+from cortex.engine.store.index.vector_scan import unit
 
 EMBEDDER = HashingEmbedder(32)
-EVERYTHING = vectorsets._USED
+EVERYTHING = vector_indexes._USED
 
 
 class Asked:
@@ -138,7 +140,7 @@ def test_the_chunks_of_a_source_are_those_known_before_and_what_was_written_sinc
     folder.link("again.py", like="f9.py")
     assert within() == set(texts_in_use(folder.store))
     assert sets.chunks_within(narrow).tolist() == sorted(sets.chunks_within(narrow).tolist())
-    monkeypatch.setattr(sourcechunks, "LEAST_GROWN", 0)
+    monkeypatch.setattr(source_chunks, "LEAST_GROWN", 0)
     folder.write_all({f"g{number}.py": f"door = {number}\n" for number in range(20)})
     assert within() == set(sets.chunks_within(narrow)) == set(texts_in_use(folder.store))  # looked up anew
 
@@ -372,7 +374,7 @@ def test_who_is_killed_while_a_set_is_removed_leaves_no_part_of_one(folder, monk
     catch_up(folder.store)
     sets = folder.store.indexes.sets
     with monkeypatch.context() as patch:
-        patch.setattr(vectorsets.shutil, "rmtree", remove_rows_and_die)
+        patch.setattr(vector_indexes.shutil, "rmtree", remove_rows_and_die)
         with pytest.raises(KeyboardInterrupt):
             sets.keep_only(())
     assert folder.store.check() == []

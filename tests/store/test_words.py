@@ -6,10 +6,20 @@ import threading
 
 import pytest
 
-from cortex.errors import LimitError, StoreError
-from cortex.store import words as words_module
-from cortex.store.words import FIELDS, MAX_HELD, NO_WATERMARK, Narrow, Row, Term, Words, extension_of, find_damage
-from cortex.types import Chunk, Doc
+from cortex.base.errors import LimitError, StoreError
+from cortex.base.types import Chunk, Doc
+from cortex.engine.store.index import lexical as words_module
+from cortex.engine.store.index.lexical import (
+    FIELDS,
+    MAX_HELD,
+    NO_WATERMARK,
+    Narrow,
+    Row,
+    Term,
+    Words,
+    extension_of,
+    find_damage,
+)
 
 EVERYWHERE = Narrow((1,))
 ANYWHERE = tuple((field, 1.0) for field in FIELDS)
@@ -141,7 +151,7 @@ def test_many_docs_narrow_as_few_do(tmp_path, monkeypatch, share):
         narrow = Narrow((1,), docs=frozenset(doc for doc in range(1, 400) if chance.random() < share))
         few = words.search([Term("lamp", ANYWHERE)], narrow, 10)
         with monkeypatch.context() as patch:
-            patch.setattr("cortex.store.words.MANY_DOCS", 1)
+            patch.setattr("cortex.engine.store.index.lexical.MANY_DOCS", 1)
             assert [score for *_, score in words.search([Term("lamp", ANYWHERE)], narrow, 10)] == [
                 score for *_, score in few
             ]

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from cortex.errors import CODES
-from cortex.surfaces.http_api import STATUSES, status_of
-from cortex.surfaces.openapi import REFUSALS
+from cortex.base.errors import CODES
+from cortex.interfaces.transports.http.json_api import STATUSES, status_of
+from cortex.interfaces.transports.http.openapi import REFUSALS
 from protocol.code_server import check_envelope
 from protocol.fuzz_lines import hostile_lines
 from protocol.http_client import TOKEN, serving_family

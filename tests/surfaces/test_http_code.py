@@ -15,9 +15,9 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from cortex.daemon.rendezvous import meet_at
-from cortex.surfaces.http_api import STATUSES
-from cortex.surfaces.openapi import REFUSALS
+from cortex.base.runtime.rendezvous import meet_at
+from cortex.interfaces.transports.http.json_api import STATUSES
+from cortex.interfaces.transports.http.openapi import REFUSALS
 from protocol.code_server import CORTEX, check_envelope, make_repository, wait_for
 from protocol.golden import _steady, check_golden
 from protocol.http_client import serving

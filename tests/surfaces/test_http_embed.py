@@ -10,11 +10,11 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from cortex.embedders import open_embedder, open_local
-from cortex.embedders.client import Server as Address
-from cortex.embedders.remote import Model, RemoteEmbedder
-from cortex.errors import CortexError
-from cortex.settings import load
+from cortex.base.errors import CortexError
+from cortex.base.settings import load
+from cortex.engine.embedders import open_embedder, open_local
+from cortex.engine.embedders.remote import Model, RemoteEmbedder
+from cortex.engine.embedders.server_client import Server as Address
 from embedders.stub import DIMENSIONS, Reply, Stub, vectors_of
 from protocol.http_client import serving
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from cortex.surfaces.http_door import Rates, network_of
+from cortex.interfaces.transports.http.gateway import Rates, network_of
 from protocol import http_client
 from protocol.client import FAMILY
 from protocol.code_server import check_envelope

@@ -7,7 +7,7 @@ import anyio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.surfaces.lines import MAX_MEMBERS, Batch, Notification, Refusal, Request, parse, split_lines
+from cortex.interfaces.transports.jsonrpc import MAX_MEMBERS, Batch, Notification, Refusal, Request, parse, split_lines
 
 
 def lines_of(chunks: list[bytes], limit: int = 100) -> list[bytes | None]:

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cortex.errors import NetworkError
-from cortex.surfaces.http_door import Site, is_loopback
-from cortex.surfaces.mcp_http import serve_http
+from cortex.base.errors import NetworkError
+from cortex.interfaces.transports.http.gateway import Site, is_loopback
+from cortex.interfaces.transports.http.mcp_site import serve_http
 from protocol import http_client
 from protocol.client import FAMILY, MODERN, envelope
 from protocol.family import make_family

@@ -4,9 +4,9 @@ import json
 
 import anyio
 
-from cortex.surfaces.mcp import make_server
-from cortex.surfaces.mcp_lines import serve_lines
-from cortex.surfaces.threads import Threads
+from cortex.interfaces.transports.mcp.line_server import serve_lines
+from cortex.interfaces.transports.mcp.server import make_server
+from cortex.interfaces.transports.thread_pool import Threads
 from protocol.family import make_family
 
 

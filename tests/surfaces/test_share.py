@@ -3,8 +3,8 @@
 import asyncio
 import threading
 
-from cortex.surfaces.threads import Share, Threads
-from cortex.tools import Call
+from cortex.interfaces.transports.thread_pool import Share, Threads
+from cortex.toolkit.tool import Call
 
 
 def make_call() -> Call:

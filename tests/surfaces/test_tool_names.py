@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import forking
-from cortex import guide
-from cortex.errors import InputError
+from cortex.base.errors import InputError
 from cortex.families import FAMILIES
-from cortex.tools import find_tool, input_schema, spell
+from cortex.toolkit import instructions
+from cortex.toolkit.tool import find_tool, input_schema, spell
 from protocol import dotted
 from protocol.client import Client
 from protocol.code_server import CORTEX, CodeServer, make_repository
@@ -55,7 +55,7 @@ def test_texts_are_short_enough_for_every_client(everything):
 
 @pytest.mark.parametrize("parts", [[], ["x" * 5000], ["a" * 700] * 20, ["é" * 1000] * 3])
 def test_instructions_of_any_families_are_short(parts):
-    assert len(guide.instructions(parts).encode()) < MOST_BYTES
+    assert len(instructions.instructions(parts).encode()) < MOST_BYTES
 
 
 def test_the_tools_come_in_one_order_each_time(everything, repository):

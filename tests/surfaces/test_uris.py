@@ -5,7 +5,7 @@ from urllib.parse import quote
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.surfaces.uris import find_resource
+from cortex.interfaces.transports.mcp.uri_templates import find_resource
 from protocol.family import make_family
 
 FAMILIES = [make_family()]

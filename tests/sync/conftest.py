@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))  # what other tests make is shared
 
 from cli.core_server import CoreServer, core_at
-from cortex.library import Library
+from cortex.engine.library import Library
 from memories.desk import open_library, settings_of
 from sync.fake_core import FakeCore
 from sync.members import Member

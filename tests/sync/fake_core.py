@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from cortex.errors import InputError
-from cortex.kinds import Body, Record
-from cortex.store import Changed, Kept
-from cortex.sync.wire import Action, action_from, canonical, record_to, result_to
+from cortex.base.errors import InputError
+from cortex.base.record_model import Body, Record
+from cortex.engine.store import Changed, Kept
+from cortex.families.team.wire.codec import Action, action_from, canonical, record_to, result_to
 from embedders.stub import Asked, Reply, Stub
 
 TOKEN = "ctx_test_0123456789abcdefghijklmnop"

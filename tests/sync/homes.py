@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from cortex.actors import person
-from cortex.kinds import Actor
-from cortex.library import Library
-from cortex.records.ids import fresh_key, new_id
-from cortex.records.inbox import inbox
-from cortex.records.wording import wording
-from cortex.store import Step
-from cortex.sync.remote import Remote
-from cortex.sync.running import Outcome, sync
+from cortex.base.actors import person
+from cortex.base.record_model import Actor
+from cortex.engine.library import Library
+from cortex.engine.store import Step
+from cortex.families.team.ids import fresh_key, new_id
+from cortex.families.team.inbox import inbox
+from cortex.families.team.index_text import wording
+from cortex.families.team.sync.client import Remote
+from cortex.families.team.sync.cycle import Outcome, sync
 from sync.fake_core import TOKEN
 
 

@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from cli.core_server import CoreServer
-from cortex.actors import agent, person
-from cortex.kinds import Wanted
-from cortex.library import Library
-from cortex.records.revising import revise
-from cortex.records.wording import wording
-from cortex.records.writing import create
-from cortex.store.backup import load
-from cortex.store.ledger import open_ledger
-from cortex.sync import names, state
-from cortex.sync.connecting import connect
-from cortex.sync.remote import Offline, Remote, Result
-from cortex.sync.running import Outcome, sync
+from cortex.base.actors import agent, person
+from cortex.base.record_model import Wanted
+from cortex.engine.library import Library
+from cortex.engine.store.records.backup import load
+from cortex.engine.store.records.ledger import open_ledger
+from cortex.families.team.index_text import wording
+from cortex.families.team.sync import state
+from cortex.families.team.sync.client import Offline, Remote, Result
+from cortex.families.team.sync.connection import connect
+from cortex.families.team.sync.cycle import Outcome, sync
+from cortex.families.team.wire import identity
+from cortex.families.team.writes.create import create
+from cortex.families.team.writes.update import revise
 
 
 class Shaky(Remote):
@@ -97,9 +98,9 @@ class Member:
 
     def has(self) -> dict[str, object]:
         """What is here of the Core, as it is told there."""
-        outward = names.outward(self.name)
+        outward = identity.outward(self.name)
         found = self.library.store.recorded.get(list(self.library.store.outbox.known()))
-        return {number: _said(names.renamed(one, outward)) for number, one in found.items()}
+        return {number: _said(identity.renamed(one, outward)) for number, one in found.items()}
 
 
 def _said(record: Any) -> object:

@@ -10,18 +10,18 @@ from contextlib import closing
 
 import pytest
 
-from cortex.actors import person
-from cortex.cli import run
-from cortex.cli.pool import engine_pool
-from cortex.daemon.syncing import Syncing
-from cortex.errors import ConfigError, CortexError
-from cortex.kinds import SENSITIVE, Artifact, Comment, Observation, Subcortex, Thread
-from cortex.records.ids import new_id
-from cortex.records.inbox import acknowledge, inbox
-from cortex.store import Store
-from cortex.sync import state
-from cortex.sync.connecting import TOKEN_FILE, connect, disconnect, preview, remote_of, token_of
-from cortex.sync.running import Outcome, sync
+from cortex.base.actors import person
+from cortex.base.errors import ConfigError, CortexError
+from cortex.base.record_model import SENSITIVE, Artifact, Comment, Observation, Subcortex, Thread
+from cortex.engine.store import Store
+from cortex.families.team.ids import new_id
+from cortex.families.team.inbox import acknowledge, inbox
+from cortex.families.team.sync import state
+from cortex.families.team.sync.connection import TOKEN_FILE, connect, disconnect, preview, remote_of, token_of
+from cortex.families.team.sync.cycle import Outcome, sync
+from cortex.interfaces.assembly.pool import engine_pool
+from cortex.interfaces.cli import run
+from cortex.interfaces.daemon.sync_worker import Syncing
 from embedders.stub import Reply
 from sync.fake_core import TOKEN, FakeCore
 from sync.homes import alerts, edit, here, make, once

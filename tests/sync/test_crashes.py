@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cortex.kinds import Comment, Observation, Thread
-from cortex.records.ids import new_id
-from cortex.store.connect import Connections
-from cortex.sync import fetching, state
-from cortex.sync.connecting import connect
+from cortex.base.record_model import Comment, Observation, Thread
+from cortex.engine.store.connections import Connections
+from cortex.families.team.ids import new_id
+from cortex.families.team.sync import pull, state
+from cortex.families.team.sync.connection import connect
 from sync.fake_core import TOKEN
 from sync.homes import alerts, edit, here, make, once
 
@@ -51,7 +51,7 @@ def once_or_dead(library, core, dying, writes: int) -> bool:
 
 @pytest.mark.soak
 def test_a_sync_that_dies_before_any_write_is_gone_on_with(homes, core, dying, monkeypatch, campaign):
-    monkeypatch.setattr(fetching, "PAGE", 3)
+    monkeypatch.setattr(pull, "PAGE", 3)
     deaths = 0
     for writes in range(0, 100, campaign(9, 1)):
         library = homes(f"home{writes}")
@@ -87,8 +87,8 @@ def test_a_sync_that_dies_before_any_write_is_gone_on_with(homes, core, dying, m
 
 @pytest.mark.soak
 def test_a_resync_that_dies_before_any_write_is_gone_on_with(homes, core, dying, monkeypatch, campaign):
-    monkeypatch.setattr(fetching, "PAGE", 4)
-    monkeypatch.setattr(fetching, "MOST_IDS", 4)
+    monkeypatch.setattr(pull, "PAGE", 4)
+    monkeypatch.setattr(pull, "MOST_IDS", 4)
     deaths = 0
     for writes in range(0, 100, campaign(9, 1)):
         library = homes(f"home{writes}")

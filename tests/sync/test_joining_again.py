@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cortex.actors import PERSON
-from cortex.core import people
-from cortex.kinds import Comment, Subcortex, Thread
-from cortex.sync import refusals
-from cortex.sync.connecting import connect, disconnect
+from cortex.base.actors import PERSON
+from cortex.base.record_model import Comment, Subcortex, Thread
+from cortex.families.team.sync import rejections
+from cortex.families.team.sync.connection import connect, disconnect
+from cortex.interfaces.team_server import principals
 from sync.homes import alerts, once
 from sync.members import at_core
 
@@ -93,11 +93,11 @@ def test_what_was_hidden_meanwhile_leaves(member, team):
     private = ada.write(Subcortex("payroll", "Payroll", visibility="private"))
     hidden = ada.write(Thread("Salaries", subcortex=private))
     ada.sync()
-    people.grant(team.ledger, people.find(team.ledger, "bob"), private, writes=True)
+    principals.grant(team.ledger, principals.find(team.ledger, "bob"), private, writes=True)
     bob.sync()
     assert bob.get(hidden)
     disconnect(bob.library)
-    people.ungrant(team.ledger, people.find(team.ledger, "bob"), private)
+    principals.ungrant(team.ledger, principals.find(team.ledger, "bob"), private)
     connect(bob.library, team.url, bob.token)
     assert bob.sync().status == "ok" and bob.get(hidden) is None
 
@@ -151,5 +151,5 @@ def test_who_leaves_is_no_longer_told_how_to_send_what_was_refused(member, team)
     bob.change(thread, body="of Bob")
     assert bob.sync().refused == 1 and alerts(bob.library)
     disconnect(bob.library, force=True)
-    (file,) = (bob.library.settings.home / refusals.FOLDER).iterdir()
+    (file,) = (bob.library.settings.home / rejections.FOLDER).iterdir()
     assert not alerts(bob.library) and "of Bob" in file.read_text("utf-8")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.actors import AGENT, PERSON, person
-from cortex.kinds import (
+from cortex.base.actors import AGENT, PERSON, person
+from cortex.base.record_model import (
     KINDS,
     Actor,
     Artifact,
@@ -23,13 +23,13 @@ from cortex.kinds import (
     Thread,
     Wanted,
 )
-from cortex.records.allowed import LIMITS
-from cortex.records.changing import accept_artifact, update_task
-from cortex.records.checks import checked
-from cortex.records.drafts import approve, create_draft, reject
-from cortex.records.reasons import NAMING
-from cortex.records.writing import create
-from cortex.sync.names import inward, outward, renamed, renamed_body
+from cortex.families.team.field_rules import LIMITS
+from cortex.families.team.notification_texts import NAMING
+from cortex.families.team.validation import checked
+from cortex.families.team.wire.identity import inward, outward, renamed, renamed_body
+from cortex.families.team.writes.actions import accept_artifact, update_task
+from cortex.families.team.writes.create import create
+from cortex.families.team.writes.drafts import approve, create_draft, reject
 
 OUT, IN = outward("ada"), inward("ada")
 AGENTS = Actor(AGENT, 2)

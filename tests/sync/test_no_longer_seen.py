@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from cortex.core import people
-from cortex.errors import StoreError
-from cortex.kinds import Comment, Subcortex, Thread
-from cortex.records.finding import Asked, find
-from cortex.sync import refusals, running, state
+from cortex.base.errors import StoreError
+from cortex.base.record_model import Comment, Subcortex, Thread
+from cortex.families.team.search import Asked, find
+from cortex.families.team.sync import cycle, rejections, state
+from cortex.interfaces.team_server import principals
 from sync.homes import alerts
 from sync.members import Shaky, at_core
 
@@ -24,16 +24,16 @@ def test_of_what_may_no_longer_be_seen_only_ones_own_words_stay_until_it_is_seen
     thread = ada.write(Thread("Salaries", body="the falcon lands", subcortex=private))
     ada.write(Comment(thread, "the falcon eats"))
     ada.sync()
-    people.grant(team.ledger, people.find(team.ledger, "bob"), private, writes=True)
+    principals.grant(team.ledger, principals.find(team.ledger, "bob"), private, writes=True)
     bob.sync()
     bob.change(thread, tags=("money",))
     bob.write(Comment(thread, LONG))
     assert bob.all_of("notification")  # for ada, who opened the thread
     assert find(bob.library, Asked("salaries")).hits
     if read:
-        people.change(team.ledger, people.find(team.ledger, "bob"), tier=0)
+        principals.change(team.ledger, principals.find(team.ledger, "bob"), tier=0)
         assert bob.sync().refused == 2 and bob.get(thread).body.tags == ()
-    people.ungrant(team.ledger, people.find(team.ledger, "bob"), private)
+    principals.ungrant(team.ledger, principals.find(team.ledger, "bob"), private)
     assert bob.sync().refused == 2 * (not read) and bob.get(thread) is None
     home = bob.library.settings.home
     kept = b"".join(one.read_bytes() for one in home.rglob("*") if one.is_file())
@@ -41,10 +41,10 @@ def test_of_what_may_no_longer_be_seen_only_ones_own_words_stay_until_it_is_seen
     assert (
         not find(bob.library, Asked("salaries")).hits and find(bob.library, Asked("long argument", withheld=True)).hits
     )
-    told = json.dumps([refusals.told(bob.library, one) for one in bob.library.store.outbox.refused()])
+    told = json.dumps([rejections.told(bob.library, one) for one in bob.library.store.outbox.refused()])
     assert LONG in told and "money" in told and "falcon" not in told and "Salaries" not in told
-    people.grant(team.ledger, people.find(team.ledger, "bob"), private, writes=True)
-    people.change(team.ledger, people.find(team.ledger, "bob"), tier=3)
+    principals.grant(team.ledger, principals.find(team.ledger, "bob"), private, writes=True)
+    principals.change(team.ledger, principals.find(team.ledger, "bob"), tier=3)
     bob.library.store.outbox.retry()
     assert bob.sync().status == "ok" and bob.library.store.outbox.count() == (0, 0) and not alerts(bob.library)
     body = at_core(team)[thread][-1]
@@ -57,13 +57,13 @@ def test_an_alert_says_what_became_of_what_was_changed(member, team):
     private = ada.write(Subcortex("payroll", "Payroll", visibility="private"))
     thread = ada.write(Thread("Salaries", subcortex=private))
     ada.sync()
-    people.grant(team.ledger, people.find(team.ledger, "bob"), private, writes=True)
+    principals.grant(team.ledger, principals.find(team.ledger, "bob"), private, writes=True)
     bob.sync()
     bob.write(Comment(thread, LONG))
     (entry,) = bob.library.store.outbox.waiting()
-    assert [list(refusals.typed(one)) for one in entry.changes if one.kind == "thread"] == [[]]  # a summary is made
+    assert [list(rejections.typed(one)) for one in entry.changes if one.kind == "thread"] == [[]]  # a summary is made
     bob.change(thread, tags=("money",))
-    people.ungrant(team.ledger, people.find(team.ledger, "bob"), private)
+    principals.ungrant(team.ledger, principals.find(team.ledger, "bob"), private)
     bob.sync()
     assert any("money. It is not here any more" in one for one in alerts(bob.library))
 
@@ -74,7 +74,7 @@ def test_who_was_put_out_keeps_only_what_was_never_sent(member, team):
     ada.sync()
     bob.sync()
     mine = bob.write(Thread("Never sent"))
-    people.change(team.ledger, people.find(team.ledger, "bob"), state="revoked")
+    principals.change(team.ledger, principals.find(team.ledger, "bob"), state="revoked")
     outcome = bob.sync()
     assert (outcome.status, outcome.code, outcome.erased) == ("failed", "CORE_DENIED", 1)
     assert "you were put out" in outcome.error and "1 records of it left this machine" in outcome.error
@@ -82,7 +82,7 @@ def test_who_was_put_out_keeps_only_what_was_never_sent(member, team):
     kept = b"".join(one.read_bytes() for one in bob.library.settings.home.rglob("*") if one.is_file())
     assert b"falcon" not in kept and bob.get(mine) and bob.library.store.outbox.count() == (1, 0)
     assert bob.sync().erased == 0
-    people.change(team.ledger, people.find(team.ledger, "bob"), state="active")
+    principals.change(team.ledger, principals.find(team.ledger, "bob"), state="active")
     assert bob.sync().status == "ok" and find(bob.library, Asked("falcon")).hits and mine in at_core(team)
 
 
@@ -97,16 +97,16 @@ def test_a_token_that_counts_no_more_and_another_server_erase_nothing(member, te
         team.ledger.principals.revoke(number)
     elif reason == "another person":
         token = team.let_in("eve", 3)
-        people.change(team.ledger, people.find(team.ledger, "eve"), state="revoked")
+        principals.change(team.ledger, principals.find(team.ledger, "eve"), state="revoked")
         bob.remote.close()
         bob.remote = Shaky(team.url, token)
     elif reason == "http":
         bob.remote.url = "http://core.example.org"
         bob.library.store.truth.set({state.URL: bob.remote.url})
-        people.change(team.ledger, people.find(team.ledger, "bob"), state="revoked")
+        principals.change(team.ledger, principals.find(team.ledger, "bob"), state="revoked")
     else:
         bob.library.store.truth.set({state.EPOCH: "of another Core"})
-        people.change(team.ledger, people.find(team.ledger, "bob"), state="revoked")
+        principals.change(team.ledger, principals.find(team.ledger, "bob"), state="revoked")
     outcome = bob.sync()
     assert (outcome.code, outcome.erased) == ("CORE_DENIED", 0) and bob.get(thread)
 
@@ -116,8 +116,8 @@ def test_a_removal_that_stops_halfway_is_counted_and_nothing_finds_what_went(mem
     threads = [ada.write(Thread(f"Salaries {number}")) for number in range(2)]
     ada.sync()
     bob.sync()
-    people.change(team.ledger, people.find(team.ledger, "bob"), state="revoked")
-    monkeypatch.setattr(running, "ERASED_AT_ONCE", 1)
+    principals.change(team.ledger, principals.find(team.ledger, "bob"), state="revoked")
+    monkeypatch.setattr(cycle, "ERASED_AT_ONCE", 1)
     apply = bob.library.store.records.apply
 
     def failing(records, erased, **more):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from cortex.sync.pace import FIRST_SECONDS, GAP_SECONDS, MOST_SECONDS, Pace
-from cortex.sync.running import Outcome
+from cortex.families.team.sync.backoff import FIRST_SECONDS, GAP_SECONDS, MOST_SECONDS, Pace
+from cortex.families.team.sync.cycle import Outcome
 
 FAILED = Outcome("offline", error="the Core can't be reached")
 

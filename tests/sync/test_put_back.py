@@ -7,16 +7,16 @@ import json
 import pytest
 
 from cli.core_server import core_at
-from cortex.actors import person
-from cortex.core import people
-from cortex.errors import ConfigError
-from cortex.kinds import Comment, Link, Observation, Subcortex, Task, Thread
-from cortex.records.changing import update_task
-from cortex.store import outboxrows
-from cortex.store.backup import dump
-from cortex.sync import replaced, sending, state
-from cortex.sync.border import now
-from cortex.sync.connecting import connect
+from cortex.base.actors import person
+from cortex.base.errors import ConfigError
+from cortex.base.record_model import Comment, Link, Observation, Subcortex, Task, Thread
+from cortex.engine.store.records import outbox_rows
+from cortex.engine.store.records.backup import dump
+from cortex.families.team.sync import overwritten, push, state
+from cortex.families.team.sync.connection import connect
+from cortex.families.team.sync.run_context import now
+from cortex.families.team.writes.actions import update_task
+from cortex.interfaces.team_server import principals
 from sync.homes import alerts
 from sync.members import at_core, put_back
 
@@ -115,8 +115,8 @@ def test_each_time_that_a_core_is_put_back_is_told(member, team, memory, restore
 
 
 def test_what_the_journal_has_no_more_is_sent_as_new(member, team, memory, restored, monkeypatch):
-    monkeypatch.setattr(outboxrows, "TRIM_EVERY", 1)
-    monkeypatch.setattr(outboxrows, "MOST_KEPT", 1)
+    monkeypatch.setattr(outbox_rows, "TRIM_EVERY", 1)
+    monkeypatch.setattr(outbox_rows, "MOST_KEPT", 1)
     ada = member("ada")
     dump(team.ledger, memory / "backup")
     thread = ada.write(Thread("Old"))
@@ -145,8 +145,8 @@ def test_a_ledger_that_only_begins_another_history_does_nothing_twice(member, te
 
 @pytest.mark.parametrize(("name", "value"), [("MOST_KEPT", 2), ("MOST_KEPT_BYTES", 350), ("KEPT_MS", -1)])
 def test_the_journal_stays_small(member, monkeypatch, name, value):
-    monkeypatch.setattr(outboxrows, "TRIM_EVERY", 1)
-    monkeypatch.setattr(outboxrows, name, value)
+    monkeypatch.setattr(outbox_rows, "TRIM_EVERY", 1)
+    monkeypatch.setattr(outbox_rows, name, value)
     ada = member("ada")
     for place in range(5):
         ada.write(Observation(f"Seen {place}"))
@@ -160,12 +160,12 @@ def test_what_may_no_longer_be_seen_is_in_no_journal(member, team):
     private = ada.write(Subcortex("payroll", "Payroll", visibility="private"))
     thread = ada.write(Thread("Salaries", subcortex=private))
     ada.sync()
-    people.grant(team.ledger, people.find(team.ledger, "bob"), private, writes=True)
+    principals.grant(team.ledger, principals.find(team.ledger, "bob"), private, writes=True)
     bob.sync()
     bob.write(Comment(thread, "the falcon lands"))
     other = bob.write(Thread("Lunch"))
     bob.sync()
-    people.ungrant(team.ledger, people.find(team.ledger, "bob"), private)
+    principals.ungrant(team.ledger, principals.find(team.ledger, "bob"), private)
     bob.sync()
     (kept,) = bob.library.store.outbox._entries("state = ?", ("sent",))
     assert kept.changes[0].id == other
@@ -207,7 +207,7 @@ def test_what_others_wrote_and_the_core_has_lost_is_kept_before_its_older_versio
     with restored() as core:
         assert bob.sync_at(core).status == "ok"
         assert [bob.get(one).body.body for one in threads] == ["old"] * 3
-        (file,) = (bob.library.settings.home / replaced.FOLDER).iterdir()
+        (file,) = (bob.library.settings.home / overwritten.FOLDER).iterdir()
         kept = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
         assert {one["id"]: one["body"]["body"] for one in kept} == {
             thread: f"three pages of Ada {place}" for place, thread in enumerate(threads)
@@ -233,7 +233,7 @@ def test_what_clashes_with_what_others_wrote_since_is_told_once_and_not_tried_fo
         bob.change(thread, body="more")
         bob.sync_at(core)
         assert ada.sync_at(core).status == "ok" and sum("did not take" in why for why in alerts(ada.library)) == 1
-        ada.library.store.truth.set({state.RESENT: str(now() - sending.RESENT_MS)})
+        ada.library.store.truth.set({state.RESENT: str(now() - push.RESENT_MS)})
         bob.change(thread, title="A")
         bob.sync_at(core)
         assert ada.sync_at(core).status == "ok" and at_core(core)[thread][-1].title == "A"
@@ -253,7 +253,7 @@ def test_what_the_core_took_otherwise_and_a_refusal_look_like_no_loss(member, te
     bob.change(comment, body="hello world")  # is refused: it would move it
     outcome = bob.sync()
     assert outcome.flushed == outcome.refused == 1
-    assert not (bob.library.settings.home / replaced.FOLDER).exists()
+    assert not (bob.library.settings.home / overwritten.FOLDER).exists()
     assert not [why for why in alerts(bob.library) if "put back" in why]
 
 
@@ -270,7 +270,7 @@ def test_what_is_the_same_in_an_older_version_is_not_told(member, team, memory, 
     bob.sync()
     with restored() as core:
         assert bob.sync_at(core).status == "ok" and not alerts(bob.library)
-        assert not (bob.library.settings.home / replaced.FOLDER).exists()
+        assert not (bob.library.settings.home / overwritten.FOLDER).exists()
 
 
 @pytest.mark.parametrize("writes", [1, 2])
@@ -290,7 +290,7 @@ def test_writes_of_another_in_place_of_what_was_lost_hide_nothing(member, team, 
         eve.sync_at(core)
         bob.sync_at(core)
         assert bob.get(thread).body.title == f"Of Eve {writes}" and len(alerts(bob.library)) == (writes == 1)
-        files = (bob.library.settings.home / replaced.FOLDER).glob("*")
+        files = (bob.library.settings.home / overwritten.FOLDER).glob("*")
         earlier = bob.library.store.recorded.versions(thread).values()
         assert "of Ada" in [*(json.loads(one.read_text("utf-8"))["body"]["body"] for one in files)] + [
             one.body.body for one in earlier

@@ -11,24 +11,26 @@ from dataclasses import replace
 
 import pytest
 
-from cortex.actors import agent, person
-from cortex.core import flushing, people
-from cortex.errors import ConfigError, LimitError
-from cortex.kinds import Artifact, Comment, Draft, Evidence, Observation, Subcortex, Task, Thread
-from cortex.locks import turn
-from cortex.records.changing import accept_artifact, supersede_artifact
-from cortex.records.drafts import approve, create_draft
-from cortex.records.finding import Asked, find
-from cortex.records.targets import by_slug
-from cortex.records.writing import create
-from cortex.store import Step, outboxrows
-from cortex.sync import giving_up, refusals
-from cortex.sync.border import Border
-from cortex.sync.connecting import connect, disconnect
-from cortex.sync.fetching import Fetching
-from cortex.sync.remote import Refused, Remote
-from cortex.sync.running import LOCK, sync
-from cortex.types import Cancel
+from cortex.base.actors import agent, person
+from cortex.base.errors import ConfigError, LimitError
+from cortex.base.record_model import Artifact, Comment, Draft, Evidence, Observation, Subcortex, Task, Thread
+from cortex.base.runtime.file_lock import turn
+from cortex.base.types import Cancel
+from cortex.engine.store import Step
+from cortex.engine.store.records import outbox_rows
+from cortex.families.team.references import by_slug
+from cortex.families.team.search import Asked, find
+from cortex.families.team.sync import discard, rejections
+from cortex.families.team.sync.client import Refused, Remote
+from cortex.families.team.sync.connection import connect, disconnect
+from cortex.families.team.sync.cycle import LOCK, sync
+from cortex.families.team.sync.pull import Fetching
+from cortex.families.team.sync.run_context import Border
+from cortex.families.team.writes.actions import accept_artifact, supersede_artifact
+from cortex.families.team.writes.create import create
+from cortex.families.team.writes.drafts import approve, create_draft
+from cortex.interfaces.team_server import principals
+from cortex.interfaces.team_server.apply import batch
 from sync.homes import alerts, do, edit
 from sync.members import Member, at_core
 
@@ -98,7 +100,7 @@ def test_what_the_core_cannot_read_is_taken_over_as_it_is_there(member, team):
 
 
 def test_of_more_than_the_core_tells_at_once_the_rest_is_taken_over_too(member, team, monkeypatch):
-    monkeypatch.setattr(flushing, "MOST_IDS", 1)
+    monkeypatch.setattr(batch, "MOST_IDS", 1)
     ada = member("ada")
     threads = [ada.write(Thread(title)) for title in ("First", "Second")]
     ada.sync()
@@ -127,11 +129,11 @@ def test_all_that_was_typed_is_kept_until_it_is_given_up_and_then_in_a_file(memb
     assert "reads here as at the Core" in why and "--refused" in why
     assert "--keep mine" in why and "--retry" not in why and "body says something else" in why
     (entry,) = ada.library.store.outbox.refused()
-    told = refusals.told(ada.library, entry)
+    told = rejections.told(ada.library, entry)
     assert told["typed"] == [{"record": thread, "kind": "thread", "new": False, "fields": {"body": LONG}}]
-    assert (told["code"], told["became"]) == ("RECORD_CHANGED", refusals.REPLACED)
+    assert (told["code"], told["became"]) == ("RECORD_CHANGED", rejections.REPLACED)
     disconnect(ada.library, force=True)
-    (file,) = (ada.library.settings.home / refusals.FOLDER).iterdir()
+    (file,) = (ada.library.settings.home / rejections.FOLDER).iterdir()
     assert json.loads(file.read_text(encoding="utf-8"))[0]["changes"][0]["after"]["body"] == LONG
     assert os.name == "nt" or stat.S_IMODE(file.stat().st_mode) == 0o600
 
@@ -150,8 +152,8 @@ def test_what_was_written_while_away_is_kept_when_the_core_says_something_else(m
     (why,) = alerts(ada.library)
     assert "reads here as there" in why and "--refused" in why
     (entry,) = ada.library.store.outbox.refused()
-    told = refusals.told(ada.library, entry)
-    assert told["became"] == refusals.REPLACED and LONG in repr(told["typed"])
+    told = rejections.told(ada.library, entry)
+    assert told["became"] == rejections.REPLACED and LONG in repr(told["typed"])
 
 
 def test_a_draft_that_two_approved_is_published_once_everywhere(member, team):
@@ -172,7 +174,7 @@ def test_a_draft_that_two_approved_is_published_once_everywhere(member, team):
     assert "reads here as at the Core" in why and "state: " in why and "reviewed_at: " not in why
     assert "somebody else decided first" in why and "write it again" not in why
     (entry,) = bob.library.store.outbox.refused()
-    typed = [one["fields"] for one in refusals.told(bob.library, entry)["typed"] if one["record"] == draft.id]
+    typed = [one["fields"] for one in rejections.told(bob.library, entry)["typed"] if one["record"] == draft.id]
     assert [set(one) for one in typed] == [{"state", "published"}]
 
 
@@ -187,7 +189,7 @@ def test_an_approval_that_came_too_late_is_about_the_draft_and_not_about_the_thr
         approve(one.library, draft.id, actor=person())
         one.sync()
     (entry,) = bob.library.store.outbox.refused()
-    assert refusals.main_of(entry).id == draft.id and refusals.title_of(entry) == "An hour"
+    assert rejections.main_of(entry).id == draft.id and rejections.title_of(entry) == "An hour"
     (why,) = alerts(bob.library)
     assert "You wrote: state: published" in why and "somebody else decided first" in why
 
@@ -205,7 +207,7 @@ def test_an_approval_that_meets_a_later_change_of_its_task_can_be_done_again(mem
     assert bob.sync().refused == 1
     (why,) = alerts(bob.library)
     assert "decided first" not in why and "write it again" in why
-    giving_up.give_up(bob.library)
+    discard.give_up(bob.library)
     approve(bob.library, draft.id, actor=person())
     assert bob.sync().status == "ok" and at_core(team)[task][-1].priority == "high"
 
@@ -285,7 +287,7 @@ def test_only_the_subcortex_that_clashes_gets_another_slug(member, team, homes):
 
 
 def test_nothing_is_given_up_while_another_sync_may_refuse_more(member, monkeypatch):
-    monkeypatch.setattr(giving_up, "TURN_SECONDS", 0.1)
+    monkeypatch.setattr(discard, "TURN_SECONDS", 0.1)
     bob = member("bob", tier=2)
     bob.forget_tier()
     for slug in ("one", "two"):
@@ -293,20 +295,20 @@ def test_nothing_is_given_up_while_another_sync_may_refuse_more(member, monkeypa
     bob.sync()
     home, kept = bob.library.settings.home, bob.library.store.outbox
     with turn(str(home / LOCK), 5, lambda: False), pytest.raises(LimitError):
-        giving_up.give_up(bob.library)
-    assert kept.count() == (0, 2) and len(alerts(bob.library)) == 2 and not (home / refusals.FOLDER).exists()
-    count, file = giving_up.give_up(bob.library)
+        discard.give_up(bob.library)
+    assert kept.count() == (0, 2) and len(alerts(bob.library)) == 2 and not (home / rejections.FOLDER).exists()
+    count, file = discard.give_up(bob.library)
     assert count == 2 and file and all(f"Typed {slug}" in file.read_text("utf-8") for slug in ("one", "two"))
-    assert kept.count() == (0, 0) and not alerts(bob.library) and giving_up.give_up(bob.library) == (0, None)
+    assert kept.count() == (0, 0) and not alerts(bob.library) and discard.give_up(bob.library) == (0, None)
 
 
 def test_what_was_given_up_is_gone_with_what_was_written_to_it_since(member, team):
     bob = member("bob", tier=3)
     thread = bob.write(Thread("Mine"))
-    people.change(team.ledger, people.find(team.ledger, "bob"), tier=1)
+    principals.change(team.ledger, principals.find(team.ledger, "bob"), tier=1)
     assert bob.sync().refused == 1
     edit(bob.library, thread, body="waits")
-    _, file = giving_up.give_up(bob.library)
+    _, file = discard.give_up(bob.library)
     assert bob.library.store.outbox.count() == (0, 0) and bob.get(thread) is None
     assert "waits" in file.read_text("utf-8") and find(bob.library, Asked("Mine")).hits == ()
     assert bob.sync().status == "ok" and not at_core(team)
@@ -317,7 +319,7 @@ def test_what_was_there_before_the_core_stays_when_its_copy_is_given_up(member, 
     thread = create(library, Thread("Mine"), actor=person()).id
     bob = member("bob", tier=1)
     assert bob.sync().refused == 1
-    giving_up.give_up(bob.library)
+    discard.give_up(bob.library)
     assert bob.library.store.outbox.count() == (0, 0) and bob.get(thread)
     assert bob.sync().status == "ok" and not at_core(team)
 
@@ -342,4 +344,4 @@ def test_a_copy_of_a_home_has_keys_of_its_own(member, team, homes, memory):
     assert ada.sync().flushed == 1 and sync(copy, remote).flushed == 1
     remote.close()
     assert len([number for number in at_core(team) if number.startswith("obs_")]) == 2
-    assert copy.store.truth.get(outboxrows.DEVICE) != ada.library.store.truth.get(outboxrows.DEVICE)
+    assert copy.store.truth.get(outbox_rows.DEVICE) != ada.library.store.truth.get(outbox_rows.DEVICE)

@@ -15,16 +15,16 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
-from cortex.errors import CortexError, InputError, NetworkError
-from cortex.kinds import KINDS, Artifact, Record, Thread
-from cortex.records.allowed import LIMITS
-from cortex.records.ids import new_id
-from cortex.store import Kept
-from cortex.sync import fetching
-from cortex.sync import remote as remotes
-from cortex.sync.remote import Denied, Offline, Oversized, Refused, Remote, Resync
-from cortex.sync.wire import record_to
-from cortex.text import holds_more
+from cortex.base.errors import CortexError, InputError, NetworkError
+from cortex.base.record_model import KINDS, Artifact, Record, Thread
+from cortex.base.text import holds_more
+from cortex.engine.store import Kept
+from cortex.families.team.field_rules import LIMITS
+from cortex.families.team.ids import new_id
+from cortex.families.team.sync import client as remotes
+from cortex.families.team.sync import pull
+from cortex.families.team.sync.client import Denied, Offline, Oversized, Refused, Remote, Resync
+from cortex.families.team.wire.codec import record_to
 from embedders.stub import Reply
 from sync.fake_core import LOST, TOKEN, FakeCore
 
@@ -172,9 +172,9 @@ def test_an_answer_is_read_as_it_is_counted_in_utf_8(core, remote):
 def test_a_page_of_the_largest_records_is_read_as_a_whole():
     """By all values that they may hold; by their size with texts that are plain and long, as the longest are."""
     artifact = Artifact("Runbook", body="x" * LIMITS[Artifact]["body"], summary="x" * LIMITS[Artifact]["summary"])
-    assert fetching.PAGE * len(told_as_json(artifact)) < remotes.MAX_ANSWER_BYTES
+    assert pull.PAGE * len(told_as_json(artifact)) < remotes.MAX_ANSWER_BYTES
     for kind in KINDS.values():
-        assert not holds_more(told_as_json(fullest(kind)) * fetching.PAGE, remotes.MAX_VALUES)
+        assert not holds_more(told_as_json(fullest(kind)) * pull.PAGE, remotes.MAX_VALUES)
 
 
 def told_as_json(body: Any) -> bytes:

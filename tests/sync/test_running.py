@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from cortex.actors import agent, person
-from cortex.errors import Cancelled
-from cortex.kinds import CodeLink, Comment, Observation, Task, Thread
-from cortex.library import Library
-from cortex.records.finding import Asked, find
-from cortex.records.ids import new_id
-from cortex.records.inbox import acknowledge, inbox
-from cortex.store import Step
-from cortex.sync import border, fetching, sending, state
-from cortex.sync.connecting import connect
-from cortex.sync.remote import Remote
-from cortex.sync.running import Outcome, sync
-from cortex.types import Cancel
+from cortex.base.actors import agent, person
+from cortex.base.errors import Cancelled
+from cortex.base.record_model import CodeLink, Comment, Observation, Task, Thread
+from cortex.base.types import Cancel
+from cortex.engine.library import Library
+from cortex.engine.store import Step
+from cortex.families.team.ids import new_id
+from cortex.families.team.inbox import acknowledge, inbox
+from cortex.families.team.search import Asked, find
+from cortex.families.team.sync import pull, push, run_context, state
+from cortex.families.team.sync.client import Remote
+from cortex.families.team.sync.connection import connect
+from cortex.families.team.sync.cycle import Outcome, sync
 from embedders.stub import Asked as Question
 from embedders.stub import Reply
 from sync.fake_core import CUT, LOST, TOKEN, FakeCore
@@ -60,7 +60,7 @@ def test_many_entries_go_in_batches_of_fifty(joined, core):
 
 
 def test_large_entries_go_in_smaller_batches(joined, core, monkeypatch):
-    monkeypatch.setattr(sending, "BATCH_BYTES", 3_000)
+    monkeypatch.setattr(push, "BATCH_BYTES", 3_000)
     for place in range(6):
         make(joined, Observation(f"seen {place}", summary="x" * 1_000))
     assert once(joined, core).flushed == 6
@@ -268,7 +268,7 @@ def test_a_core_that_asks_for_time_is_given_it(joined, core):
 
 
 def test_what_others_wrote_is_pulled_page_by_page_and_found(joined, core, monkeypatch):
-    monkeypatch.setattr(fetching, "PAGE", 50)
+    monkeypatch.setattr(pull, "PAGE", 50)
     ids = [new_id(Thread) for _ in range(110)]
     for place, number in enumerate(ids):
         core.write(number, Thread(f"Topic {place}"))
@@ -281,7 +281,7 @@ def test_what_others_wrote_is_pulled_page_by_page_and_found(joined, core, monkey
 
 
 def test_a_sync_that_ends_between_pages_goes_on_where_it_was(joined, core, monkeypatch):
-    monkeypatch.setattr(fetching, "PAGE", 50)
+    monkeypatch.setattr(pull, "PAGE", 50)
     for place in range(110):
         core.write(new_id(Thread), Thread(f"Topic {place}"))
     core.faults.extend(["", "", LOST])
@@ -341,7 +341,7 @@ def test_clocks_that_are_days_apart_decide_nothing(joined, core, monkeypatch):
     edit(joined, thread, body="next")
     once(joined, core)
     record = core.kept[thread].record
-    core.write(thread, replace(record.body, body="in a week"), "ada", updated=border.now() + week)
+    core.write(thread, replace(record.body, body="in a week"), "ada", updated=run_context.now() + week)
     once(joined, core)
     assert joined.store.recorded.one(thread).body.body == "in a week"
     edit(joined, thread, body="today")
@@ -365,7 +365,7 @@ def test_other_rights_make_everything_be_compared(joined, core):
 
 
 def test_a_comparison_ends_where_few_questions_are_answered_in_a_minute(joined, core, monkeypatch):
-    monkeypatch.setattr(fetching, "MOST_IDS", 1)
+    monkeypatch.setattr(pull, "MOST_IDS", 1)
     theirs = [core.write(new_id(Thread), Thread(f"Theirs {place}")).id for place in range(9)]
     once(joined, core)
     core.hidden.add(theirs[4])  # without being news
@@ -424,8 +424,8 @@ def test_a_ledger_that_was_put_back_gets_the_changes_that_it_lost(joined, core):
 
 @pytest.mark.parametrize("place", [0, 3, 6])
 def test_a_resync_that_ends_anywhere_is_gone_on_with(joined, core, place, monkeypatch):
-    monkeypatch.setattr(fetching, "PAGE", 20)
-    monkeypatch.setattr(fetching, "MOST_IDS", 20)
+    monkeypatch.setattr(pull, "PAGE", 20)
+    monkeypatch.setattr(pull, "MOST_IDS", 20)
     mine = make(joined, Thread("Mine"))
     for number in range(50):
         core.write(new_id(Thread), Thread(f"Topic {number}"))

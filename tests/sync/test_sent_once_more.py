@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import closing
 
 from cli.core_server import core_at
-from cortex.core import people
-from cortex.kinds import Comment, Observation, Subcortex, Thread
-from cortex.store import outbox
-from cortex.store.backup import dump
-from cortex.sync.running import Outcome
+from cortex.base.record_model import Comment, Observation, Subcortex, Thread
+from cortex.engine.store.records import outbox
+from cortex.engine.store.records.backup import dump
+from cortex.families.team.sync.cycle import Outcome
+from cortex.interfaces.team_server import principals
 from sync.homes import alerts, edit, make
 from sync.members import Member, at_core, put_back
 
@@ -21,15 +21,15 @@ def test_what_was_refused_for_what_nobody_showed_is_sent_when_that_comes(member,
     ada.sync()
 
     def who():
-        return people.find(team.ledger, "bob")
+        return principals.find(team.ledger, "bob")
 
-    people.grant(team.ledger, who(), private, writes=True)
+    principals.grant(team.ledger, who(), private, writes=True)
     bob.sync()
     comment = bob.write(Comment(thread, "a long argument"))
-    people.ungrant(team.ledger, who(), private)
+    principals.ungrant(team.ledger, who(), private)
     assert bob.sync().refused == 1 and bob.get(thread) is None
     assert bob.sync().status == "ok" and bob.library.store.outbox.count() == (0, 1)
-    people.grant(team.ledger, who(), private, writes=True)
+    principals.grant(team.ledger, who(), private, writes=True)
     assert bob.sync().status == "ok" and comment in at_core(team) and not alerts(bob.library)
 
 

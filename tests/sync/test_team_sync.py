@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 
 from cli.core_server import CoreServer, core_at
-from cortex.actors import person
-from cortex.core import people
-from cortex.errors import CortexError
-from cortex.kinds import SENSITIVE, Comment, Observation, Subcortex, Task, Thread
-from cortex.records.changing import update_task
-from cortex.records.ids import fresh_key, new_id
-from cortex.records.inbox import inbox
-from cortex.records.revising import revise
-from cortex.records.wording import wording
-from cortex.records.writing import create
-from cortex.store.backup import dump, load
-from cortex.store.ledger import open_ledger
-from cortex.sync import giving_up, refusals, state
-from cortex.sync.connecting import connect
-from cortex.sync.remote import Remote
-from cortex.sync.running import Outcome, sync
+from cortex.base.actors import person
+from cortex.base.errors import CortexError
+from cortex.base.record_model import SENSITIVE, Comment, Observation, Subcortex, Task, Thread
+from cortex.engine.store.records.backup import dump, load
+from cortex.engine.store.records.ledger import open_ledger
+from cortex.families.team.ids import fresh_key, new_id
+from cortex.families.team.inbox import inbox
+from cortex.families.team.index_text import wording
+from cortex.families.team.sync import discard, rejections, state
+from cortex.families.team.sync.client import Remote
+from cortex.families.team.sync.connection import connect
+from cortex.families.team.sync.cycle import Outcome, sync
+from cortex.families.team.writes.actions import update_task
+from cortex.families.team.writes.create import create
+from cortex.families.team.writes.update import revise
+from cortex.interfaces.team_server import principals
 from sync.members import Member, Shaky, at_core
 
 
@@ -78,12 +78,12 @@ def test_a_conflict_costs_only_the_fields_that_both_changed(member, team, keep):
     body, work = at_core(team)[thread][-1], at_core(team)[task][-1]
     assert (body.title, body.body, body.tags) == ("Caches", "of Ada", ("cache",))
     assert (work.state, work.blocked_reason, work.notes, work.priority) == ("in_progress", "", "begun", "high")
-    about = [refusals.typed(refusals.main_of(one)) for one in bob.library.store.outbox.refused()]
+    about = [rejections.typed(rejections.main_of(one)) for one in bob.library.store.outbox.refused()]
     assert about == [{"body": "of Bob"}, {"state": "blocked", "blocked_reason": "no machine"}]
     if keep == "mine":
-        assert giving_up.keep_mine(bob.library, [thread]) == 1 and giving_up.keep_mine(bob.library) == 1
+        assert discard.keep_mine(bob.library, [thread]) == 1 and discard.keep_mine(bob.library) == 1
     else:
-        count, file = giving_up.keep_theirs(bob.library)
+        count, file = discard.keep_theirs(bob.library)
         assert count == 2 and file and "no machine" in file.read_text(encoding="utf-8")
     assert bob.sync().status == "ok" and not [one for one in inbox(bob.library).entries if one.type == "system_alert"]
     body, work = at_core(team)[thread][-1], at_core(team)[task][-1]
@@ -111,12 +111,12 @@ def test_what_may_no_longer_be_seen_leaves_the_home(member, team):
     thread = ada.write(Thread("Salaries of the falcon", subcortex=private))
     open_one = ada.write(Thread("Lunch", sensitivity=SENSITIVE))
     ada.sync()
-    people.grant(team.ledger, people.find(team.ledger, "bob"), private, writes=False)
+    principals.grant(team.ledger, principals.find(team.ledger, "bob"), private, writes=False)
     bob.sync()
     assert set(bob.has()) == {private, thread, open_one}
-    people.ungrant(team.ledger, people.find(team.ledger, "bob"), private)
+    principals.ungrant(team.ledger, principals.find(team.ledger, "bob"), private)
     assert bob.sync().erased == 2 and set(bob.has()) == {open_one} and bob.get(thread) is None
-    people.change(team.ledger, people.find(team.ledger, "bob"), sensitive=False)
+    principals.change(team.ledger, principals.find(team.ledger, "bob"), sensitive=False)
     bob.sync()
     assert bob.has() == {}
     everything = b"".join(one.read_bytes() for one in bob.library.settings.home.iterdir() if one.is_file())
@@ -274,7 +274,7 @@ def test_what_was_attached_to_a_thread_before_its_home_joined_is_where_the_threa
     (entry,) = library.store.outbox.waiting()
     assert [one.id for one in entry.changes] == [private, thread, seen]
     assert ada.sync().status == "ok"
-    people.grant(team.ledger, people.find(team.ledger, "eve"), private, writes=False)
+    principals.grant(team.ledger, principals.find(team.ledger, "eve"), private, writes=False)
     bob.sync()
     eve.sync()
     assert (bob.get(thread), bob.get(seen)) == (None, None)

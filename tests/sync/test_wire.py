@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.errors import InputError
-from cortex.kinds import (
+from cortex.base.errors import InputError
+from cortex.base.record_model import (
     KINDS,
     Artifact,
     Attachment,
@@ -28,9 +28,9 @@ from cortex.kinds import (
     Term,
     Thread,
 )
-from cortex.records.ids import new_id
-from cortex.store import Changed, Entry, Kept
-from cortex.sync.wire import (
+from cortex.engine.store import Changed, Entry, Kept
+from cortex.families.team.ids import new_id
+from cortex.families.team.wire.codec import (
     MOST_CHARACTERS,
     MOST_VALUES,
     action_from,

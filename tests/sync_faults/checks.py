@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cortex.kinds import Comment, Draft, Notification, Record, Subcortex, Thread
-from cortex.store import STORE_NAME
-from cortex.store.recordjson import from_json, to_json
+from cortex.base.record_model import Comment, Draft, Notification, Record, Subcortex, Thread
+from cortex.engine.store import STORE_NAME
+from cortex.engine.store.records.json_codec import from_json, to_json
 from sync_faults.plan import Deed
 
 ALERT = "system_alert"

@@ -9,8 +9,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from cortex.core.serving import serve_core
-from cortex.store.ledger import open_ledger
+from cortex.engine.store.records.ledger import open_ledger
+from cortex.interfaces.team_server.runner import serve_core
 from memories.desk import settings_of
 
 

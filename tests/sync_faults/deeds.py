@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from cortex.actors import agent, person
-from cortex.kinds import (
+from cortex.base.actors import agent, person
+from cortex.base.record_model import (
     SENSITIVE,
     Actor,
     Artifact,
@@ -24,12 +24,19 @@ from cortex.kinds import (
     Term,
     Thread,
 )
-from cortex.library import Library
-from cortex.records.changing import accept_artifact, pin, reopen_thread, resolve_thread, supersede_artifact, update_task
-from cortex.records.drafts import approve, create_draft, reject
-from cortex.records.inbox import acknowledge, inbox
-from cortex.records.revising import revise
-from cortex.records.writing import create, create_observations
+from cortex.engine.library import Library
+from cortex.families.team.inbox import acknowledge, inbox
+from cortex.families.team.writes.actions import (
+    accept_artifact,
+    pin,
+    reopen_thread,
+    resolve_thread,
+    supersede_artifact,
+    update_task,
+)
+from cortex.families.team.writes.create import create, create_observations
+from cortex.families.team.writes.drafts import approve, create_draft, reject
+from cortex.families.team.writes.update import revise
 
 Told = Mapping[str, Any]
 

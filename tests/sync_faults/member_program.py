@@ -14,16 +14,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cortex.errors import CortexError
-from cortex.library import Library
-from cortex.records.finding import Asked, find
-from cortex.records.inbox import inbox
-from cortex.settings import Settings
-from cortex.sync import state
-from cortex.sync.connecting import connect, remote_of
-from cortex.sync.remote import Remote
-from cortex.sync.running import sync
-from cortex.types import Mode
+from cortex.base.errors import CortexError
+from cortex.base.settings import Settings
+from cortex.base.types import Mode
+from cortex.engine.library import Library
+from cortex.families.team.inbox import inbox
+from cortex.families.team.search import Asked, find
+from cortex.families.team.sync import state
+from cortex.families.team.sync.client import Remote
+from cortex.families.team.sync.connection import connect, remote_of
+from cortex.families.team.sync.cycle import sync
 from memories.desk import open_library, settings_of
 from sync_faults import deeds
 

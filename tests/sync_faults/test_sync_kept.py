@@ -20,11 +20,11 @@ from pathlib import Path
 
 import pytest
 
-from cortex.core import people
-from cortex.core.policy import viewer_of
-from cortex.seeing import Viewer, sees
-from cortex.store.ledger import open_ledger
-from cortex.sync import names
+from cortex.base.visibility import Viewer, sees
+from cortex.engine.store.records.ledger import open_ledger
+from cortex.families.team.wire import identity
+from cortex.interfaces.team_server import principals
+from cortex.interfaces.team_server.access_policy import viewer_of
 from memories.desk import settings_of
 from records import invariants
 from records.invariants import check_ledger
@@ -143,14 +143,14 @@ def begun(make: type[World], number: int, folder: Path, nursery: Nursery, url: s
 def invite(url: str) -> dict[str, str]:
     """Make the ledger, with both members; gives their tokens."""
     with open_ledger(url) as ledger:
-        made = {name: people.add(ledger, name, 4, True, {"*": True}) for name in MEMBERS}
+        made = {name: principals.add(ledger, name, 4, True, {"*": True}) for name in MEMBERS}
         return {name: ledger.principals.make_token(one.id, "test")[1] for name, one in made.items()}
 
 
 def see_what_is_sensitive(world: World, may: bool) -> None:
     """Let the second member see what is sensitive, or no longer."""
     with open_ledger(world.url) as ledger:
-        people.change(ledger, people.find(ledger, MEMBERS[1]), sensitive=may)
+        principals.change(ledger, principals.find(ledger, MEMBERS[1]), sensitive=may)
 
 
 # -- what must hold ----------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def compare(world: World) -> None:
             core,
             replicas[name],
             partial(sees, viewers[member.principal], get=core.records.get),
-            partial(names.renamed, rename=names.inward(member.principal)),
+            partial(identity.renamed, rename=identity.inward(member.principal)),
             frozenset(number for ids in refusals[name].records.values() for number in ids),
         )
     check_found(world)

@@ -15,7 +15,7 @@ from train.pairs import Pair
 from train.quantise import quantise, write_model
 from train.vocabulary import choose_words, encode, is_held_out
 
-from cortex.embedders.static import StaticEmbedder
+from cortex.engine.embedders.static import StaticEmbedder
 
 BODY = "def read(path):\n    with open(path) as file:\n        return file.read()\n"
 

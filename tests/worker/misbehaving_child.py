@@ -4,8 +4,8 @@ import ctypes
 import os
 import sys
 
-from cortex.types import Chunk, Cut, Refused
-from cortex.worker import child
+from cortex.base.types import Chunk, Cut, Refused
+from cortex.engine.worker import child
 
 
 def misbehave(

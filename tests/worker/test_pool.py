@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cortex.types import Cancel, Cut, Refused
-from cortex.worker import Pool
-from cortex.worker import pool as pool_module
+from cortex.base.types import Cancel, Cut, Refused
+from cortex.engine.worker import Pool
+from cortex.engine.worker import pool as pool_module
 
 CHILD = str(Path(__file__).with_name("misbehaving_child.py"))
 
@@ -267,9 +267,9 @@ def test_a_killed_parent_leaves_no_worker(until):
 
 
 def test_a_worker_that_hangs_without_a_parent_ends_itself(tmp_path):
-    from cortex.worker.frames import write_frame
+    from cortex.engine.worker.frames import write_frame
 
-    patience = "from cortex.worker import child; child.GRACE_SECONDS = 0.1; import runpy, sys; "
+    patience = "from cortex.engine.worker import child; child.GRACE_SECONDS = 0.1; import runpy, sys; "
     code = patience + f"sys.argv = ['child', '0']; runpy.run_path({CHILD!r}, run_name='__main__')"
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with process:

@@ -8,19 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cortex.plugins.interface import (
-    Context,
-    Line,
-    Observation,
-    Plugin,
-    Redaction,
-    Section,
-    Subject,
-    Verdict,
-)
+from cortex.plugins.api import Context, Line, Observation, Plugin, Redaction, Section, Subject, Verdict
 
 if TYPE_CHECKING:
-    from cortex.plugins.running import Limits, Plugins, Screening, Standing, enabled_by
+    from cortex.plugins.registry import Limits, Plugins, Screening, Standing, enabled_by
 
 __all__ = [
     "Context",
@@ -42,7 +33,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     # A plugin's process imports this package too and needs none of the other side.
     if name in __all__:
-        from cortex.plugins import running
+        from cortex.plugins import registry
 
-        return getattr(running, name)
+        return getattr(registry, name)
     raise AttributeError(name)

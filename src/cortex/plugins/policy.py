@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from weakref import WeakKeyDictionary
 
-from cortex.errors import ConfigError, InputError
-from cortex.library import Library
-from cortex.plugins.running import BUILT_IN, Plugins, Screening, enabled_by
+from cortex.base.errors import ConfigError, InputError
+from cortex.engine.library import Library
+from cortex.plugins.registry import BUILT_IN, Plugins, Screening, enabled_by
 
 _policies: WeakKeyDictionary[Library, Policy] = WeakKeyDictionary()
 _turn = threading.Lock()

@@ -8,15 +8,15 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.families.memory import answers
-from cortex.memories.context import Context
-from cortex.memories.finding import Findings, Hit
-from cortex.memories.places import Database
-from cortex.sources.foreign.claudemem import Session
-from cortex.sources.project import Project
-from cortex.store import Remembered
-from cortex.text import TOKEN_CHARACTERS
-from cortex.types import Memory
+from cortex.base.text import TOKEN_CHARACTERS
+from cortex.base.types import Memory
+from cortex.engine.sources.project import Project
+from cortex.engine.store import Remembered
+from cortex.families.memory.adapters.claude_mem import Session
+from cortex.families.memory.databases import Database
+from cortex.families.memory.search import Findings, Hit
+from cortex.families.memory.session_context import Context
+from cortex.families.memory.tools import render
 
 PRESENT = (Database(Path("/x/a.db"), ""), Database(Path("/y/b.db"), ""))
 
@@ -47,14 +47,14 @@ def within(text: str, budget: int) -> bool:
 @given(st.lists(remembered(), min_size=1, max_size=12), BUDGETS, NOTES)
 def test_what_is_found_keeps_to_its_budget(ones, budget, notes):
     found = Findings(tuple(Hit(one, 0.5, True) for one in ones), 90, notes, None, PRESENT)
-    text = answers.found_text(found, budget, lambda offset: "x" * 28, 0, lambda one: ["changed " * 20])
+    text = render.found_text(found, budget, lambda offset: "x" * 28, 0, lambda one: ["changed " * 20])
     assert within(text, budget) and json.loads(text)["results"]
 
 
 @given(remembered(), BUDGETS, texts(20_000))
 def test_a_whole_memory_keeps_to_its_budget(one, budget, overview):
     session = Session("s", "p", overview, overview, 1, "2026-11-16")
-    assert within(answers.memory_text(one, PRESENT, session, ["changed " * 40] * 3, True, budget), budget)
+    assert within(render.memory_text(one, PRESENT, session, ["changed " * 40] * 3, True, budget), budget)
 
 
 @given(st.lists(remembered(), max_size=8), BUDGETS, NOTES, texts(4_000))
@@ -62,4 +62,4 @@ def test_the_context_keeps_to_its_budget(ones, budget, notes, path):
     sessions = tuple(Session(one.memory.session, "p", one.memory.title, "", 1, "2026-11-16") for one in ones)
     project = Project(Path(f"/p/{'x' * len(path)}"), ("n" * (1 + len(path) % 300),))
     context = Context(project, tuple(ones), sessions, tuple(ones), notes, PRESENT, {})
-    assert within(answers.context_text(context, budget), budget)
+    assert within(render.context_text(context, budget), budget)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from cortex.cli.pool import engine_pool
-from cortex.errors import InputError
-from cortex.everywhere import search_all
-from cortex.families import kb
-from cortex.families.kb.places import place_of as documents_of
-from cortex.families.memory.places import place_of
-from cortex.library import Library
-from cortex.memories.writing import add
-from cortex.tools import Call, bind, find_tool, perform
-from cortex.types import Cancel, Memory, MemoryState, Mode, Query
+from cortex.base.errors import InputError
+from cortex.base.types import Cancel, Memory, MemoryState, Mode, Query
+from cortex.engine.library import Library
+from cortex.engine.search.federated import search_all
+from cortex.families.documents import tools
+from cortex.families.documents.tools.search_target import place_of as documents_of
+from cortex.families.memory.tools.search_target import place_of
+from cortex.families.memory.writer import add
+from cortex.interfaces.assembly.pool import engine_pool
+from cortex.toolkit.tool import Call, bind, find_tool, perform
 from memories.desk import copy, database, open_library, settings_of
 
 
@@ -59,7 +59,7 @@ def test_where_there_is_no_memory_the_answer_says_how_to_write_one(isolated):
 
 def test_the_tools_for_documents_know_no_memory(library):
     library.store.lease.release()
-    family = kb.open_family(library.settings, engine_pool(keep=False))
+    family = tools.open_family(library.settings, engine_pool(keep=False))
     try:
 
         def ask(name: str, **arguments: object) -> str:

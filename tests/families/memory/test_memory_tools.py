@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from cortex.citing import cite
-from cortex.cli.pool import engine_pool
-from cortex.errors import CortexError, InputError
-from cortex.families.memory import TOOLS, Recall, open_family
-from cortex.families.memory.tools import QUERY_BUDGET
-from cortex.library import Library
-from cortex.memories.curating import edit, judge
-from cortex.memories.mirror import sync
-from cortex.memories.writing import add
-from cortex.settings import Settings, load
-from cortex.tools import Answer, Call, Family, bind, find_tool, input_schema, perform
-from cortex.types import Memory, MemoryState
+from cortex.base.errors import CortexError, InputError
+from cortex.base.settings import Settings, load
+from cortex.base.types import Memory, MemoryState
+from cortex.engine.citations import cite
+from cortex.engine.library import Library
+from cortex.families.memory.curation import edit, judge
+from cortex.families.memory.mirror import sync
+from cortex.families.memory.tools import TOOLS, Recall, open_family
+from cortex.families.memory.tools.definitions import QUERY_BUDGET
+from cortex.families.memory.writer import add
+from cortex.interfaces.assembly.pool import engine_pool
+from cortex.toolkit.tool import Answer, Call, Family, bind, find_tool, input_schema, perform
 from foreign.claude_bases import START, Made, make_claude_mem
 from protocol.golden import check_golden
 
@@ -138,10 +138,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def keep(library: Library, title: str, key: str, state: MemoryState = MemoryState.APPROVED, **parts: Any):
     """A memory whose id is known beforehand."""
-    from cortex.memories import writing
+    from cortex.families.memory import writer
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing, "_free_key", lambda library: key)
+        patch.setattr(writer, "_free_key", lambda library: key)
         add(library, Memory("", title, **parts), state=state)
     return library.store.remembered.by_key(key)[0]
 
@@ -422,7 +422,7 @@ def test_what_took_its_place_is_told(desk_of, tmp_path):
     with Library(settings) as library:
         old = keep(library, "Cut on Monday", "mem_0000000001")
         keep(library, "Cut on Friday", "mem_0000000002")
-        from cortex.memories.curating import supersede
+        from cortex.families.memory.curation import supersede
 
         supersede(library, old, library.store.remembered.by_key("mem_0000000002")[0])
     one = desk_of(settings, tmp_path).ask("get_memory", id="mem_0000000001")
@@ -559,7 +559,7 @@ def test_nothing_can_be_written_through_what_a_tool_gets(desk, place):
     assert isinstance(context, Recall)
     with context.open() as library:
         one = library.store.remembered.by_key("mem_0000000001")[0]
-        from cortex.memories.curating import delete
+        from cortex.families.memory.curation import delete
 
         for attempt in (
             lambda: add(library, Memory("", "Written by a tool")),

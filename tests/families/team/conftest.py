@@ -14,23 +14,37 @@ from typing import Any
 
 import pytest
 
-from cortex.actors import person
-from cortex.cli.pool import engine_pool
-from cortex.engine import Engine
-from cortex.families import code, kb, memory, team
-from cortex.kinds import Artifact, Body, CodeLink, Comment, Evidence, Observation, Subcortex, Task, Term, Thread
-from cortex.library import Library
-from cortex.memories.writing import add
-from cortex.records.codelinks import cited
-from cortex.records.ids import fresh_key
-from cortex.records.revising import revise_in
-from cortex.records.steps import perform
-from cortex.records.writing import add_body
-from cortex.settings import Settings, Workspace, load
-from cortex.store import Step
-from cortex.tools import Answer, Call, Family, bind, find_tool
-from cortex.tools import perform as run
-from cortex.types import Memory
+from cortex.base.actors import person
+from cortex.base.record_model import (
+    Artifact,
+    Body,
+    CodeLink,
+    Comment,
+    Evidence,
+    Observation,
+    Subcortex,
+    Task,
+    Term,
+    Thread,
+)
+from cortex.base.settings import Settings, Workspace, load
+from cortex.base.types import Memory
+from cortex.engine.engine import Engine
+from cortex.engine.library import Library
+from cortex.engine.store import Step
+from cortex.families.code import tools as code
+from cortex.families.documents import tools as kb
+from cortex.families.memory import tools as memory
+from cortex.families.memory.writer import add
+from cortex.families.team import tools as team
+from cortex.families.team.code_links import cited
+from cortex.families.team.ids import fresh_key
+from cortex.families.team.writes.create import add_body
+from cortex.families.team.writes.transactions import perform
+from cortex.families.team.writes.update import revise_in
+from cortex.interfaces.assembly.pool import engine_pool
+from cortex.toolkit.tool import Answer, Call, Family, bind, find_tool
+from cortex.toolkit.tool import perform as run
 
 TOKENS = '''"""Tokens of sessions."""
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.errors import InputError, LimitError
-from cortex.families.team import answers
-from cortex.families.team.answers import Row, Slot, age_of, chosen_budget, error_text, paged_text, slots_text
-from cortex.text import TOKEN_CHARACTERS
+from cortex.base.errors import InputError, LimitError
+from cortex.base.text import TOKEN_CHARACTERS
+from cortex.families.team.tools import render
+from cortex.families.team.tools.render import Row, Slot, age_of, chosen_budget, error_text, paged_text, slots_text
 
 BUDGETS = st.sampled_from([200, 201, 250, 400, 1_000, 4_000])
 ID = "thread_01JCZZZZZZZZZZZZZZZZZZZZZZ"
@@ -29,11 +29,11 @@ def rows(draw: st.DrawFn) -> Row:
     row: Row = {"id": ID, "title": draw(texts(300)), "state": "open", "age": "3d"}
     if draw(st.booleans()):
         row |= {"text": draw(texts(3_000)), "warnings": draw(st.lists(texts(200), max_size=3))}
-    return answers.told(row)
+    return render.told(row)
 
 
 HEADS = st.builds(
-    lambda title, body, tags: answers.told({"id": ID, "title": title, "body": body, "tags": tags}),
+    lambda title, body, tags: render.told({"id": ID, "title": title, "body": body, "tags": tags}),
     texts(300),
     texts(20_000),
     st.lists(texts(50), max_size=10),

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cortex.actors import person
-from cortex.families.team.packs import passed_on
-from cortex.kinds import (
+from cortex.base.actors import person
+from cortex.base.record_model import (
     SENSITIVE,
     Artifact,
     Comment,
@@ -27,12 +26,13 @@ from cortex.kinds import (
     Term,
     Thread,
 )
-from cortex.library import Library
-from cortex.records import packs
-from cortex.records.revising import revise_in
-from cortex.records.writing import add_body, create
-from cortex.store import Step
-from cortex.text import TOKEN_CHARACTERS
+from cortex.base.text import TOKEN_CHARACTERS
+from cortex.engine.library import Library
+from cortex.engine.store import Step
+from cortex.families.team import context_pack
+from cortex.families.team.tools.packs import passed_on
+from cortex.families.team.writes.create import add_body, create
+from cortex.families.team.writes.update import revise_in
 from families.team.conftest import TOKENS, Desk, World, git, in_one_step, make_world, open_desk, steady
 from protocol.golden import check_golden
 
@@ -162,8 +162,8 @@ def test_plugins_hear_nothing_that_is_sensitive():
         Record("artifact_1", Artifact("Open")),
         Record("artifact_2", Artifact("Lena earns 90,000", sensitivity=SENSITIVE)),
     ]
-    slot = packs.Slot(packs.CANON, tuple(packs.Entry(one, one.body.title) for one in records))
-    pack = packs.ContextPack(packs.Subject("task", "task_1"), None, None, (), (slot,))
+    slot = context_pack.Slot(context_pack.CANON, tuple(context_pack.Entry(one, one.body.title) for one in records))
+    pack = context_pack.ContextPack(context_pack.Subject("task", "task_1"), None, None, (), (slot,))
     assert [line.text for section in passed_on(pack) for line in section.lines] == ["Open"]
 
 

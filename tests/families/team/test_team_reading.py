@@ -11,20 +11,20 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cortex.cli.pool import engine_pool
-from cortex.errors import LimitError
-from cortex.everywhere import Place
-from cortex.families import team
-from cortex.families.team import TOOLS
-from cortex.families.team.searching import moment
-from cortex.families.team.tools import TOOLS as LISTED
-from cortex.kinds import Artifact, Comment, Evidence, Thread
-from cortex.library import Library
-from cortex.paging import MAX_OFFSET
-from cortex.records.writing import add_body
-from cortex.store import Step
-from cortex.tools import Family, input_schema, spell
-from cortex.types import Cancel, Page, Query
+from cortex.base.errors import LimitError
+from cortex.base.record_model import Artifact, Comment, Evidence, Thread
+from cortex.base.types import Cancel, Page, Query
+from cortex.engine.library import Library
+from cortex.engine.search.federated import Place
+from cortex.engine.store import Step
+from cortex.families.team import tools
+from cortex.families.team.tools import TOOLS
+from cortex.families.team.tools.definitions import TOOLS as LISTED
+from cortex.families.team.tools.search_tool import moment
+from cortex.families.team.writes.create import add_body
+from cortex.interfaces.assembly.pool import engine_pool
+from cortex.toolkit.pagination import MAX_OFFSET
+from cortex.toolkit.tool import Family, input_schema, spell
 from families.team.conftest import Desk, in_one_step, make_world, steady
 from protocol.golden import check_golden
 
@@ -257,7 +257,7 @@ def test_a_place_that_cannot_be_searched_costs_nobody_elses_answers(world):
         return nullcontext([Place("chunks", "chunks", ask)])
 
     family = Family("chunks", "", None, (), places=busy)
-    desk = Desk(team.open_family(world.settings(), engine_pool(keep=False), [world.workspace()], (family,)))
+    desk = Desk(tools.open_family(world.settings(), engine_pool(keep=False), [world.workspace()], (family,)))
     try:
         told = desk.told("search", query="token")
         assert told["notes"] == ["chunks could not be searched: it is being built"] and told["results"]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from cortex.actors import person
-from cortex.library import Library
-from cortex.records.contextfile import clear_context, write_context
-from cortex.records.drafts import approve
+from cortex.base.actors import person
+from cortex.engine.library import Library
+from cortex.families.team.project_context import clear_context, write_context
+from cortex.families.team.writes.drafts import approve
 from families.team.conftest import World, make_world, steady
 from protocol.golden import check_golden
 

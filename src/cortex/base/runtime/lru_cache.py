@@ -1,0 +1,63 @@
+"""Answers that were given before, in memory: least recently used out first, bounded by bytes and age.
+
+A key holds the store's sequence number, so a change makes the old answers unreachable and nothing has to be told.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Hashable
+
+from cortex.base.types import Page
+
+HIT_BYTES = 600  # what a hit costs besides its text
+PAGE_BYTES = 1_500  # what a page and its question cost without either: where nothing was found, too
+
+
+class Cache:
+    """A bounded map from questions to pages."""
+
+    def __init__(self, max_bytes: int, max_age_seconds: float) -> None:
+        self._max_bytes = max_bytes
+        self._max_age = max_age_seconds
+        self._pages: OrderedDict[Hashable, tuple[Page, int, float]] = OrderedDict()
+        self._lock = threading.Lock()
+        self.size = 0
+        self._hits = self._asked = 0
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of questions that were answered from here."""
+        return round(self._hits / self._asked, 4) if self._asked else 0.0
+
+    def get(self, key: Hashable) -> Page | None:
+        with self._lock:
+            self._asked += 1
+            entry = self._pages.get(key)
+            if entry is None:
+                return None
+            if time.monotonic() - entry[2] > self._max_age:
+                self._drop(key)
+                return None
+            self._hits += 1
+            self._pages.move_to_end(key)
+            return entry[0]
+
+    def put(self, key: Hashable, page: Page, asked: int = 0) -> None:
+        """Remember a page; `asked` is what its question takes, in bytes."""
+        cost = PAGE_BYTES + asked + sum(HIT_BYTES + 2 * len(hit.text) for hit in page.hits)
+        if cost > self._max_bytes:
+            return
+        with self._lock:
+            if key in self._pages:
+                self._drop(key)
+            self._pages[key] = (page, cost, time.monotonic())
+            self.size += cost
+            while self.size > self._max_bytes:
+                self._drop(next(iter(self._pages)))
+
+    def _drop(self, key: Hashable) -> None:
+        _, cost, _ = self._pages.pop(key)
+        self.size -= cost

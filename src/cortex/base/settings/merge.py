@@ -1,0 +1,254 @@
+"""Laying one origin's values over another's: checking, trust, and what holds where several settings meet.
+
+An invalid value in a file is a warning and the next lower origin's value counts: a broken file must not stop the engine. The same
+in a variable, a flag or a runtime change is an error: somebody just typed it. A project's own files are a stranger's, and what
+comes at runtime comes from an agent: `_admit` says what they may not say. Knows no file format and no variable.
+"""
+
+from __future__ import annotations
+
+import re
+import reprlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from pathlib import Path
+
+from cortex.base.errors import ConfigError
+from cortex.base.settings.groups import Trust
+from cortex.base.settings.registry import KEYS, FamilyKey, Key
+from cortex.base.settings.values import is_embedding_address, stays_here
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring = (
+    2,
+    4,
+    4,
+    80,
+)  # a stranger's YAML may unfold without end
+
+
+class Speaker(Enum):
+    """Who says a value."""
+
+    HOME = auto()
+    PROJECT = auto()
+    ENVIRONMENT = auto()
+    FLAG = auto()
+    RUNTIME = auto()
+
+    @property
+    def strict(self) -> bool:
+        """Whether an invalid value is an error."""
+        return self in (Speaker.ENVIRONMENT, Speaker.FLAG, Speaker.RUNTIME)
+
+    @property
+    def stranger(self) -> bool:
+        """Whether only what is harmless counts."""
+        return self in (Speaker.PROJECT, Speaker.RUNTIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A value as it was written somewhere."""
+
+    key: Key | FamilyKey
+    value: object
+    origin: str
+
+
+@dataclass(slots=True)
+class Layers:
+    """The values so far, with their origins; `lay` adds one origin's."""
+
+    values: dict[str, object] = field(default_factory=lambda: {key.name: key.default for key in KEYS})
+    origins: dict[str, str] = field(default_factory=dict)
+    families: dict[str, object] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    def lay(self, entries: Iterable[Entry], speaker: Speaker, held: Layers, root: Path | None) -> None:
+        """Put `entries` over the values so far; `held` is what counts without any project's files.
+
+        Raises: ConfigError (CONFIG_INVALID), if a strict speaker says what isn't allowed.
+        """
+        for entry in entries:
+            key = entry.key
+            try:
+                value = key.parse(entry.value) if isinstance(key, Key) else entry.value
+            except ValueError as error:
+                self._complain(entry, speaker, f"{_shown(entry)} is not allowed; give {error}")
+                continue
+            value, complaint = _admit(key, value, speaker, held, root)
+            if complaint:
+                self._complain(entry, speaker, complaint)
+            if value is None:
+                continue
+            (self.values if isinstance(key, Key) else self.families)[key.name] = value
+            self.origins[key.name] = entry.origin
+
+    def _complain(self, entry: Entry, speaker: Speaker, complaint: str) -> None:
+        message = f"{entry.origin}: {entry.key.name}: {complaint}"
+        if speaker.strict:
+            raise ConfigError("CONFIG_INVALID", message, context={"key": entry.key.name, "origin": entry.origin})
+        self.warnings.append(f"{message} (ignored)")
+
+
+def settle(values: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:
+    """The values that hold where several settings meet, and a warning for each that was changed so."""
+    settled, warnings = dict(values), []
+    ceilings = {
+        "workspace.maxFiles": _whole(values["limits.processing.max_files"]),
+        "workspace.maxFileSize": _whole(values["limits.processing.max_file_size"]),
+        "indexing.chunkOverlap": _whole(values["indexing.chunkSize"]) // 2,
+        "mcp.kb.search.default_limit": _whole(values["mcp.kb.search.max_limit"]),
+    }
+    reasons = {
+        "indexing.chunkOverlap": "half of indexing.chunkSize",
+        "mcp.kb.search.default_limit": "mcp.kb.search.max_limit",
+    }
+    for key in KEYS:
+        ceiling = ceilings.get(key.name)
+        if ceiling is not None and _whole(values[key.name]) > ceiling:
+            settled[key.name] = ceiling
+            reason = reasons.get(key.name, f"limits.processing.{key.attribute[-1]}")
+            warnings.append(
+                f"{key.name}: {key.show(values[key.name])} is more than {reason} allows; {key.show(ceiling)} counts"
+            )
+    if values["server.enableTelemetry"]:
+        warnings.append("server.enableTelemetry: there is no telemetry; nothing is collected or sent")
+    excluded = (*_texts(values["workspace.excludePatterns"]), *_texts(values["paths.ignore"]))
+    settled["workspace.excludePatterns"] = tuple(dict.fromkeys(excluded))
+    return settled, warnings
+
+
+def _admit(
+    key: Key | FamilyKey, value: object, speaker: Speaker, held: Layers, root: Path | None
+) -> tuple[object, str]:
+    """What of `value` the speaker may say (None: nothing), and why not the rest."""
+    if key.trust is Trust.ENVIRONMENT and speaker is not Speaker.ENVIRONMENT:
+        variables = key.variables if isinstance(key, Key) else ()
+        return None, f"counts only from the environment ({', '.join(variables)})"
+    if not speaker.stranger:
+        return value, ""
+    if isinstance(key, FamilyKey) and key.trust is not Trust.NEVER and not _is_flat(value):
+        return None, "give a single value or a list"
+    before = held.values.get(key.name)
+    match key.trust:
+        case Trust.NEVER if value != before:
+            return None, "counts only from your own configuration, the environment or a flag"
+        case Trust.LOOPBACK if value:
+            return _admit_address(str(value), held, root)
+        case Trust.INSIDE:
+            return _admit_paths(value, root)
+        case Trust.LOWER if _exceeds(key, value, before):
+            return None, f"a project may lower this limit, not raise it above {_shown_held(key, held)}"
+        case Trust.CAPPED if key.name in held.origins and _exceeds(key, value, before):
+            return None, f"you set {_shown_held(key, held)}: a project may lower this limit, not raise it"
+        case Trust.ON if before and not value:
+            return None, "a project may turn this on, not off"
+        case Trust.PROVIDER if not _is_configured(str(value), held):
+            return (
+                None,
+                f"{value!r} can be chosen only where your own configuration, the environment or a flag configures it",
+            )
+    return value, ""
+
+
+def _admit_address(address: str, held: Layers, root: Path | None) -> tuple[object, str]:
+    """An embedding server on this machine, for a project that the person allowed to name one: questions go there."""
+    if not stays_here(address):
+        return (
+            None,
+            "an address beyond this machine counts only from your own configuration, the environment or a flag",
+        )
+    if not is_embedding_address(address):
+        return None, "a project may only name an embedding server's own path: /embed, /v1 or /v1/embeddings"
+    allowed = _texts(held.values["embedding.allowed_projects"])
+    if root is None or not any(_is_same_folder(path, root) for path in allowed):
+        return None, "questions would go there: allow this project once with `cortex chunks allow`"
+    return address, ""
+
+
+def _is_same_folder(path: str, root: Path) -> bool:
+    try:
+        return Path(path).resolve() == root.resolve()
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+def _admit_paths(value: object, root: Path | None) -> tuple[object, str]:
+    """Paths at or below the root, made absolute."""
+    written = (value,) if isinstance(value, str) else _texts(value)
+    kept, outside = [], []
+    for path in written:
+        inside = _resolve_inside(path, root) if root and isinstance(path, str) else ""
+        (kept if inside else outside).append(inside or path)
+    complaint = (
+        f"a path outside the project counts only from your own configuration, the environment or a flag: {_SHORT.repr(outside)}"
+        if outside
+        else ""
+    )
+    if not kept:
+        return None, complaint
+    return (kept[0] if isinstance(value, str) else tuple(kept)), complaint
+
+
+def _resolve_inside(path: str, root: Path) -> str:
+    try:
+        resolved = (root / path).resolve()
+        return str(resolved) if resolved.is_relative_to(root.resolve()) else ""
+    except (OSError, ValueError, RuntimeError):  # a null character, a loop of links
+        return ""
+
+
+_SAID_OF = {  # what a person says of their own about a provider's server
+    "openai": ("providers.openai.apiKey", "providers.openai.baseUrl"),
+    "ollama": ("providers.ollama.baseUrl", "providers.ollama.model"),
+    "cortex-embed": ("providers.cortexEmbed.baseUrl", "providers.cortexEmbed.token"),
+}
+
+
+def _is_configured(provider: str, held: Layers) -> bool:
+    """Whether the person said anything of their own about where a provider is; one without a server needs nothing."""
+    names = _SAID_OF.get(provider, ())
+    return not names or any(held.values[key.name] != key.default for key in KEYS if key.name in names)
+
+
+def _shown(entry: Entry) -> str:
+    """What was written, unless that is a secret, or an address that may hold one."""
+    key = entry.key
+    hidden = isinstance(key, Key) and (key.secret or (key.kind == "address" and re.search("[@?#]", str(entry.value))))
+    return "the value" if hidden else _SHORT.repr(entry.value)
+
+
+def _shown_held(key: Key | FamilyKey, held: Layers) -> str:
+    if key.name == "indexing.workers" and not held.values[key.name]:
+        return "what the number of cores gives"
+    return key.show(held.values[key.name]) if isinstance(key, Key) else ""
+
+
+def _is_flat(value: object) -> bool:
+    """Whether `value` is no deeper than a list: what unfolds without end would be shown without end."""
+    return (
+        all(not isinstance(part, dict | list) for part in value)
+        if isinstance(value, list)
+        else not isinstance(value, dict)
+    )
+
+
+def _exceeds(key: Key | FamilyKey, value: object, held: object) -> bool:
+    if key.name == "indexing.workers" and 0 in (value, held):  # by the number of cores: one is surely not more
+        return value not in (held, 1)
+    return _number(value) > _number(held)
+
+
+def _number(value: object) -> float:
+    return value if isinstance(value, int | float) else 0.0
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(value) if isinstance(value, list | tuple) else ()

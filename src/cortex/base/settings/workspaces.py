@@ -1,0 +1,138 @@
+"""Which folders are the workspaces, and the settings of each.
+
+A root's files are settings, and settings name the roots; so it goes in two steps. First what counts without any project (flags,
+environment, the person's own file): if that names folders, they are the roots, each with its own files. Otherwise the root is
+guessed (CLAUDE_PROJECT_DIR, the repository around the working directory, the working directory), and if that folder's own files
+name folders inside it, these are the roots, with those files' settings. A person's home, `/` and the folder of Cortex's own plugin
+are never guessed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cortex.base.errors import ConfigError
+from cortex.base.paths import find_project_root
+from cortex.base.settings.load import expand, load
+from cortex.base.settings.model import Settings
+
+# A plugin's manifest beside the file of its servers, in the portable form and in that of Claude Code.
+PLUGIN_FILES = (("plugin.json", "mcp.json"), (".claude-plugin/plugin.json", ".mcp.json"))
+PLUGIN_NAME = "cortex"
+MANIFEST_BYTES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """A folder that is indexed, with the settings that count there."""
+
+    root: Path
+    settings: Settings
+
+
+def find_workspaces(
+    settings: Settings,
+    *,
+    flags: Mapping[str, object] | None = None,
+    cwd: Path,
+    environment: Mapping[str, str],
+    user_home: Path | None = None,
+    shared: bool = False,
+) -> tuple[Workspace, ...]:
+    """The workspaces, in the order they are named; `settings` are those that count without a root (`load(None, ...)`),
+    `shared` is as there.
+
+    Raises: ConfigError (WORKSPACE_UNKNOWN), if a folder that was named isn't there; (WORKSPACE_MISSING), if none was named and
+    the working directory can't be one.
+    """
+    user_home = user_home or Path.home()
+    if settings.workspace.paths:
+        roots = _check(settings, cwd, user_home)
+        return tuple(
+            Workspace(root, load(root, environment=environment, flags=flags, user_home=user_home, shared=shared))
+            for root in roots
+        )
+    root = _guess(cwd, environment, user_home)
+    own = load(root, environment=environment, flags=flags, user_home=user_home, shared=shared)
+    return tuple(Workspace(found, own) for found in (_check(own, root, user_home) or (root,)))
+
+
+def _check(settings: Settings, base: Path, user_home: Path) -> tuple[Path, ...]:
+    """The folders that `workspace.paths` names, absolute and once each."""
+    origin = settings.origin("workspace.paths")
+    roots: dict[Path, None] = {}
+    for path in settings.workspace.paths:
+        root = _resolve(base, path, user_home)
+        if root is None or not root.is_dir():
+            message = f"the workspace {path!r} ({origin}) is not a folder on this machine"
+            context = {"path": path, "origin": origin}
+            raise ConfigError(
+                "WORKSPACE_UNKNOWN", message, context=context, suggestions=(f"Correct the path in: {origin}.",)
+            )
+        roots[root] = None
+    return tuple(roots)
+
+
+def _resolve(base: Path, path: str, user_home: Path) -> Path | None:
+    try:
+        return (base / expand(path, user_home)).resolve()
+    except (OSError, ValueError, RuntimeError):  # a null character, a loop of links
+        return None
+
+
+def _guess(cwd: Path, environment: Mapping[str, str], user_home: Path) -> Path:
+    for candidate in _candidates(cwd, environment, user_home):
+        root = candidate.resolve()
+        if root.is_dir() and root != user_home.resolve() and root != Path(root.anchor):
+            return root
+    message = f"no workspace was named, and {cwd} is not taken for one by guess"
+    raise ConfigError(
+        "WORKSPACE_MISSING",
+        message,
+        context={"cwd": str(cwd)},
+        suggestions=(
+            "Name the folder: cortex index FOLDER, cortex search --path FOLDER, cortex mcp --workspace FOLDER.",
+            "Where a client starts the server: cortex install CLIENT --workspace FOLDER, or in the project cortex install "
+            "CLIENT --scope project.",
+        ),
+    )
+
+
+def _is_own_plugin(folder: Path) -> bool:
+    """Whether the folder is a copy of Cortex's plugin, in which some clients start its server."""
+    for manifest, servers in PLUGIN_FILES:
+        with suppress(OSError, ValueError, RecursionError):
+            file = folder / manifest
+            if file.stat().st_size > MANIFEST_BYTES or not (folder / servers).is_file():
+                continue
+            told = json.loads(file.read_bytes())
+            if isinstance(told, dict) and told.get("name") == PLUGIN_NAME:
+                return True
+    return False
+
+
+def _candidates(cwd: Path, environment: Mapping[str, str], user_home: Path) -> Iterator[Path]:
+    named = environment.get("CLAUDE_PROJECT_DIR", "")
+    if named:
+        yield cwd / expand(named, user_home)
+    for folder in (cwd, *cwd.parents):
+        if _is_own_plugin(folder):
+            raise ConfigError(
+                "WORKSPACE_MISSING",
+                f"no workspace was named, and {cwd} is the folder of Cortex's own plugin, no project",
+                context={"cwd": str(cwd)},
+                instead=(
+                    "This client starts the servers of plugins outside of your projects: connect it with "
+                    "`cortex install CLIENT` in place of the plugin.",
+                    "Or name the folder to serve: CORTEX_WORKSPACE_PATHS=FOLDER in the server's environment, or "
+                    '`"args": ["mcp", "--workspace", "FOLDER"]` in its entry.',
+                ),
+            )
+    repository = find_project_root(cwd, user_home)
+    if repository:
+        yield repository
+    yield cwd

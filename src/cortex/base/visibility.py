@@ -1,0 +1,82 @@
+"""Who sees what of a team's records: one rule, for reading, writing and syncing alike; no I/O.
+
+A record belongs to a scope, the subcortex that it is filed under or "" for none. A viewer reads and writes in scopes; "*" stands for all
+that aren't private, and for what is filed under none. The store knows the same rule as SQL (`store/confined.py`), and a test holds
+the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cortex.base.record_model import SENSITIVE, Draft, Link, Notification, Observation, Record, Subcortex
+
+EVERYWHERE = "*"
+UNFILED = ""
+REVIEWER = 3  # the tier from which drafts of others are seen
+STEPS = 3  # of a notification about a link from an observation of a thread; what goes in a circle is filed nowhere
+
+Get = Callable[[str], Record[Any] | None]  # by id; a subcortex by its slug, too
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Somebody who looks at a team's records, and where they may look and write."""
+
+    name: str
+    tier: int
+    sensitive: bool = False  # sees what is sensitive
+    reads: frozenset[str] = frozenset()  # scopes; "*" among them for all but the hidden ones
+    writes: frozenset[str] = frozenset()
+    hidden: frozenset[str] = frozenset()  # private scopes, that "*" doesn't cover
+
+    def may_read(self, scope: str) -> bool:
+        return self._covers(self.reads, scope)
+
+    def may_write(self, scope: str) -> bool:
+        return self._covers(self.writes, scope)
+
+    def is_own(self, name: str) -> bool:
+        """Whether a name is theirs, or their agent's."""
+        return name == self.name or name.startswith(f"{self.name}/")
+
+    def _covers(self, scopes: frozenset[str], scope: str) -> bool:
+        return scope in scopes or (EVERYWHERE in scopes and scope not in self.hidden)
+
+
+def scope_of(record: Record[Any], get: Get, steps: int = STEPS) -> str:
+    """The scope that a record belongs to: its subcortex, or that of what it is about, in so many steps."""
+    body = record.body
+    match body:
+        case Subcortex():
+            return record.id
+        case Draft():
+            target = body.target
+        case Notification():
+            target = body.about
+        case Link():
+            target = body.source
+        case Observation() if not body.subcortex:
+            target = body.thread or body.task
+        case _:
+            return body.subcortex
+    found = get(target) if target and steps else None
+    return UNFILED if found is None else scope_of(found, get, steps - 1)
+
+
+def sees(viewer: Viewer, record: Record[Any], get: Get) -> bool:
+    """Whether a viewer may know of a record."""
+    body = record.body
+    if not viewer.may_read(scope_of(record, get)) or (body.sensitivity == SENSITIVE and not viewer.sensitive):
+        return False
+    match body:
+        case Draft():
+            return viewer.is_own(record.author) or viewer.tier >= REVIEWER
+        case Notification():
+            return viewer.is_own(body.recipient) or viewer.is_own(record.author)
+        case Link():
+            ends = (get(body.source), get(body.target))
+            return all(end is not None and not isinstance(end.body, Link) and sees(viewer, end, get) for end in ends)
+    return True

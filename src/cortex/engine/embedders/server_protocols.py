@@ -1,0 +1,153 @@
+"""What three kinds of embedding servers want to hear, and what they answer: OpenAI-compatible ones, Ollama, cortex-embed.
+
+Pure: no connection, no retry, no numbers checked. Whoever asks hands in parsed JSON and gets lists, or ValueError with what is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cortex.engine.embedders import EmbedMode
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Texts to be embedded in one request."""
+
+    texts: Sequence[str]
+    mode: EmbedMode
+    model: str
+    dimensions: int = 0  # that the model is asked for; 0: as it makes them
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An answer: a vector for each text, and which model made them where the server says so."""
+
+    vectors: Sequence[object]
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What a server says about itself before anything is embedded."""
+
+    model: str
+    dimensions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How one kind of server is spoken to."""
+
+    path: str
+    write: Callable[[Wish], Mapping[str, object]]
+    read: Callable[[object], Told]
+    greeting: str = ""  # path of what it says about itself; empty: nothing
+
+
+def _write_openai(wish: Wish) -> Mapping[str, object]:
+    body: dict[str, object] = {"model": wish.model, "input": list(wish.texts), "encoding_format": "float"}
+    return body | ({"dimensions": wish.dimensions} if wish.dimensions else {})
+
+
+def _read_openai(answer: object) -> Told:
+    rows = _list(_field(answer, "data"), "data")
+    numbered = [(_field(row, "index") if _has(row, "index") else place, row) for place, row in enumerate(rows)]
+    if sorted(str(number) for number, _ in numbered) != sorted(str(place) for place in range(len(rows))):
+        raise ValueError("its vectors are numbered wrongly")
+    ordered = sorted(numbered, key=lambda pair: int(str(pair[0])))
+    return Told([_field(row, "embedding") for _, row in ordered], _name(answer))
+
+
+def _write_ollama(wish: Wish) -> Mapping[str, object]:
+    return {"model": wish.model, "input": list(wish.texts), "truncate": True}
+
+
+def _write_cortex(wish: Wish) -> Mapping[str, object]:
+    return {"texts": list(wish.texts), "mode": wish.mode}
+
+
+def _read_embeddings(answer: object) -> Told:
+    return Told(_list(_field(answer, "embeddings"), "embeddings"), _name(answer))
+
+
+def read_greeting(answer: object) -> Greeting:
+    """What a cortex-embed says about itself. Raises: ValueError."""
+    model, dimensions = _field(answer, "model"), _field(answer, "dimensions")
+    if not isinstance(model, str) or not isinstance(dimensions, int) or dimensions < 1:
+        raise ValueError("it doesn't say which model it has, and how long its vectors are")
+    return Greeting(model, dimensions)
+
+
+DIALECTS: Mapping[str, Dialect] = {
+    "openai": Dialect("/embeddings", _write_openai, _read_openai),
+    "ollama": Dialect("/api/embed", _write_ollama, _read_embeddings),
+    "cortex-embed": Dialect("/embed", _write_cortex, _read_embeddings, greeting="/"),
+}
+
+# Models that were trained with a word before each text and are worse without it: query, passage. A stamp holds the key.
+_ASK = "Represent this sentence for searching relevant passages: "
+PREFIXES: Mapping[str, tuple[str, str]] = {
+    "nomic-embed-code": ("Represent this query for searching relevant code: ", ""),
+    "nomic-embed-text": ("search_query: ", "search_document: "),
+    "embeddinggemma": ("task: search result | query: ", "title: none | text: "),
+    "mxbai-embed-large": (_ASK, ""),
+    "snowflake-arctic-embed": (_ASK, ""),
+    "snowflake-arctic-embed2": ("query: ", ""),
+    "bge-small-en": (_ASK, ""),
+    "bge-base-en": (_ASK, ""),
+    "bge-large-en": (_ASK, ""),
+    "multilingual-e5": ("query: ", "passage: "),
+    "e5-small": ("query: ", "passage: "),
+    "e5-base": ("query: ", "passage: "),
+    "e5-large": ("query: ", "passage: "),
+}
+# Whole names, without folder and tag: a relative with a longer name may have been trained otherwise.
+_FAMILIES: Mapping[str, re.Pattern[str]] = {
+    scheme: re.compile(rf"(text-embedding-)?{names}([-._@](q\d\w*|iq\d\w*|b?f16|f32|fp16|fp32|gguf))*")
+    for scheme, names in {
+        "nomic-embed-code": r"nomic-embed-code",
+        "nomic-embed-text": r"nomic-embed-text(-v1|-v1\.5|-v2-moe)?",
+        "embeddinggemma": r"embeddinggemma(-300m)?(-qat)?",
+        "mxbai-embed-large": r"mxbai-embed-large(-v1)?",
+        "snowflake-arctic-embed": r"snowflake-arctic-embed(-xs|-s|-m|-m-long|-l)?(-v1\.5)?",
+        "snowflake-arctic-embed2": r"snowflake-arctic-embed(2|-m-v2\.0|-l-v2\.0)",
+        "bge-small-en": r"bge-small-en(-v1\.5)?",
+        "bge-base-en": r"bge-base-en(-v1\.5)?",
+        "bge-large-en": r"bge-large-en(-v1\.5)?",
+        "multilingual-e5": r"multilingual-e5-(small|base|large)",
+        "e5-small": r"e5-small(-v2)?",
+        "e5-base": r"e5-base(-v2)?",
+        "e5-large": r"e5-large(-v2)?",
+    }.items()
+}
+
+
+def scheme_of(model: str) -> str:
+    """Which of PREFIXES a model wants, by its name; "" for none."""
+    name = model.lower().replace("\\", "/").rpartition("/")[2].partition(":")[0]
+    return next((scheme for scheme, pattern in _FAMILIES.items() if pattern.fullmatch(name)), "")
+
+
+def _has(value: object, name: str) -> bool:
+    return isinstance(value, dict) and name in value
+
+
+def _field(value: object, name: str) -> object:
+    if not isinstance(value, dict) or name not in value:
+        raise ValueError(f"it has no {name!r}")
+    return value[name]
+
+
+def _list(value: object, name: str) -> list[object]:
+    if not isinstance(value, list):
+        raise ValueError(f"its {name!r} is no list")
+    return value
+
+
+def _name(answer: object) -> str:
+    model = answer.get("model") if isinstance(answer, dict) else None
+    return model if isinstance(model, str) else ""

@@ -1,0 +1,467 @@
+"""The person's store as an engine: folders of documents, wherever they lie, each a source of its own with its own patterns.
+
+A folder is added, indexed and removed here and nowhere else. Agents get `reader`, the same library opened for reading only, so that
+nothing they can call writes. Knows no tool and no command.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cortex.base.errors import ConfigError, CortexError, InputError, explained
+from cortex.base.paths import root_text
+from cortex.base.settings import Settings, stays_here
+from cortex.base.settings.groups import DEFAULT_EXCLUDES
+from cortex.base.text import rfc3339
+from cortex.base.types import Doc, FileView, Freshness, Skipped, Source
+from cortex.engine.embedders import Embedder
+from cortex.engine.embedders.circuit_breaker import Embedders
+from cortex.engine.engine import Engine, Followed
+from cortex.engine.file_view import Views
+from cortex.engine.sources.forbidden_roots import reason_against
+from cortex.engine.store import OWN, STORE_NAME, Counts, Folder, Qdrant, Store, check_present
+from cortex.engine.store.snapshots import DAILY, is_due, is_under_way, make_snapshot
+
+PERSON = "person"  # the records source that is always there
+EVERYTHING = ("**/*",)
+KEY = re.compile(r"[\w.-]{1,64}")  # what others know a folder by stands in answers
+MAX_NAME = 200
+FOLLOW_SECONDS = 10.0  # that somebody who wrote waits for whoever holds the lease
+POLL_SECONDS = 0.02
+LOOK_SECONDS = 300.0  # between two looks whether a snapshot is due
+BACK_UP_SECONDS = 10.0  # that closing waits for a snapshot under way; the next one begins anew
+_OUTSTANDING = {False: ("written", "found"), True: ("deleted", "gone from the indexes")}
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderState:
+    """A folder, and what the library has of it."""
+
+    folder: Folder
+    counts: Counts
+    size: int  # bytes of its files
+    indexed_at: str  # RFC 3339, "" before the first run
+    skipped: tuple[Skipped, ...]  # files that could not be read, or should not be
+    present: bool  # the folder is there
+
+
+class Library(Engine):
+    """One person's documents."""
+
+    # The home's database is the only copy of memories and records.
+    is_disposable = False
+    has_files = True  # what links to code may lie on this machine
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        embedder: Embedder | None = None,
+        embedders: Embedders | None = None,
+        read_only: bool = False,
+        qdrant: Qdrant | None = None,
+    ) -> None:
+        """`embedder` or `embedders`, and `qdrant`, take the place of what the settings choose; whoever lends one closes it."""
+        self._lent_qdrant = qdrant is not None
+        self._qdrant = qdrant or open_qdrant(settings)
+        self._reader: Library | None = None
+        self._owner: Library | None = None  # of a reader: the library that may write
+        self._reader_turn = threading.Lock()
+        self.chores: tuple[Callable[[Library], None], ...] = ()  # what else its keeper sees to
+        self._ids: tuple[int, dict[str, tuple[Folder, str]]] = (-1, {})
+        self._backing_up: threading.Thread | None = None
+        self._back_up_at = 0.0  # when to look the next time whether a snapshot is due
+        self._idle = (0, -1)  # a holder who was waited for in vain, and how far the words were then
+        self._ends: list[Callable[[], None]] = []  # what else ends with it
+        super().__init__(settings.home, settings, embedder=embedder, embedders=embedders, read_only=read_only)
+
+    # -- what an engine asks -------------------------------------------------------------------------------------------
+
+    def _find_directory(self) -> Path:
+        return self.settings.home
+
+    def _open_store(self, directory: Path | None, root: str) -> Store:
+        if directory is not None:
+            check_present(directory)
+        return Store(directory, root, read_only=self.read_only, qdrant=self._qdrant)
+
+    def _main_source(self, store: Store) -> Source:
+        return Source(0, "records", PERSON, "") if self.read_only else store.truth.source("records", PERSON, "")
+
+    def _file_seconds(self) -> float:
+        return self.settings.kb.read_timeout
+
+    def settings_of(self, source: Source) -> Settings:
+        """The person's settings, with the patterns of the folder."""
+        folder = self.store.folders.of(source.id)
+        if folder is None:
+            return self.settings
+        settings, kb = self.settings, self.settings.kb
+        limits = settings.limits
+        chosen = {
+            "include_patterns": folder.include or EVERYTHING,
+            "exclude_patterns": (*_own_patterns(settings), *folder.exclude),
+            "max_file_size": kb.max_file_size,
+            "max_files": limits.processing.max_files,
+        }
+        return settings.model_copy(update={"workspace": settings.workspace.model_copy(update=chosen)})
+
+    def followed(self) -> list[Followed]:
+        """Every folder that is to be watched; the others are compared when somebody says so."""
+        return [Followed(folder.source, True) for folder in self.folders() if folder.watch]
+
+    def serve_requests(self) -> None:
+        """As the lease holder, do what other processes asked for, and what else there is to do."""
+        super().serve_requests()
+        if time.monotonic() >= self._back_up_at:
+            self._back_up_at = time.monotonic() + LOOK_SECONDS
+            self.back_up()
+        with self._runs.alive():
+            for chore in self.chores:
+                chore(self)
+
+    def back_up(self, wait_seconds: float = 0.0) -> None:
+        """Begin the day's snapshot in the background, where it is due and this process is the writer.
+
+        Nothing waits longer for it but `close`, and what goes wrong is logged: `cortex doctor` shows that there is none.
+        """
+        if self.store.directory is not None and self.store.lease.held:
+            self._backing_up = back_up_soon(self.store.directory) or self._backing_up
+        if self._backing_up is not None:
+            self._backing_up.join(wait_seconds)
+
+    def _repair(self) -> bool:
+        return super()._repair() if self._owner is None else self._owner._repair()
+
+    def follow(self, *, forget: bool = False) -> bool:
+        """Have what was written found, and what was deleted gone, here or by whoever holds the lease; true where that is so now.
+
+        What was written is durable before this is asked, and whoever wrote it is told so, even where the indexes can't follow yet.
+        """
+        try:
+            return self._follow(forget)
+        except (CortexError, MemoryError, OSError) as error:
+            # A full disk, another writer: the keeper of the library goes on with it.
+            message = explained(error, "indexing").message
+            log.warning("what was %s isn't %s yet: %s", *_OUTSTANDING[forget], message)
+            return False
+
+    def _follow(self, forget: bool) -> bool:
+        store = self.store
+        store.lookup.drop_recent()
+        written = store.truth.seq()  # what others write meanwhile is theirs to wait for
+        deadline = time.monotonic() + FOLLOW_SECONDS
+        if self.holds():
+            self.embedding.catch_up()
+            if forget:
+                store.indexes.tidy()
+        while (mark := store.indexes.state()[1]) < written or (forget and store.truth.words_linger):
+            if self.holds() or not (holder := store.lease.holder()):
+                return False
+            if self._idle == (holder, mark) or not _wait(deadline):  # stopped, or busy: not everybody waits for that
+                self._idle = (holder, mark)
+                return False
+        while forget and not store.checkpoint():  # the write-ahead log has the text, too
+            if not _wait(deadline):
+                return False
+        return True
+
+    # -- folders -------------------------------------------------------------------------------------------------------
+
+    def folders(self) -> list[Folder]:
+        """Every folder, by name."""
+        return self.store.folders.all()
+
+    def folder(self, key_or_name: str) -> Folder:
+        """The folder with this key or name. Raises: ConfigError SOURCE_UNKNOWN."""
+        known = self.folders()
+        for same in (
+            lambda folder: folder.key == key_or_name,
+            lambda folder: folder.name == key_or_name,
+            lambda folder: folder.name.casefold() == key_or_name.casefold(),
+        ):
+            for folder in known:
+                if same(folder):
+                    return folder
+        names = ", ".join(f"{folder.name} ({folder.key})" for folder in known) or "none yet"
+        raise ConfigError("SOURCE_UNKNOWN", f"there is no source {key_or_name!r}; known: {names}")
+
+    def add_folder(
+        self,
+        path: Path,
+        *,
+        name: str = "",
+        include: Iterable[str] = (),
+        exclude: Iterable[str] = (),
+        watch: bool = True,
+        key: str = "",
+    ) -> Folder:
+        """Remember a folder of documents; nothing is read yet.
+
+        Raises: ConfigError SOURCE_REFUSED, where it may not be one: no folder, private, the system's, or one within another.
+        """
+        root = Path(os.path.realpath(path.expanduser()))
+        known = self.folders()
+        _check_place(root, path, self.settings.home)
+        _check_free(root, path, name, key, known)
+        if (name and not name.strip()) or not name.isprintable() or len(name) > MAX_NAME:
+            raise ConfigError(
+                "SOURCE_REFUSED", f"the name of a source is one line of text, of at most {MAX_NAME} characters"
+            )
+        if key and not KEY.fullmatch(key):
+            raise ConfigError(
+                "SOURCE_REFUSED", "the id of a source is made of at most 64 letters, digits, dots and dashes"
+            )
+        chosen = name or _free_name(root.name or "documents", {folder.name.casefold() for folder in known})
+        try:
+            folder = self.store.folders.add(
+                key or uuid.uuid4().hex[:8], chosen, root_text(root), tuple(include), tuple(exclude), watch=watch
+            )
+        except CortexError:  # another process may have added the same since
+            _check_free(root, path, chosen, key, self.folders())
+            raise
+        try:
+            before = [other for other in self.folders() if other.source.id < folder.source.id]
+            _check_free(root, path, chosen, folder.key, before)
+        except ConfigError:
+            self.store.folders.remove(folder)
+            raise
+        self.store.log.record("add", {"source": folder.name})
+        return folder
+
+    def remove_folder(self, folder: Folder) -> int:
+        """Forget a folder, its documents, their texts and vectors, at once and for good; returns how many documents that were."""
+        holder = self.store.lease.take()
+        count = self.store.folders.remove(folder)  # a run that is at it ends at its next step
+        if self._qdrant is not None:  # it may be away
+            self.store.truth.set({"removed": str(self.store.truth.seq())})
+        self.store.lookup.drop_recent()
+        if holder:  # else the holder sees it
+            self.embedding.catch_up()
+            self.store.indexes.tidy()
+        self.store.checkpoint()  # the write-ahead log has the text, too
+        self.store.log.record("delete", {"docs": count, "source": folder.name})
+        return count
+
+    def state_of(self, folder: Folder) -> FolderState:
+        """What the library has of a folder."""
+        truth, source = self.store.truth, folder.source
+        indexed = truth.get(f"indexed:{source.id}")
+        return FolderState(
+            folder,
+            self.store.counts(source.id),
+            self.store.lookup.size(source.id),
+            rfc3339(int(indexed)) if indexed else "",
+            truth.skipped(source.id),
+            Path(source.root).is_dir(),
+        )
+
+    def freshness(self) -> Freshness:
+        """How far the library follows its folders: as far as the one that was compared longest ago."""
+        state = super().freshness()
+        compared = [self.store.truth.get(f"indexed:{folder.source.id}") for folder in self.folders()]
+        oldest = min(map(int, compared), default=0) if all(compared) else 0
+        if state.state == "error" or self.running or not all(compared):
+            return replace(state, last_indexed=rfc3339(oldest) if oldest else "")
+        return Freshness("ready", 1.0, rfc3339(oldest) if oldest else "")
+
+    # -- documents -----------------------------------------------------------------------------------------------------
+
+    def document(self, document_id: str) -> tuple[Folder, Doc]:
+        """The document with this id. Raises: InputError DOCUMENT_UNKNOWN."""
+        seq = self.store.truth.seq()
+        if self._ids[0] != seq:
+            self._ids = (
+                seq,
+                {
+                    id_of(folder, doc.path): (folder, doc.path)
+                    for folder in self.folders()
+                    for doc in self.store.lookup.docs(folder.source.id)
+                },
+            )
+        found = self._ids[1].get(document_id)
+        doc = self.store.lookup.doc(found[0].source.id, found[1]) if found else None
+        if found is None or doc is None:
+            raise InputError("DOCUMENT_UNKNOWN", f"there is no document {document_id!r}")
+        return found[0], doc
+
+    def view_in(self, root: Path) -> Callable[[str], FileView]:
+        """How to look at the files of any project, as they are now; each raises FileError PATH_OUTSIDE, FILE_NOT_FOUND or FILE_UNREADABLE."""
+        return Views(root, self.store, Source(0, "files", root.name, str(root)), self.settings, self._single).view
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def reader(self) -> Library:
+        """This library, opened a second time for reading only."""
+        with self._reader_turn:
+            if self._reader is None:
+                self._reader = Library(self.settings, embedders=self._embedders, read_only=True, qdrant=self._qdrant)
+                self._reader._owner = self
+            return self._reader
+
+    def reconfigure(self, settings: Settings) -> None:
+        """Work with other settings from now on, the reader too."""
+        super().reconfigure(settings)
+        with self._reader_turn:
+            if self._reader is not None:
+                self._reader.settings = settings
+                if self._reader._embedders is not self._embedders:
+                    self._reader._embedders = self._embedders
+                    self._reader.embedding.use(self._embedders)
+
+    def rest(self, idle_seconds: float) -> None:
+        """Let go of worker processes that were unused for that long, the reader's too."""
+        super().rest(idle_seconds)
+        reader = self._reader
+        if reader is not None:
+            reader.rest(idle_seconds)
+
+    def at_close(self, end: Callable[[], None]) -> None:
+        """Have something end with the library."""
+        self._ends.append(end)
+
+    def close(self) -> None:
+        """Close it, and its reader."""
+        while self._ends:
+            self._ends.pop()()
+        with self._reader_turn:
+            reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+        if self._backing_up is not None:
+            self._backing_up.join(BACK_UP_SECONDS)
+        super().close()
+        if self._qdrant is not None and not self._lent_qdrant:
+            self._qdrant.close()
+
+
+def back_up_soon(home: Path) -> threading.Thread | None:
+    """Begin the day's snapshot of a home in a thread; None where it isn't due, or one is under way."""
+    database = home / STORE_NAME
+    if not is_due(database) or is_under_way(home):
+        return None
+    thread = threading.Thread(target=_back_up, args=(database,), name="snapshot", daemon=True)
+    thread.start()
+    return thread
+
+
+def _back_up(database: Path) -> None:
+    try:
+        make_snapshot(database, DAILY)
+    except Exception as error:
+        # A thread's last line of defence: what a person does goes on without a snapshot.
+        log.warning("no snapshot of %s could be made: %s", database, explained(error, "a snapshot").message)
+
+
+def _wait(deadline: float) -> bool:
+    time.sleep(POLL_SECONDS)
+    return time.monotonic() < deadline
+
+
+def open_qdrant(settings: Settings) -> Qdrant | None:
+    """The Qdrant server that keeps the vectors, None where files do; with server.localOnly one beyond this machine is not used."""
+    qdrant = settings.kb.qdrant
+    if not qdrant.url:
+        return None
+    if settings.server.local_only and not stays_here(qdrant.url):
+        log.warning("server.localOnly: %s is not used, the vectors are kept in files", qdrant.url)
+        return None
+    return Qdrant(qdrant.url, qdrant.api_key, qdrant.collection)
+
+
+def _own_patterns(settings: Settings) -> tuple[str, ...]:
+    """What a person leaves out everywhere; the defaults are about what is built from code: among documents `build` is a word."""
+    return tuple(one for one in settings.workspace.exclude_patterns if one not in DEFAULT_EXCLUDES)
+
+
+def id_of(folder: Folder, path: str) -> str:
+    """What others know a document by; the same while it keeps its place."""
+    return "doc_" + hashlib.sha256(f"{folder.key}\0{path}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def has_folders(home: Path) -> bool:
+    """Whether a person has any documents; a store that can't be read has none."""
+    return _has(home, lambda store: bool(store.folders.all()))
+
+
+def has_own_memories(home: Path) -> bool:
+    """Whether a person has written any memory; a store that can't be read has none."""
+    return _has(home, lambda store: store.remembered.has(OWN))
+
+
+def has_records(home: Path) -> bool:
+    """Whether there is any record; a store that can't be read has none."""
+    return _has(home, lambda store: store.recorded.has())
+
+
+def has_unsent(home: Path) -> bool:
+    """Whether something waits to be sent to a Core, or was refused there; a store that can't be read has nothing."""
+    return _has(home, lambda store: any(store.outbox.count()))
+
+
+def _has(home: Path, question: Callable[[Store], bool]) -> bool:
+    if not (home / STORE_NAME).is_file():
+        return False
+    try:
+        store = Store(home, read_only=True)
+    except CortexError:
+        return False
+    try:
+        return question(store)
+    except CortexError:
+        return False
+    finally:
+        store.close()
+
+
+def _refusal(given: Path, root: Path, why: str) -> ConfigError:
+    return ConfigError("SOURCE_REFUSED", f"{given} can't be a source: {why}", context={"path": str(root)})
+
+
+def _check_place(root: Path, given: Path, home: Path) -> None:
+    why = reason_against(root, Path(os.path.realpath(Path.home())), Path(os.path.realpath(home)))
+    if not why and not os.path.isdir(root):  # also where its name is too long for the system
+        why = "it is no folder" if os.path.exists(root) else "there is no such folder"
+    if why:
+        raise _refusal(given, root, why)
+
+
+def _check_free(root: Path, given: Path, name: str, key: str, known: Sequence[Folder]) -> None:
+    """Refuse what another folder has or covers already."""
+    for folder in known:
+        other = Path(folder.source.root)
+        if root == other:
+            raise _refusal(given, root, "it is one already")
+        if _is_within(root, other):
+            raise _refusal(given, root, f"it lies in {other}, which is one already")
+        if _is_within(other, root):
+            raise _refusal(given, root, f"{other}, which lies in it, is one already; remove that one first")
+        if name and name.casefold() == folder.name.casefold():
+            raise ConfigError("SOURCE_REFUSED", f"there is a source {name!r} already; choose another --name")
+        if key and key == folder.key:
+            raise ConfigError("SOURCE_REFUSED", f"there is a source with the id {key} already")
+
+
+def _is_within(path: Path, folder: Path) -> bool:
+    return path == folder or folder in path.parents
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    wanted = "".join(character for character in name if character.isprintable()) or "documents"
+    number = 2
+    free = wanted
+    while free.casefold() in taken:
+        free, number = f"{wanted}-{number}", number + 1
+    return free

@@ -1,0 +1,79 @@
+"""Jupyter notebooks: Markdown cells as they are, code fenced, of the outputs the beginning of what is text."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from cortex.engine.readers.markdown_writer import fence
+from cortex.engine.readers.unreadable import Unreadable
+
+MAX_OUTPUT_LINES = 12
+MAX_OUTPUT_CHARACTERS = 800
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+def read_notebook(text: str) -> str:
+    """The notebook as Markdown. Raises: Unreadable."""
+    try:
+        notebook = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable("damaged: no whole notebook") from error
+    cells = _cells(notebook)
+    language = _language(notebook)
+    blocks = [block for cell in cells if isinstance(cell, dict) for block in _blocks(cell, language)]
+    return "\n\n".join(block for block in blocks if block.strip())
+
+
+def _cells(notebook: object) -> list[object]:
+    if not isinstance(notebook, dict):
+        raise Unreadable("damaged: no notebook")
+    sheets = notebook.get("worksheets")  # as notebooks were until 2015
+    if isinstance(sheets, list):
+        return [cell for sheet in sheets if isinstance(sheet, dict) for cell in _as_list(sheet.get("cells"))]
+    if not isinstance(notebook.get("cells"), list):
+        raise Unreadable("damaged: no notebook")
+    return notebook["cells"]
+
+
+def _language(notebook: object) -> str:
+    found = notebook
+    for key in ("metadata", "language_info", "name"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, str) and re.fullmatch(r"[\w+#.-]{1,20}", found) else "python"
+
+
+def _blocks(cell: dict[str, object], language: str) -> list[str]:
+    kind = cell.get("cell_type")
+    source = _text(cell.get("source", cell.get("input")))
+    if kind == "heading":
+        level = cell.get("level")
+        return ["#" * (level if isinstance(level, int) and 0 < level < 7 else 1) + " " + source]
+    if kind != "code":
+        return [source]
+    if not source.strip():
+        return []
+    outputs = [_output(output) for output in _as_list(cell.get("outputs")) if isinstance(output, dict)]
+    return [fence(source.strip("\n"), language), *(fence(text, "text") for text in outputs if text)]
+
+
+def _output(output: dict[str, object]) -> str:
+    """The text of an output, shortened; "" for pictures and the like."""
+    if output.get("output_type") == "error" or output.get("output_type") == "pyerr":
+        return f"{_text(output.get('ename'))}: {_text(output.get('evalue'))}"[:MAX_OUTPUT_CHARACTERS]
+    shown = output.get("data", output)
+    text = output.get("text", shown.get("text/plain") if isinstance(shown, dict) else None)
+    lines = _COLOUR.sub("", _text(text)).strip("\n").split("\n")
+    short = "\n".join(lines[:MAX_OUTPUT_LINES])[:MAX_OUTPUT_CHARACTERS]
+    return short + "\n..." if len(lines) > MAX_OUTPUT_LINES else short
+
+
+def _text(value: object) -> str:
+    """A text, which notebooks write whole or as a list of lines."""
+    if isinstance(value, list):
+        return "".join(line for line in value if isinstance(line, str))
+    return value if isinstance(value, str) else ""
+
+
+def _as_list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,94 @@
+"""Plain text from bytes, or why there is none: binary, minified, generated, a Git LFS pointer, a private key.
+
+Line ends become "\\n" ("\\r\\n" and a lone "\\r" too), so that line numbers are those of every editor and the same text is the same
+blob on every platform. Knows nothing of languages. Not taken: judging by a sample of the first bytes, which lets a NUL or a key
+further down into the store; looking at all of a 1.5 MB file takes a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cortex.base.secret_scanner import is_key
+from cortex.base.types import Refused
+from cortex.engine.readers.encoding import decode
+
+GENERATED_LINES = 20  # a marker further down is not about the file
+LONG_LINE = 2_000
+PRIVATE_KEY = "private key"  # of a file that is nothing else
+LONG_WEB_LINE = 400  # minifiers of scripts and styles wrap at 500
+MINIFIED_FROM = 3_000  # characters: below that a long line is just a long line
+
+_LFS = b"version https://git-lfs.github.com/spec/"
+_MAGIC = (
+    b"%PDF-", b"PK\x03\x04", b"PK\x05\x06", b"\x1f\x8b", b"\x7fELF", b"\x89PNG", b"GIF87a", b"GIF89a", b"\xff\xd8\xff", b"7z\xbc\xaf",
+    b"Rar!\x1a", b"OggS", b"fLaC", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"BZh91AY&SY", b"wOFF", b"wOF2", b"SQLite format 3", b"!<arch>\n",
+    b"\xca\xfe\xba\xbe", b"\xcf\xfa\xed\xfe", b"\xed\xab\xee\xdb",
+)  # fmt: skip
+_CONTROL = bytes(c for c in range(32) if c not in b"\t\n\r\f\b\x1b") + b"\x7f"
+_CONTROL_SHARE = 0.02
+
+_GENERATED = re.compile(
+    r"""^\s*(?://|\#|/?\*|--|<!--|;|%|"{1,3}|'|\{-|\(\*)"""  # in a comment
+    r"""(?:.*(?<!\w)@generated(?!\w)|.*\bcode\ generated\ (?:by\ )?.*\bdo\ not\ edit\b|.*<auto-?generated)""",
+    re.MULTILINE | re.IGNORECASE | re.VERBOSE,
+)
+_WEB = frozenset({"js", "mjs", "cjs", "css", "json", "geojson", "html", "htm", "svg", "xml", "jsonl"})
+_PROSE = frozenset({"md", "mdx", "markdown", "txt", "rst", "adoc", "tex", "org", "csv", "tsv", "log", "srt", ""})
+
+
+def read(raw: bytes, path: str) -> str | Refused:
+    """The text of a file's bytes, always encodable as UTF-8, or why it isn't worth indexing."""
+    text = decoded(raw)
+    if isinstance(text, Refused):
+        return text
+    if _is_minified(text, path):
+        return Refused("minified")
+    if _is_generated(text):
+        return Refused("generated")
+    return text
+
+
+def decoded(raw: bytes) -> str | Refused:
+    """The text of a file's bytes, always encodable as UTF-8, or why it must not be indexed."""
+    if raw.startswith(_LFS) and len(raw) < 1024:
+        return Refused("git lfs pointer")
+    if raw.startswith(_MAGIC):
+        return Refused("binary")
+    text = decode(raw)
+    if text is None or _is_binary(raw, text):
+        return Refused("binary")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return Refused(PRIVATE_KEY) if is_key(text) else text
+
+
+def _is_binary(raw: bytes, text: str) -> bool:
+    if "\0" in text:
+        return True
+    if b"\0" in raw:  # UTF-16 or UTF-32, decoded: the bytes say nothing
+        raw = text.encode("utf-8")
+    return len(raw) - len(raw.translate(None, _CONTROL)) > len(raw) * _CONTROL_SHARE
+
+
+def _is_minified(text: str, path: str) -> bool:
+    if len(text) < MINIFIED_FROM:
+        return False
+    name = path.rpartition("/")[2]
+    extension = name.rpartition(".")[2].lower() if "." in name else ""
+    if extension in _PROSE:
+        return False
+    limit = LONG_WEB_LINE if extension in _WEB else LONG_LINE
+    if len(text) < limit * (text.count("\n") + 1) / 100:  # a hundredth on average: no need to look at each line
+        return False
+    return sum(len(line) for line in text.split("\n") if len(line) > limit) > len(text) / 2
+
+
+def _is_generated(text: str) -> bool:
+    end = -1
+    for _ in range(GENERATED_LINES):
+        end = text.find("\n", end + 1)
+        if end < 0:
+            break
+    head = text[:4000] if end < 0 else text[: min(end, 4000)]
+    return _GENERATED.search(head) is not None

@@ -1,0 +1,447 @@
+"""Connections to a store's one SQLite file: the only place where they are made.
+
+A store on disk has one writing connection under a lock and as many reading ones as are in use at once (WAL: readers never wait for
+the writer). A store in memory has a single connection under the same lock. An encrypted store would change `_connect` and nothing
+else. A connection per thread was the road not taken: threads come and go, and what they leave behind stays open. SQLite's own errors
+leave here as the tree of errors.py.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from cortex.base.errors import CortexError, FileError, StoreError, short_of_memory, shortage_of
+from cortex.base.paths import is_frozen
+from cortex.base.runtime.file_lock import lock_file
+from cortex.base.visibility import Viewer
+from cortex.engine.store.row_level_security import Confined, confine, show
+
+BUSY_TIMEOUT_MS = 10_000
+# Page cache of one connection; the default of 2 MB makes index look-ups of a large store slow. To map the file instead makes a search of
+# 100,000 records a tenth cheaper, but each connection counts it again as memory, and a disk that fails ends the process.
+CACHE_KIB = 8_192
+JOURNAL_LIMIT_BYTES = 64 << 20  # a WAL grown by a long run is cut back to this at the next checkpoint
+CLOSE_SECONDS = 2.0  # what readers in other threads get to finish
+JOT_SECONDS = 0.2
+CHECKPOINT_MS = 100  # how long a checkpoint waits for readers; the next one does what this one couldn't
+COPIES, LOCK = "cortex-store-", "lock"  # how folders with a copy of a read-only store begin, and the file in each
+
+
+class WritersMet(StoreError):
+    """Two writers were in each other's way, and this one had to give in; or the connection broke. It can be done again: either nothing
+    was written, or whoever asks by a key sees that it was.
+    """
+
+
+class Connected(Protocol):
+    """Something that records can be written to and read from."""
+
+    def write(self, *, durable: bool = False, erase: bool = False) -> AbstractContextManager[Any]: ...
+
+    def read(self) -> AbstractContextManager[Any]: ...
+
+    def together(self) -> AbstractContextManager[None]: ...
+
+    def jot(self, statement: str, values: Sequence[object]) -> None: ...
+
+
+class Connections:
+    """All connections of this process to one store; `confined`, they show what the viewer of each thread may see."""
+
+    def __init__(self, path: Path | None, *, read_only: bool = False, confined: bool = False) -> None:
+        if confined and (path is None or not read_only):
+            raise ValueError("only what is on a disk, and open for reading, can be confined")
+        self.path = path
+        self._read_only = read_only
+        self._frozen = read_only and path is not None and is_frozen(path.parent)
+        self._copy = _copy_logged(path) if self._frozen and path is not None else None
+        if self._copy is not None and path is not None:
+            self.path = path = Path(self._copy.name) / path.name
+        self._confined = confined
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        self._local = threading.local()
+        self._idle: list[sqlite3.Connection] = []
+        self._reading = 0
+        self._returned = threading.Condition()
+        self._closed = False
+        with translated(path):
+            if path is not None and path.is_dir():
+                raise StoreError("STORE_CORRUPT", f"{path} is a folder where the database should be")
+            if path is not None and not read_only:
+                _make_room(path)
+                _make_private(path)
+            self._writer = _connect(path, read_only, confined)
+            self._opened = None if path is None else os.stat(path)
+
+    @property
+    def replaced(self) -> bool:
+        """Whether the file that is open here is no longer the one at its path: somebody removed, moved or replaced it."""
+        return self.path is not None and self._opened is not None and not is_still(self.path, self._opened)
+
+    @contextmanager
+    def write(self, *, durable: bool = False, erase: bool = False) -> Iterator[sqlite3.Connection]:
+        """One transaction: committed when the block ends, rolled back when it raises.
+
+        `durable` is for what can't be made again: it is on the disk, not only in the system's memory, when this returns. `erase` is
+        for what a person may want gone: else text that is removed or replaced stays in pages and parts of pages that nothing uses.
+        """
+        if getattr(self._local, "together", False):
+            with translated(self.path), _part(self._writer):
+                yield self._writer
+            return
+        with self._lock, translated(self.path):
+            self._check_open()
+            if self._frozen:
+                raise StoreError("STORE_UNWRITABLE", f"{self.path} can be read only: its folder can't be written")
+            if self._read_only:
+                raise StoreError("STORE_READ_ONLY", f"{self.path} is open for reading only")
+            self._end_transaction()  # of a write that had no memory left to take itself back
+            self._writer.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._writer.execute(f"PRAGMA secure_delete = {'ON' if erase else 'OFF'}")
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._writer
+                self._writer.execute("COMMIT")
+            finally:
+                self._end_transaction()
+
+    def _end_transaction(self) -> None:
+        if self._writer.in_transaction:  # a full disk ends the transaction by itself
+            self._writer.execute("ROLLBACK")
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """All that this thread writes inside the block as one durable transaction: others see it when the block ends, this thread at once.
+
+        A write that fails takes back what it did itself, and the others go on.
+        """
+        with self.write(durable=True, erase=True) as connection:
+            self._local.together, self._local.connection = True, connection
+            try:
+                yield
+            finally:
+                self._local.together, self._local.connection = False, None
+
+    def jot(self, statement: str, values: Sequence[object]) -> None:
+        """Write something that isn't worth waiting for."""
+        if not self._lock.acquire(timeout=JOT_SECONDS):
+            raise StoreError("STORE_LOCKED", f"{self.path} is being written")
+        try:
+            with self.write() as connection:
+                connection.execute(statement, values)
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """One consistent view: every statement in the block sees the same state."""
+        if self.path is None:
+            with self._lock, translated(self.path):
+                self._check_open()
+                yield self._writer
+            return
+        outer = getattr(self._local, "connection", None)
+        if outer is not None:  # a nested block shares the outer view
+            with translated(self.path):
+                if isinstance(outer, Confined) and outer.shows != self.viewer:
+                    raise CortexError("INTERNAL_ERROR", "somebody else looks now than when this began to be read")
+                yield outer
+            return
+        with translated(self.path):
+            connection = self._local.connection = self._borrow()
+            try:
+                if isinstance(connection, Confined):
+                    show(connection, self.viewer)
+                connection.execute("BEGIN")
+                yield connection
+            finally:
+                self._local.connection = None
+                self._give_back(connection)
+
+    @property
+    def viewer(self) -> Viewer | None:
+        """Who looks, in this thread."""
+        return getattr(self._local, "viewer", None)
+
+    @contextmanager
+    def viewed_by(self, viewer: Viewer) -> Iterator[None]:
+        """Show what this viewer may see to this thread, inside the block; there is none within another, nor within one that reads."""
+        if not self._confined or self.viewer is not None or getattr(self._local, "connection", None) is not None:
+            raise CortexError("INTERNAL_ERROR", "somebody looks already, or nobody is kept from anything here")
+        self._local.viewer = viewer
+        try:
+            yield
+        finally:
+            self._local.viewer = None
+
+    def _borrow(self) -> sqlite3.Connection:
+        with self._returned:
+            self._check_open()
+            self._reading += 1
+            if self._idle:
+                return self._idle.pop(self._fitting() if self._confined else -1)
+        try:
+            return _connect(self.path, self._read_only, self._confined)
+        except BaseException:
+            with self._returned:
+                self._reading -= 1
+            raise
+
+    def _fitting(self) -> int:
+        """The place of an idle connection that this thread's viewer had before; else of the one that was used last."""
+        viewer = self.viewer
+        places = (place for place, one in enumerate(self._idle) if isinstance(one, Confined) and one.shows == viewer)
+        return next(places, -1)
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")  # nothing was written; it fails for want of memory alone
+        finally:
+            with self._returned:
+                self._reading -= 1
+                if connection.in_transaction:
+                    connection.close()
+                else:
+                    self._idle.append(connection)
+                self._returned.notify_all()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("STORE_LOCKED", "the store is closed", context={"path": str(self.path)})
+        if os.getpid() != self._process:  # SQLite's locks don't survive a fork
+            raise StoreError("STORE_LOCKED", "the store was opened before this process was forked; open it again")
+
+    def checkpoint(self) -> bool:
+        """Move what the WAL holds into the file and cut it; false where somebody still reads what stood there before."""
+        if self.path is None or self._read_only:
+            return True
+        with self._lock, translated(self.path):
+            self._check_open()
+            self._writer.execute(f"PRAGMA busy_timeout = {CHECKPOINT_MS}")
+            try:
+                return not self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            finally:
+                self._writer.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+
+    def close(self) -> None:
+        """Close all; a transaction under way in another thread is waited for, briefly, and what comes later is refused."""
+        with self._returned:
+            if self._closed:
+                return
+            self._closed = True
+            # A connection that is still in use after that is left to its thread: closing it under its feet can crash the process.
+            self._returned.wait_for(lambda: self._reading == 0, CLOSE_SECONDS)
+            for connection in self._idle:
+                connection.close()
+        if self._lock.acquire(timeout=CLOSE_SECONDS):
+            try:
+                self._writer.close()
+            finally:
+                self._lock.release()
+        if self._copy is not None:
+            self._copy.cleanup()
+
+
+@contextmanager
+def _part(connection: sqlite3.Connection) -> Iterator[None]:
+    """A part of a transaction, that can be taken back by itself."""
+    if not connection.in_transaction:
+        raise StoreError("STORE_IO", "what was written before with this could not be kept")
+    connection.execute("SAVEPOINT part")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK TO part")
+            connection.execute("RELEASE part")
+        raise
+    connection.execute("RELEASE part")
+
+
+def is_still(path: Path, opened: os.stat_result) -> bool:
+    """Whether the file at `path` is the one that was opened."""
+    if os.name == "nt":  # a file that is open can't be removed there
+        return True
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return False
+    except OSError:  # a drive that doesn't answer now
+        return True
+    return (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
+
+
+def _make_room(path: Path) -> None:
+    """Move folders out of the way that have the names of SQLite's own files; SQLite makes those again."""
+    for suffix in ("-wal", "-shm"):
+        beside = path.with_name(path.name + suffix)
+        if beside.is_dir():
+            beside.replace(path.with_name(f"{path.name}.damaged-{time.time_ns()}{suffix}"))
+
+
+def _make_private(path: Path) -> None:
+    """Make an empty database that only its owner may read; SQLite's own files beside it get the same rights.
+
+    One that is there isn't touched: to close a file gives back every lock that this process has on it, those of a store that is
+    open in it too. Another process that closed the store next would take itself for the last one, and remove the log.
+    """
+    with suppress(OSError):  # it is there; and whatever else is wrong, SQLite says better
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600))
+
+
+def _connect(path: Path | None, read_only: bool, confined: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        ":memory:" if path is None else f"{path.absolute().as_uri()}?{_mode(path, read_only)}",
+        uri=path is not None,
+        timeout=BUSY_TIMEOUT_MS / 1000,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+        factory=Confined if confined else sqlite3.Connection,
+    )
+    try:
+        if confined:
+            confine(connection)
+        elif read_only:
+            connection.execute("PRAGMA query_only = ON")
+        if not read_only:
+            _use_write_ahead_log(connection)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA trusted_schema = OFF")  # a planted view or trigger may not call anything
+        connection.execute("PRAGMA secure_delete = OFF")
+        connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_LIMIT_BYTES}")
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+class _Copy:
+    """A folder for a copy, which only this user can enter; the lock in it ends with the process, however that ends."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix=COPIES, ignore_cleanup_errors=True)
+        self.name = self._folder.name
+        made, lock = Path(self.name) / "lock.new", Path(self.name) / LOCK
+        self._lock = os.open(made, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        lock_file(self._lock)
+        made.rename(lock)
+
+    def cleanup(self) -> None:
+        os.close(self._lock)
+        self._folder.cleanup()
+
+
+def _remove_left_copies() -> None:
+    """Remove the copies of processes that were killed: those of this user whose lock is free."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{COPIES}*"):
+        try:
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+                continue
+            lock = os.open(folder / LOCK, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+        except OSError:
+            continue
+        try:
+            if lock_file(lock):
+                shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(lock)
+
+
+def _copy_logged(path: Path) -> _Copy | None:
+    """A copy of a database with a log that SQLite can't read where it lies; None where it can, or there is no log."""
+    log, index = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
+    if not log.exists() or not log.stat().st_size or index.exists():
+        return None
+    _remove_left_copies()
+    folder = _Copy()
+    for file in (path, log):
+        shutil.copyfile(file, Path(folder.name) / file.name)
+    return folder
+
+
+def _mode(path: Path, read_only: bool) -> str:
+    """How SQLite opens the file. Where it can't put its own files beside it, nobody else can write either."""
+    if not read_only:
+        return "mode=rwc"
+    log = path.with_name(f"{path.name}-wal")
+    unlogged = not log.exists() or not log.stat().st_size
+    return "mode=ro&immutable=1" if unlogged and is_frozen(path.parent) else "mode=ro"
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Turn the WAL on. For this one step SQLite doesn't wait for another process that does the same, so we do."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+@contextmanager
+def translated(path: Path | None) -> Iterator[None]:
+    """Turn what SQLite, the word index and the disk say into errors that a person can act on."""
+    where = str(path or "memory")
+    try:
+        yield
+    except CortexError as error:
+        if error.code in ("STORE_CORRUPT", "STORE_NEWER"):
+            # Only the store that it is of may be set aside for it.
+            error.context.setdefault("path", where)
+        raise
+    except sqlite3.DatabaseError as error:
+        raise _from_text(str(error), where, error) from error
+    except UnicodeDecodeError as error:
+        # SQLite quotes what it can't read, and Python can't decode that.
+        context = {"path": where, "cause": str(error)}
+        raise StoreError("STORE_CORRUPT", f"{where} is damaged: a text in it isn't UTF-8", context=context) from error
+    except (MemoryError, OSError) as error:
+        if shortage := shortage_of(error, f"using {where}"):
+            shortage.context["path"] = where
+            raise shortage from error
+        if isinstance(error, FileNotFoundError):
+            raise FileError("FILE_NOT_FOUND", f"{where} is gone", context={"path": where}) from error
+        if isinstance(error, PermissionError):
+            raise StoreError(
+                "STORE_UNWRITABLE", f"{where} can't be written: {error.strerror}", context={"path": where}
+            ) from error
+        raise
+
+
+def _from_text(message: str, where: str, error: Exception) -> CortexError:
+    lowered = message.lower()
+    context = {"path": where, "cause": message}
+    if "out of memory" in lowered:
+        return short_of_memory(f"using {where}")
+    if "disk is full" in lowered or "no space left" in lowered:
+        return FileError("DISK_FULL", f"writing to {where} failed: {message}", context=context)
+    if "disk i/o error" in lowered:  # anything but a full disk: a quota, a network drive that is away, a dying disk
+        return StoreError("STORE_IO", f"the disk below {where} answers with errors", context=context)
+    if "locked" in lowered or "busy" in lowered:
+        return StoreError("STORE_LOCKED", f"{where} is locked by another process", context=context)
+    if "readonly" in lowered or "unable to open" in lowered or "permission" in lowered:
+        return StoreError("STORE_UNWRITABLE", f"{where} can't be opened for writing: {message}", context=context)
+    if isinstance(error, (sqlite3.ProgrammingError, sqlite3.InterfaceError)) and "closed" in lowered:
+        return StoreError("STORE_LOCKED", "the store is closed", context=context)
+    if isinstance(error, (sqlite3.IntegrityError, sqlite3.ProgrammingError)):
+        return CortexError("INTERNAL_ERROR", f"{where}: {message}", context=context)
+    if "malformed" in lowered or "not a database" in lowered or "corrupt" in lowered or "no such table" in lowered:
+        return StoreError("STORE_CORRUPT", f"{where} is damaged: {message}", context=context)
+    return CortexError("INTERNAL_ERROR", f"{where}: {message}", context=context)

@@ -1,0 +1,232 @@
+"""The entries of chunk files: what such a file says of a chunk besides its text, its tags, and the file that it stands in.
+
+A chunk of a file is a doc with one chunk. One `Update` is one transaction over all files that changed, and a file in it can be taken back
+alone: whether a file is whole is known only at its end. Knows nothing of JSON files, vectors or search.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from cortex.base.types import Cut, Entry
+from cortex.engine.store.connections import Connections
+from cortex.engine.store.content.blobs import unpack
+from cortex.engine.store.content.writer import next_seq
+from cortex.engine.store.sql import marks, parts
+
+_TAG, _KIND = "tag:", "kind:"  # kinds are found as tags are
+COMPRESSION = 1  # texts are short: more takes twice the time and saves 2 %
+PART = 500  # values in one statement
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An entry that is in the store."""
+
+    doc: int
+    path: str
+    hash: bytes
+    chunk: int
+    file: str
+
+
+class Update:
+    """The changes of one transaction. New rows get their numbers here, and changes are written some at a time: that halves the work."""
+
+    def __init__(self, connection: sqlite3.Connection, source: int) -> None:
+        self._connection = connection
+        self._source = source
+        self._numbers = _Numbers(*(_last(connection, table) for table in ("blobs", "docs", "chunks")))
+        self._waiting = _Rows()
+        self.seq = next_seq(connection)
+        self.changes = 0  # that an index has to hear of
+        self.refreshed = 0
+
+    @contextmanager
+    def file(self) -> Iterator[None]:
+        """The changes of one file: where the block raises, none of them count."""
+        before = (self.changes, self.refreshed, replace(self._numbers))
+        self._connection.execute("SAVEPOINT file")
+        try:
+            yield
+            self.flush()
+        except BaseException:
+            self._waiting = _Rows()
+            self._connection.execute("ROLLBACK TO file")
+            self.changes, self.refreshed, self._numbers = before
+            raise
+        finally:
+            self._connection.execute("RELEASE file")
+
+    def of_file(self, file: str) -> list[Held]:
+        """What is held of a file."""
+        return [Held(*row) for row in self._connection.execute(f"{_HELD} WHERE entries.file = ?", (file,))]
+
+    def between(self, start: str, before: str) -> list[Held]:
+        """What earlier files, or an earlier update, have at paths from `start` on, before another."""
+        rows = self._connection.execute(
+            f"{_AT} WHERE docs.source = ? AND docs.path >= ? AND docs.path < ?", (self._source, start, before)
+        )
+        return [Held(*row) for row in rows]
+
+    def put(self, path: str, role: str, content_hash: bytes, cut: Cut, entry: Entry, file: str) -> Held:
+        """Write an entry, as a text with one chunk, where nothing is yet."""
+        numbers, rows, (one,) = self._numbers, self._waiting, cut.chunks
+        numbers.blob, numbers.doc, numbers.chunk = numbers.blob + 1, numbers.doc + 1, numbers.chunk + 1
+        blob, doc, chunk = numbers.blob, numbers.doc, numbers.chunk
+        packed = zlib.compress(cut.text.encode("utf-8"), COMPRESSION)
+        rows.blobs.append((blob, content_hash, cut.language, len(cut.text), one.end_line, chunk, chunk, packed))
+        rows.chunks.append((chunk, blob, one.end, one.end_line, one.kind, one.name, one.qualified, one.doc))
+        rows.symbols.extend((blob, s.name, s.qualified, s.kind, s.start_line, s.end_line) for s in cut.symbols)
+        rows.docs.append((doc, self._source, path, blob, len(cut.text), role, self.seq))
+        rows.entries.append((doc, file, fields_of(entry)))
+        names = dict.fromkeys([_KIND + (entry.chunk_type or ""), *(_TAG + tag for tag in entry.tags or ())])
+        rows.tags.extend((name, doc) for name in names)
+        self.changes += 1
+        if len(rows.docs) >= PART:
+            self.flush()
+        return Held(doc, path, content_hash, chunk, file)
+
+    def refresh(self, doc: int, entry: Entry) -> None:
+        """Write what an entry says besides its text, where that is something else now."""
+        fields = fields_of(entry)
+        asked = self._connection.execute(
+            "UPDATE entries SET fields = ? WHERE doc = ? AND fields <> ?", (fields, doc, fields)
+        )
+        self.refreshed += asked.rowcount
+
+    def remove(self, held: Held) -> None:
+        """Remove an entry, with its text."""
+        if self._waiting.docs and held.doc >= self._waiting.docs[0][0]:
+            self.flush()
+        self._waiting.removed.append(held)
+        self.changes += 1
+        if len(self._waiting.removed) >= PART:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits."""
+        rows, self._waiting = self._waiting, _Rows()
+        write, removed = self._connection.executemany, rows.removed
+        # First: what is new may be the same text under another name.
+        write("DELETE FROM docs WHERE id = ?", [(held.doc,) for held in removed])
+        write("DELETE FROM blobs WHERE hash = ?", [(held.hash,) for held in removed])
+        write(
+            "INSERT INTO gone VALUES (?, ?, ?, ?)", [(held.doc, held.chunk, held.chunk, self.seq) for held in removed]
+        )
+        write(
+            "INSERT INTO blobs (id, hash, language, characters, lines, first_chunk, last_chunk, text) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            rows.blobs,
+        )
+        write("INSERT INTO chunks VALUES (?, ?, 0, 0, ?, 1, ?, ?, ?, ?, '', ?, NULL)", rows.chunks)
+        write("INSERT INTO symbols VALUES (?, ?, ?, ?, ?, ?)", rows.symbols)
+        write(
+            "INSERT INTO docs (id, source, path, blob, size, mtime_ns, role, seq, checked_at) VALUES (?, ?, ?, ?, ?, 0, ?, ?, 0)",
+            rows.docs,
+        )
+        write("INSERT INTO entries VALUES (?, ?, ?)", rows.entries)
+        write("INSERT INTO tags VALUES (?, ?)", rows.tags)
+
+
+@dataclass(slots=True)
+class _Numbers:
+    """The last number that was given."""
+
+    blob: int
+    doc: int
+    chunk: int
+
+
+@dataclass(slots=True)
+class _Rows:
+    """What is not written yet."""
+
+    removed: list[Held] = field(default_factory=list)
+    blobs: list[tuple[object, ...]] = field(default_factory=list)
+    chunks: list[tuple[object, ...]] = field(default_factory=list)
+    symbols: list[tuple[object, ...]] = field(default_factory=list)
+    docs: list[tuple[int, int, str, int, int, str, int]] = field(default_factory=list)
+    entries: list[tuple[object, ...]] = field(default_factory=list)
+    tags: list[tuple[str, int]] = field(default_factory=list)
+
+
+_COLUMNS = "SELECT docs.id, docs.path, blobs.hash, blobs.first_chunk, entries.file"
+_HELD = f"{_COLUMNS} FROM entries CROSS JOIN docs ON docs.id = entries.doc CROSS JOIN blobs ON blobs.id = docs.blob"
+_AT = f"{_COLUMNS} FROM docs CROSS JOIN entries ON entries.doc = docs.id CROSS JOIN blobs ON blobs.id = docs.blob"
+
+
+class Entries:
+    """The entries of one store."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    @contextmanager
+    def update(self, source: int) -> Iterator[Update]:
+        """One transaction: all of it counts when the block ends, nothing where it raises."""
+        with self._connections.write() as connection:
+            update = Update(connection, source)
+            yield update
+            update.flush()
+
+    def read(self, docs: Sequence[int]) -> dict[int, Entry]:
+        """The entries of these docs, whole."""
+        found: dict[int, Entry] = {}
+        with self._connections.read() as connection:
+            for part in parts(docs, PART):
+                for doc, fields, packed in connection.execute(
+                    "SELECT entries.doc, entries.fields, blobs.text FROM entries CROSS JOIN docs ON docs.id = entries.doc "
+                    f"CROSS JOIN blobs ON blobs.id = docs.blob WHERE entries.doc IN ({marks(part)})",
+                    part,
+                ):
+                    found[doc] = _entry(fields, unpack(packed))
+        return found
+
+    def called(self, name: str) -> Entry | None:
+        """The entry with this id; all of them are looked at, since nobody asks often."""
+        with self._connections.read() as connection:
+            row = connection.execute(
+                "SELECT doc FROM entries WHERE json_extract(fields, '$[0]') = ? LIMIT 1", (name,)
+            ).fetchone()
+            return None if row is None else self.read(row)[row[0]]
+
+    def having(self, kinds: Sequence[str], tags: Sequence[str]) -> frozenset[int]:
+        """The docs of any of these kinds (none: of every kind) that have all of these tags."""
+        ask = "SELECT doc FROM tags WHERE tag = ?"
+        with self._connections.read() as connection:
+            found: set[int] | None = None
+            if kinds:
+                found = {row[0] for kind in kinds for row in connection.execute(ask, (_KIND + kind,))}
+            for tag in tags:
+                if found is not None and not found:
+                    break
+                tagged = {row[0] for row in connection.execute(ask, (_TAG + tag,))}
+                found = tagged if found is None else found & tagged
+        return frozenset(found or ())
+
+    def counts(self) -> Mapping[str, int]:
+        """How many entries each file has."""
+        with self._connections.read() as connection:
+            return dict(connection.execute("SELECT file, count(*) FROM entries GROUP BY file ORDER BY file"))
+
+
+def _last(connection: sqlite3.Connection, table: str) -> int:
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
+    return 0 if row is None else row[0]
+
+
+def fields_of(entry: Entry) -> str:
+    """All of an entry but its text, which the blob has, as JSON."""
+    told = (entry.id, entry.chunk_type, entry.title, entry.tags, entry.metadata, entry.created_at, entry.updated_at)
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+
+
+def _entry(fields: str, text: str) -> Entry:
+    name, kind, title, tags, metadata, created_at, updated_at = json.loads(fields)
+    return Entry(name, kind, title, text, None if tags is None else tuple(tags), metadata, created_at, updated_at)

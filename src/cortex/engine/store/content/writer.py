@@ -1,0 +1,385 @@
+"""The truth of a store, written: sources, blobs with their chunks and symbols, docs, and what was removed.
+
+Every change is one transaction that raises `seq` by one; the indexes beside SQLite replay from there (`indexes.py`). Reading for
+answers is in `lookup.py`. Nothing here knows where text comes from or how it is ranked.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+import zlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cortex.base.errors import Cancelled
+from cortex.base.text import role_of
+from cortex.base.types import Cut, Found, Skipped, Source
+from cortex.engine.store.connections import Connections
+from cortex.engine.store.content.queries import rows_below
+from cortex.engine.store.content.redactions import put_leaks
+from cortex.engine.store.sql import marks, parts
+
+REMOVALS = 2_000  # docs that are known to be gone after the words have dropped them: vectors come later
+ALL_DEAD = 10**12  # rows of the words: more than there are, so that they are built anew
+COMPRESSION = 6  # level 9 saves 1 % more and takes twice the time on source code
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the store remembers of a doc's file, enough to see whether it changed."""
+
+    doc: int
+    blob: int
+    size: int
+    mtime_ns: int
+    checked_ns: int  # when its content was last read
+
+
+@dataclass(slots=True)
+class Change:
+    """One transaction's worth of changes to a source, collected file by file."""
+
+    read_ns: int = field(default_factory=time.time_ns)  # a moment before any of its files was read
+    cuts: list[tuple[Found, bytes, Cut]] = field(
+        default_factory=list
+    )  # new content: file, content hash, what came of it
+    links: list[tuple[Found, int]] = field(default_factory=list)  # known content under a new name or time: file, blob
+    touched: list[tuple[int, Found]] = field(default_factory=list)  # same content, new time: doc, file
+    removed: list[str] = field(default_factory=list)
+    skips: list[tuple[Found, str]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.touched) + self.news
+
+    @property
+    def news(self) -> int:
+        """How many of the changes an index has to hear of."""
+        return len(self.cuts) + len(self.links) + len(self.removed) + len(self.skips)
+
+
+class Truth:
+    """The writing half of a store's SQLite file, and the reading that writing needs."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def source(self, kind: str, name: str, root: str) -> Source:
+        """The source with this kind, name and root, made if it is new."""
+        with self._connections.read() as connection:
+            row = _find_source(connection, kind, name, root)
+        if row is None:
+            with self._connections.write() as connection:
+                connection.execute(
+                    "INSERT OR IGNORE INTO sources (kind, name, root) VALUES (?, ?, ?)", (kind, name, root)
+                )
+                row = _find_source(connection, kind, name, root)
+        assert row is not None
+        return Source(row[0], kind, name, root)
+
+    def source_by_id(self, number: int) -> Source | None:
+        """The source with this id."""
+        with self._connections.read() as connection:
+            row = connection.execute("SELECT id, kind, name, root FROM sources WHERE id = ?", (number,)).fetchone()
+            return None if row is None else Source(*row)
+
+    def known(self, source: int, below: Collection[str] | None = None) -> dict[str, Known]:
+        """The docs of the source by path; all, or those at or below these paths."""
+        with self._connections.read() as connection:
+            rows = rows_below(connection, "SELECT path, id, blob, size, mtime_ns, checked_at FROM docs", source, below)
+            return {path: Known(*rest) for path, *rest in rows}
+
+    def skips(self, source: int, below: Collection[str] | None = None) -> dict[str, tuple[int, int, str]]:
+        """The files that were read and refused: path to size, mtime and reason; all, or those at or below these paths."""
+        with self._connections.read() as connection:
+            rows = rows_below(connection, "SELECT path, size, mtime_ns, reason FROM skips", source, below)
+            return {path: (size, mtime_ns, reason) for path, size, mtime_ns, reason in rows}
+
+    def size(self, source: int) -> int:
+        """The number of docs of the source."""
+        with self._connections.read() as connection:
+            return connection.execute("SELECT count(*) FROM docs WHERE source = ?", (source,)).fetchone()[0]
+
+    def blobs(self, hashes: Sequence[bytes]) -> dict[bytes, int]:
+        """The ids of those contents that are already stored."""
+        found: dict[bytes, int] = {}
+        with self._connections.read() as connection:
+            for part in parts(hashes, 500):
+                found.update(connection.execute(f"SELECT hash, id FROM blobs WHERE hash IN ({marks(part)})", part))
+        return found
+
+    def apply(self, source: int, change: Change) -> int:
+        """Write the change in one transaction and return `seq`, which is a new one unless only times have changed."""
+        now = change.read_ns
+        with self._connections.write() as connection:
+            role = role_of if _kind_of(connection, source) == "files" else _no_role
+            seq = next_seq(connection) if change.news else _seq(connection)
+            for path in change.removed:
+                remove_doc(connection, source, path, seq)
+                connection.execute("DELETE FROM skips WHERE source = ? AND path = ?", (source, path))
+            for file, reason in change.skips:
+                remove_doc(connection, source, file.path, seq)
+                connection.execute(
+                    "INSERT OR REPLACE INTO skips (source, path, size, mtime_ns, reason) VALUES (?, ?, ?, ?, ?)",
+                    (source, file.path, file.size, file.mtime_ns, reason),
+                )
+            for file, content_hash, cut in change.cuts:
+                blob = put_blob(connection, content_hash, cut)
+                put_doc(connection, source, file, blob, role(file.path), seq, now)
+            for file, blob in change.links:
+                connection.execute("UPDATE blobs SET orphaned_at = NULL WHERE id = ?", (blob,))
+                put_doc(connection, source, file, blob, role(file.path), seq, now)
+            connection.executemany(
+                "UPDATE docs SET mtime_ns = ?, size = ?, checked_at = ? WHERE id = ?",
+                [(file.mtime_ns, file.size, now, doc) for doc, file in change.touched],
+            )
+            return seq
+
+    def put(self, texts: Sequence[tuple[int, Found, bytes, Cut]]) -> list[int]:
+        """Write these texts (source, file, content hash, what came of it), all or none, and return their docs' ids."""
+        now = time.time_ns()
+        with self._connections.write(durable=True) as connection:
+            seq = next_seq(connection)
+            return [
+                put_doc(connection, source, file, put_blob(connection, content_hash, cut), "", seq, now)
+                for source, file, content_hash, cut in texts
+            ]
+
+    def forget(self, docs: Iterable[int]) -> int:
+        """Remove these docs and, at once and for good, the content that nothing else uses; returns the new `seq`."""
+        with self._connections.write(durable=True) as connection:
+            seq = next_seq(connection)
+            for doc in docs:
+                row = connection.execute("SELECT source, path, blob FROM docs WHERE id = ?", (doc,)).fetchone()
+                if row is not None:
+                    remove_doc(connection, row[0], row[1], seq)
+                    forget_blob(connection, row[2])
+            return seq
+
+    def settle(self, seq: int, dead: int) -> None:
+        """The words have everything up to `seq`: count the rows that died of it, and forget all but the last removals until then."""
+        with self._connections.write() as connection:
+            connection.execute("INSERT OR IGNORE INTO meta VALUES ('forgotten', ?)", (str(seq),))
+            oldest = connection.execute(
+                "SELECT seq FROM gone WHERE seq <= ? ORDER BY seq DESC LIMIT 1 OFFSET ?", (seq, REMOVALS)
+            ).fetchone()
+            if oldest is not None:
+                connection.execute("DELETE FROM gone WHERE seq <= ?", oldest)
+                _forget_until(connection, oldest[0])
+            connection.execute(
+                "INSERT INTO meta VALUES ('dead', ?) ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + ?",
+                (str(dead), dead),
+            )
+
+    @property
+    def words_linger(self) -> bool:
+        """Whether the words still have, on disk, some of what was removed for good: they are to be built anew."""
+        return int(self.get("dead", "0")) >= ALL_DEAD
+
+    def remembers(self, seq: int) -> bool:
+        """Whether all that was removed since `seq` is still known."""
+        return seq >= int(self.get("forgotten", str(seq + 1)))
+
+    def doubt(self) -> None:
+        """Have the next catch-up of the vectors compare all of them instead of what has changed."""
+        with self._connections.write() as connection:
+            _forget_until(connection, _seq(connection) + 1)
+
+    def sweep(self, orphaned_before: int) -> int:
+        """Drop the blobs that nothing has pointed to since before that second; returns their number."""
+        with self._connections.write(erase=True) as connection:
+            return connection.execute("DELETE FROM blobs WHERE orphaned_at < ?", (orphaned_before,)).rowcount
+
+    def finish(self, source: int, stamp: str, files: int, seconds: float, skipped: Sequence[tuple[str, str]]) -> None:
+        """Remember that a run saw the whole source: when, with which chunker, and what it left out by name."""
+        with self._connections.write() as connection:
+            _kind_of(connection, source)
+            connection.execute("DELETE FROM left_out WHERE source = ?", (source,))
+            connection.executemany(
+                "INSERT OR IGNORE INTO left_out VALUES (?, ?, ?)", [(source, path, reason) for path, reason in skipped]
+            )
+            facts = {"stamp": stamp, "files": str(files), "seconds": str(seconds), "indexed": str(int(time.time()))}
+            connection.executemany(
+                "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)",
+                [(f"{key}:{source}", value) for key, value in facts.items()],
+            )
+
+    def get(self, key: str, default: str = "") -> str:
+        """A remembered fact about the store."""
+        with self._connections.read() as connection:
+            row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+            return default if row is None else row[0]
+
+    def set(self, values: Mapping[str, str]) -> None:
+        """Remember facts about the store."""
+        with self._connections.write() as connection:
+            connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", list(values.items()))
+
+    def remember_recent(self, source: int, state: str, paths: Sequence[str]) -> None:
+        """Which files of a source changed lately, newest first, as of a state of its history."""
+        self.set({f"recent:{source}": "\0".join(paths), f"recent-state:{source}": state})
+
+    def seq(self) -> int:
+        return int(self.get("seq", "0"))
+
+    def skipped(self, source: int) -> tuple[Skipped, ...]:
+        """The files of a source that are not in the index, with the reasons, by path."""
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                "SELECT path, reason FROM skips WHERE source = ?1 UNION SELECT path, reason FROM left_out WHERE source = ?1 "
+                "ORDER BY path",
+                (source,),
+            )
+            return tuple(Skipped(path, reason) for path, reason in rows)
+
+
+def _find_source(connection: sqlite3.Connection, kind: str, name: str, root: str) -> tuple[int] | None:
+    return connection.execute(
+        "SELECT id FROM sources WHERE kind = ? AND name = ? AND root = ?", (kind, name, root)
+    ).fetchone()
+
+
+def _kind_of(connection: sqlite3.Connection, source: int) -> str:
+    """The kind of a source, which may be removed while it is being read."""
+    row = connection.execute("SELECT kind FROM sources WHERE id = ?", (source,)).fetchone()
+    if row is None:
+        raise Cancelled("the source was removed")
+    return row[0]
+
+
+def _no_role(path: str) -> str:
+    """Of documents and records each is what it is: no folder's name makes one of them a test or an example."""
+    return ""
+
+
+def next_seq(connection: sqlite3.Connection) -> int:
+    """A new state of the store."""
+    connection.execute("UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'seq'")
+    return _seq(connection)
+
+
+def _forget_until(connection: sqlite3.Connection, seq: int) -> None:
+    """Remember that removals up to `seq` may no longer be known."""
+    connection.execute(
+        "INSERT INTO meta VALUES ('forgotten', ?1) ON CONFLICT (key) DO UPDATE SET value = max(CAST(value AS INTEGER), ?1)",
+        (seq,),
+    )
+
+
+def _seq(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()[0])
+
+
+def forget_source(connection: sqlite3.Connection, source: int) -> int:
+    """Remove a source with its docs and, at once, the content that nothing else uses; returns how many docs that were."""
+    seq = next_seq(connection)
+    docs = connection.execute("SELECT path, blob FROM docs WHERE source = ?", (source,)).fetchall()
+    for path, blob in docs:
+        remove_doc(connection, source, path, seq)
+        forget_blob(connection, blob)
+    connection.execute("DELETE FROM sources WHERE id = ?", (source,))
+    connection.execute("DELETE FROM meta WHERE key LIKE '%:' || ?", (source,))  # facts about it
+    forget_rest(connection)
+    return len(docs)
+
+
+def forget_rest(connection: sqlite3.Connection) -> None:
+    """Remove what is left of docs that were removed for good: their earlier versions, vectors, and rows of the words."""
+    # Earlier versions of what was removed lie among what nothing points to any more, and nobody can tell which.
+    connection.execute("DELETE FROM blobs WHERE orphaned_at IS NOT NULL")
+    connection.execute("DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.hash = vectors.hash)")
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('dead', ?)", (str(ALL_DEAD),))
+
+
+def put_blob(connection: sqlite3.Connection, content_hash: bytes, cut: Cut, *, meaning: bool = True) -> int:
+    """The blob with this content, made where there is none; without `meaning` no vectors are made of it."""
+    row = connection.execute("SELECT id FROM blobs WHERE hash = ?", (content_hash,)).fetchone()
+    if row is not None:  # the same content twice in one change
+        connection.execute("UPDATE blobs SET orphaned_at = NULL WHERE id = ?", row)
+        return row[0]
+    (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'chunks'").fetchone()
+    first = last + 1
+    blob = connection.execute(
+        "INSERT INTO blobs (hash, language, characters, lines, first_chunk, last_chunk, text, private) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            content_hash,
+            cut.language,
+            len(cut.text),
+            cut.text.count("\n") + (not cut.text.endswith("\n") and bool(cut.text)),
+            first,
+            first + len(cut.chunks) - 1,
+            zlib.compress(cut.text.encode("utf-8"), COMPRESSION),
+            not meaning,
+        ),
+    ).lastrowid
+    assert blob is not None
+    _put_parts(connection, blob, first, cut)
+    put_leaks(connection, blob, cut.leaks)
+    return blob
+
+
+def _put_parts(connection: sqlite3.Connection, blob: int, first: int, cut: Cut) -> None:
+    """Write a new blob's chunks, numbered from `first`, and its symbols."""
+    connection.executemany(
+        "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
+        [
+            (
+                first + number,
+                blob,
+                c.ordinal,
+                c.start,
+                c.end,
+                c.start_line,
+                c.end_line,
+                c.kind,
+                c.name,
+                c.qualified,
+                c.signature,
+                c.doc,
+            )
+            for number, c in enumerate(cut.chunks)
+        ],
+    )
+    connection.executemany(
+        "INSERT INTO symbols VALUES (?, ?, ?, ?, ?, ?)",
+        [(blob, s.name, s.qualified, s.kind, s.start_line, s.end_line) for s in cut.symbols],
+    )
+
+
+def put_doc(connection: sqlite3.Connection, source: int, file: Found, blob: int, role: str, seq: int, now: int) -> int:
+    """A doc of this name and content, in place of the one of that name."""
+    remove_doc(connection, source, file.path, seq, keep=blob)
+    connection.execute("DELETE FROM skips WHERE source = ? AND path = ?", (source, file.path))
+    doc = connection.execute(
+        "INSERT INTO docs (source, path, blob, size, mtime_ns, role, seq, checked_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (source, file.path, blob, file.size, file.mtime_ns, role, seq, now),
+    ).lastrowid
+    assert doc is not None
+    return doc
+
+
+def forget_blob(connection: sqlite3.Connection, blob: int) -> None:
+    """Remove a content that no doc has any more, with the vectors of what nothing else says."""
+    hashes = connection.execute("SELECT hash FROM chunks WHERE blob = ? AND hash IS NOT NULL", (blob,)).fetchall()
+    if connection.execute("DELETE FROM blobs WHERE id = ? AND orphaned_at IS NOT NULL", (blob,)).rowcount:
+        connection.executemany(
+            "DELETE FROM vectors WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM chunks WHERE hash = ?1)", hashes
+        )
+
+
+def remove_doc(connection: sqlite3.Connection, source: int, path: str, seq: int, keep: int = 0) -> None:
+    """Remove the doc of this name, where there is one; `keep` is a content that stays in use."""
+    row = connection.execute(
+        "SELECT docs.id, blob, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? AND path = ?",
+        (source, path),
+    ).fetchone()
+    if row is None:
+        return
+    doc, blob, first_chunk, last_chunk = row
+    connection.execute("DELETE FROM docs WHERE id = ?", (doc,))
+    connection.execute("INSERT INTO gone VALUES (?, ?, ?, ?)", (doc, first_chunk, last_chunk, seq))
+    if blob != keep:
+        connection.execute(
+            "UPDATE blobs SET orphaned_at = ? WHERE id = ? AND NOT EXISTS (SELECT 1 FROM docs WHERE blob = blobs.id)",
+            (int(time.time()), blob),
+        )

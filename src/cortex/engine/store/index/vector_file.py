@@ -1,0 +1,431 @@
+"""One embedding index in a directory: a log of half-precision rows, scanned by numpy or turbovec and rescored exactly.
+
+    watermark.json     stamp, watermark, and how many records of which generation's log are complete
+    rows-000001.log    fixed-size records (id, vector); a later record replaces an earlier one, the id ~n removes n
+    scan2-*.tvim       turbovec's own form of a prefix of that log, so that opening need not encode it again
+
+Everything here can be thrown away: what is missing, damaged or of another embedder opens empty with watermark -1, and the caller replays.
+One process writes (it holds the store's lease), any number read: a log only grows, and a new generation has a new name, because a mapped file
+can't be replaced on Windows. Knows nothing of chunks or models. Road not taken: turbovec's own `sync`, whose file would be a second truth that
+can be ahead of the watermark; and HNSW, which takes a hundred times longer to build and loses recall under filters.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from cortex.base.errors import StoreError, shortage_of
+from cortex.base.paths import make_private
+from cortex.base.types import Stamp
+from cortex.engine.store.index.vector_log import (
+    Log,
+    Manifest,
+    Records,
+    checksum_of,
+    log_path,
+    next_generation,
+    read_manifest,
+    sweep,
+    write_manifest,
+)
+from cortex.engine.store.index.vector_scan import (
+    BITS,
+    BLOCK,
+    Codes,
+    Floats,
+    Ids,
+    View,
+    cosines,
+    encode,
+    encode_all,
+    find,
+    fold,
+    scan_codes,
+    scan_exactly,
+    turbovec_works,
+    unit,
+)
+
+if TYPE_CHECKING:
+    from turbovec import IdMapIndex
+
+_NOT_DAMAGE = (errno.EACCES, errno.EPERM, errno.EROFS)
+FRESH = -1  # the watermark of an index that holds nothing yet
+CANDIDATES = 400  # at least so many rows are rescored exactly: the 50 nearest of 130,000 chunks were always among them
+CANDIDATES_PER_RESULT = 8
+NARROW = 0.05  # an allow-list below this share is scanned exactly: faster than the engine's own filter
+DEAD_SHARE = 0.25  # of a log's records, before it is written anew
+DEAD_MINIMUM = 1000
+MEANS = 20_000  # of ranges that are remembered, a kilobyte each
+SNAPSHOT_MINIMUM = 10_000  # rows; encoding fewer takes below 50 ms
+SNAPSHOT_SHARE = 0.05  # of the log that is new since the last snapshot, and is encoded again whenever it is opened
+SCAN = f"scan{BITS}"  # snapshots of another precision are none
+
+Engine = Literal["turbovec", "numpy"]
+
+
+class Vectors:
+    """An embedding index: one writer, any number of searchers."""
+
+    def __init__(self, directory: Path | None, stamp: Stamp, engine: Engine) -> None:
+        self.stamp = stamp
+        self.watermark = FRESH
+        self._directory = directory
+        # turbovec takes multiples of 8 only; other dimensions are scanned by numpy.
+        self._turbovec = engine == "turbovec" and stamp.dimensions % 8 == 0 and turbovec_works()
+        self._dtype = np.dtype([("id", "<i8"), ("vector", "<f2", (stamp.dimensions,))])
+        # Ids, positions, and what turbovec or numpy scans. Rows of a log on disk are mapped, and few
+        # are read for an answer: the system takes their pages back when it needs them.
+        scanned = stamp.dimensions * BITS // 8 + 8 if self._turbovec else stamp.dimensions + 4
+        self._row_bytes = 16 + scanned + (self._dtype.itemsize if directory is None else 0)
+        self._no_codes = Codes(np.empty((0, stamp.dimensions), np.int8), np.empty(0, np.float32))
+        # Closing needs no memory.
+        self._nothing = np.empty(0, dtype=np.int64)
+        self._no_records = np.empty(0, dtype=self._dtype)
+        self._lock = threading.RLock()
+        self._clear()
+
+    @classmethod
+    def open(cls, directory: Path | None, stamp: Stamp, engine: Engine = "turbovec") -> Vectors:
+        """The index in `directory` (None: in memory only); empty with watermark -1 where nothing usable is there. Writes nothing."""
+        vectors = cls(directory, stamp, engine)
+        vectors.reload_if_moved()
+        return vectors
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes of memory a search in these rows takes; dead rows count until the log is written anew."""
+        with self._lock:
+            return self.memory_of(self._log.records if self._log else 0)
+
+    @property
+    def state(self) -> tuple[int, int, int]:
+        """What a search depends on: two equal states give equal answers."""
+        with self._lock:
+            return self.watermark, self._generation, self._log.records if self._log else 0
+
+    def memory_of(self, rows: int) -> int:
+        """About how many bytes of memory so many rows take."""
+        return rows * self._row_bytes
+
+    def add(self, ids: Ids, vectors: Floats) -> None:
+        """Put rows in; an id that is there is replaced.
+
+        Raises: ValueError for a negative id, a wrong shape or a value that is no number.
+        """
+        rows = np.asarray(vectors, dtype=np.float32)
+        if rows.shape != (len(ids), self.stamp.dimensions):
+            raise ValueError(
+                f"expected {len(ids)} vectors of {self.stamp.dimensions} dimensions, got the shape {rows.shape}"
+            )
+        records = np.zeros(len(ids), dtype=self._dtype)
+        records["id"], records["vector"] = ids, unit(rows)
+        if (records["id"] < 0).any():
+            raise ValueError("an id is negative; chunk ids count from 1")
+        self._append(records)
+
+    def remove(self, ids: Ids) -> None:
+        """Take rows out; unknown ids are nothing."""
+        with self._lock:
+            self._become_writer()
+            view = self._refresh()
+            known = view.ids[find(view.ids, ids)]
+            records = np.zeros(len(known), dtype=self._dtype)
+            records["id"] = ~known
+            self._append(records)
+
+    def sync(self, watermark: int) -> None:
+        """Make everything added and removed so far durable, then say that the index is complete up to `watermark`."""
+        with self._lock, self._translated():
+            self._become_writer()
+            view = self._refresh()
+            dead = view.folded - len(view.ids)
+            if dead > DEAD_MINIMUM and dead > DEAD_SHARE * view.folded:
+                self._compact(view)
+            if self._directory is not None:
+                log = self._log or self._begin_log()
+                log.sync()
+                self._manifest = Manifest(self.stamp, watermark, self._generation, log.records, log.checksum)
+                write_manifest(self._directory, self._manifest)
+                self._save_scan(self._directory, self._view)
+                sweep(self._directory, keep=(log_path(self._directory, self._generation).name, self._snapshot))
+            self.watermark = watermark
+
+    def compact(self) -> None:
+        """Write the log anew without its dead rows; durable with the next `sync`."""
+        with self._lock, self._translated():
+            self._become_writer()
+            view = self._refresh()
+            if view.folded > len(view.ids):
+                self._compact(view)
+
+    def search(self, vector: Floats, k: int, allowed: Ids | None = None) -> list[tuple[int, float]]:
+        """The `k` nearest ids, of `allowed` only where that is given, as (id, cosine): best first, ties by id."""
+        query = self._query(vector)
+        with self._lock:
+            view = self._refresh()
+            scan, codes = self._refresh_scan(view), self._refresh_codes(view)
+        chosen = np.arange(len(view.ids)) if allowed is None else find(view.ids, allowed)
+        if k <= 0 or not len(chosen) or not query.any():
+            return []
+        wide = max(CANDIDATES, CANDIDATES_PER_RESULT * k)
+        if len(chosen) > wide:
+            nearest = None
+            if len(chosen) >= NARROW * len(view.ids):
+                if scan is not None:
+                    nearest = scan_codes(scan, view, query, wide, None if allowed is None else chosen)
+                elif codes is not None:
+                    nearest = codes.nearest(view, query, wide, chosen)
+            chosen = scan_exactly(view, query, wide, chosen) if nearest is None else nearest
+        scores = cosines(view, query, chosen)
+        order = np.lexsort((chosen, -scores))[:k]
+        return [(int(view.ids[chosen[at]]), float(scores[at])) for at in order]
+
+    def cosines(self, vector: Floats, ids: Ids) -> dict[int, float]:
+        """How near these ids' rows are; those that have none are left out."""
+        query = self._query(vector)
+        with self._lock:
+            view = self._refresh()
+        chosen = find(view.ids, ids)
+        return dict(zip(view.ids[chosen].tolist(), cosines(view, query, chosen).tolist(), strict=True))
+
+    def rows(self, ids: Ids) -> dict[int, Floats]:
+        """The rows of these ids, of length 1; those that have none are left out."""
+        with self._lock:
+            view = self._refresh()
+        chosen = find(view.ids, ids)
+        rows = unit(view.records["vector"][view.positions[chosen]].astype(np.float32))
+        return dict(zip(view.ids[chosen].tolist(), rows, strict=True))
+
+    def cosines_of_ranges(self, vector: Floats, ranges: Sequence[tuple[int, int]]) -> list[float]:
+        """How near the mean of the rows of each range of ids is, both ends included; 0 where it has none."""
+        query = self._query(vector)
+        with self._lock:
+            view = self._refresh()
+            if len(self._means) > MEANS:
+                self._means.clear()
+            means = [self._means.get(one) if one in self._means else self._mean_of(view, one) for one in ranges]
+        return np.round(np.asarray(means, dtype=np.float32) @ query, 4).tolist() if means else []
+
+    def _query(self, vector: Floats) -> Floats:
+        return unit(np.asarray(vector, dtype=np.float32).reshape(1, self.stamp.dimensions))[0]
+
+    def _mean_of(self, view: View, ends: tuple[int, int]) -> Floats:
+        """The mean of a range's rows, of length 1; remembered where none is missing, since what an id stands for never changes."""
+        first, last = ends
+        start, stop = np.searchsorted(view.ids, first), np.searchsorted(view.ids, last, side="right")
+        rows = view.records["vector"][view.positions[start:stop]].astype(np.float64)
+        mean = unit(rows.sum(axis=0, keepdims=True).astype(np.float32))[0]
+        if len(rows) == last - first + 1:
+            self._means[ends] = mean
+        return mean
+
+    def ids(self) -> Ids:
+        """Every id in the index, ascending."""
+        with self._lock:
+            return self._refresh().ids.copy()
+
+    def lacking(self, ids: Ids) -> Ids:
+        """Those of these ids that have no row, ascending."""
+        with self._lock:
+            view = self._refresh()
+        wanted = np.unique(ids)
+        return np.setdiff1d(wanted, view.ids[find(view.ids, wanted)], assume_unique=True)
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._refresh().ids)
+
+    def reload_if_moved(self) -> bool:
+        """See what another process has written since; True where that changed anything. The writer itself has nothing to see."""
+        with self._lock:
+            if self._directory is None or (self._log is not None and self._log.writing):
+                return False
+            for _ in range(3):  # the generation may be swept between reading its name and opening it
+                manifest = read_manifest(self._directory)
+                if manifest == self._manifest:
+                    return False
+                if manifest is None or manifest.stamp != self.stamp:
+                    break
+                if self._follow(self._directory, manifest):
+                    return True
+            changed = self._manifest is not None
+            self._clear()
+            return changed
+
+    def is_whole(self) -> bool:
+        """Compare what is on disk with its checksum."""
+        manifest = None if self._directory is None else read_manifest(self._directory)
+        if self._directory is None or manifest is None:
+            return self._directory is None or self.watermark == FRESH
+        return Log(log_path(self._directory, manifest.generation), self._dtype).extend(
+            manifest.records, manifest.checksum
+        )
+
+    def close(self) -> None:
+        """Let go of files and memory; what was not synced is forgotten."""
+        with self._lock:
+            self._clear()
+
+    def _clear(self) -> None:
+        self._log: Log | None = None
+        self._manifest: Manifest | None = None
+        self._generation = 0
+        self._scan: IdMapIndex | None = None  # loaded when it is needed: who only writes seldom does
+        self._codes = self._no_codes  # what numpy scans, where turbovec doesn't
+        self._snapshot = ""  # name of the file that holds the scan of
+        self._snapshot_records = 0  # so many records of the log
+        self._view = self._scanned = View(self._no_records, self._nothing, self._nothing)
+        self._means: dict[tuple[int, int], Floats] = {}
+        self.watermark = FRESH
+
+    def _follow(self, directory: Path, manifest: Manifest) -> bool:
+        """Take over the state that `manifest` describes, reading only what is new; False where its log isn't whole."""
+        log, grown = self._log, False
+        if log is not None and self._generation == manifest.generation and log.records <= manifest.records:
+            grown = log.extend(manifest.records, manifest.checksum)
+        if not grown:
+            log = Log(log_path(directory, manifest.generation), self._dtype)
+            if not log.extend(manifest.records, manifest.checksum):
+                return False
+            self._clear()
+        self._log, self._manifest, self._generation, self.watermark = (
+            log,
+            manifest,
+            manifest.generation,
+            manifest.watermark,
+        )
+        count, path = next(iter(self._snapshots(directory)), (0, None))
+        self._snapshot, self._snapshot_records = path.name if path else "", count
+        return True
+
+    def _become_writer(self) -> None:
+        """Start from the newest state: the process that held the lease before may have written since this one looked."""
+        if self._log is None or not self._log.writing:
+            self.reload_if_moved()
+
+    def _append(self, records: Records) -> None:
+        with self._lock, self._translated():
+            self._become_writer()
+            if len(records):
+                (self._log or self._begin_log()).append(records)
+
+    def _begin_log(self) -> Log:
+        """A new generation's empty log; nothing reads it before the watermark file names it."""
+        path = None
+        if self._directory is not None:
+            make_private(self._directory)
+            self._generation = next_generation(self._directory)
+            path = log_path(self._directory, self._generation)
+        self._log, self._snapshot, self._snapshot_records = Log(path, self._dtype), "", 0
+        return self._log
+
+    def _refresh(self) -> View:
+        """The view of everything in the log."""
+        if self._log is not None and self._log.records != self._view.folded:
+            with self._translated():
+                records = self._log.view()
+            self._view, _ = fold(self._view, records)
+        return self._view
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Say that the files are damaged where they can't be read or written for no better reason."""
+        try:
+            yield
+        except (OSError, ValueError, MemoryError) as error:
+            if shortage := shortage_of(error, "using vectors"):
+                raise shortage from error
+            if isinstance(error, OSError) and error.errno in _NOT_DAMAGE:
+                raise
+            raise StoreError("INDEX_DAMAGED", f"the vectors of {self.stamp.model} failed: {error}") from error
+
+    def _refresh_scan(self, view: View) -> IdMapIndex | None:
+        """The scan, brought to the same state; None where there is too little to scan."""
+        if self._scan is None:
+            self._load_scan(view)
+        if self._scan is None:
+            if self._turbovec and len(view.ids) > CANDIDATES:
+                self._scan = encode_all(view)
+        elif self._scanned is not view:
+            for number in fold(self._scanned, view.records)[1].tolist():
+                self._scan.remove(number)
+            encode(self._scan, view, view.positions >= self._scanned.folded)
+        self._scanned = view
+        return self._scan
+
+    def _refresh_codes(self, view: View) -> Codes | None:
+        """The rows as numpy scans them, in the same state; None where turbovec does or few are there."""
+        if self._turbovec or len(view.ids) <= CANDIDATES:
+            return None
+        if len(self._codes.scales) != view.folded:
+            self._codes = self._codes.extend(view.records)
+        return self._codes
+
+    def _compact(self, view: View) -> None:
+        """Write the live rows to a new generation; the old one stays until the watermark file has moved."""
+        if self._scan is not None or self._snapshot:
+            self._refresh_scan(view)
+        before = self._log, self._generation, self._snapshot, self._snapshot_records
+        try:
+            log = self._begin_log()
+            places = np.sort(view.positions)
+            for start in range(0, len(places), BLOCK):
+                log.append(view.records[places[start : start + BLOCK]])
+            fresh = View(log.view(), view.ids, np.searchsorted(places, view.positions))
+        except BaseException:
+            # A part of the rows must not be taken for all of them.
+            self._log, self._generation, self._snapshot, self._snapshot_records = before
+            raise
+        # The scan holds the same rows under the same ids: only their positions have moved.
+        # Codes go by position, so they are made anew.
+        self._codes = self._no_codes
+        self._view = self._scanned = fresh
+
+    def _snapshots(self, directory: Path) -> list[tuple[int, Path]]:
+        """The snapshots of this generation, by how many records of the log they cover, the largest first."""
+        named = [(path.stem.split("-"), path) for path in directory.glob(f"{SCAN}-{self._generation:06d}-*-*.tvim")]
+        return sorted(((int(parts[2]), path) for parts, path in named if parts[2].isdecimal()), reverse=True)
+
+    def _load_scan(self, view: View) -> None:
+        """Make a whole snapshot of a prefix of the log the scan, where there is one."""
+        self._snapshot, self._snapshot_records = "", 0
+        if self._directory is None or not self._turbovec:
+            return
+        from turbovec import IdMapIndex
+
+        for count, path in self._snapshots(self._directory):
+            try:
+                if count > view.folded or checksum_of(path) != int(path.stem.split("-")[3], 16):
+                    continue
+                self._scan = IdMapIndex.load(os.fspath(path))
+            except (OSError, ValueError):
+                continue
+            self._snapshot, self._snapshot_records = path.name, count
+            nothing = View(view.records[:0], view.ids[:0], view.positions[:0])
+            self._scanned = view if count == view.folded else fold(nothing, view.records[:count])[0]
+            return
+
+    def _save_scan(self, directory: Path, view: View) -> None:
+        """Keep turbovec's form of the log once enough of it is new."""
+        count, held = view.folded, self._scan is not None
+        if len(view.ids) < SNAPSHOT_MINIMUM or count - self._snapshot_records <= SNAPSHOT_SHARE * count:
+            return
+        scan = self._refresh_scan(view)
+        if scan is None:
+            return
+        fresh = directory / "scan.new"
+        scan.write(os.fspath(fresh))
+        self._snapshot = f"{SCAN}-{self._generation:06d}-{count}-{checksum_of(fresh):08x}.tvim"
+        self._snapshot_records = count
+        os.replace(fresh, directory / self._snapshot)
+        if not held:  # nobody searches in this process
+            self._scan = None

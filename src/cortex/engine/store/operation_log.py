@@ -1,0 +1,135 @@
+"""What happened to a store, and what others ask of its lease holder: two small tables.
+
+The operations log is a line per index run, configuration change and deletion, kept for `retention.days` and
+within `limits.disk.logs`; it holds no content. A request is how a process without the lease asks the holder to index; the holder answers in the same row.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cortex.base.types import Progress
+from cortex.engine.store.connections import Connections
+
+LINE_BYTES = 24  # that a line takes beside its detail
+_DROP_OLDEST = """
+DELETE FROM operations WHERE id <= (
+  SELECT max(id) FROM (
+    SELECT id, sum(length(CAST(detail AS BLOB)) + ?1) OVER (ORDER BY id DESC) AS bytes FROM operations)
+  WHERE bytes > ?2)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A line of the operations log."""
+
+    at: int  # seconds since the epoch
+    what: str
+    detail: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Something that another process wants indexed."""
+
+    id: int
+    source: int
+    force: bool
+    limited: bool  # a tool asked: forced runs are rare
+    paths: tuple[str, ...] | None  # None is the whole source
+
+
+class Log:
+    """The operations log and the requests of one store."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def record(self, what: str, detail: Mapping[str, object]) -> None:
+        """Add a line."""
+        with self._connections.write() as connection:
+            connection.execute(
+                "INSERT INTO operations (at, what, detail) VALUES (?, ?, ?)",
+                (int(time.time()), what, json.dumps(detail, sort_keys=True, default=str)),
+            )
+
+    def recent(self, limit: int = 20) -> list[Operation]:
+        """The last lines, newest first."""
+        with self._connections.read() as connection:
+            rows = connection.execute("SELECT at, what, detail FROM operations ORDER BY id DESC LIMIT ?", (limit,))
+            return [Operation(at, what, json.loads(detail)) for at, what, detail in rows]
+
+    def purge(self, before: int, most_bytes: int = sys.maxsize) -> int:
+        """Drop lines and requests older than that second, and the oldest lines where all take more; returns how many lines."""
+        with self._connections.write() as connection:
+            connection.execute("DELETE FROM requests WHERE at < ?", (before,))
+            old = connection.execute("DELETE FROM operations WHERE at < ?", (before,)).rowcount
+            return old + connection.execute(_DROP_OLDEST, (LINE_BYTES, most_bytes)).rowcount
+
+    def ask(self, source: int, force: bool, limited: bool, paths: Sequence[str] | None) -> int:
+        """Leave a request for the lease holder; returns its id."""
+        with self._connections.write() as connection:
+            row = connection.execute(
+                "INSERT INTO requests (at, source, force, limited, paths) VALUES (?, ?, ?, ?, ?)",
+                (int(time.time()), source, force, limited, None if paths is None else json.dumps(list(paths))),
+            ).lastrowid
+            assert row is not None
+            return row
+
+    def asked(self, since: int) -> list[Request]:
+        """The unanswered requests made since that second, oldest first."""
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                "SELECT id, source, force, limited, paths FROM requests WHERE answer IS NULL AND at >= ? ORDER BY id",
+                (since,),
+            )
+            return [
+                Request(number, source, bool(force), bool(limited), None if paths is None else tuple(json.loads(paths)))
+                for number, source, force, limited, paths in rows
+            ]
+
+    def answer(self, request: int, answer: str) -> None:
+        """Answer a request."""
+        with self._connections.write() as connection:
+            connection.execute("UPDATE requests SET answer = ? WHERE id = ?", (answer, request))
+
+    def answered(self, request: int) -> str | None:
+        """The answer to a request, None while there is none."""
+        with self._connections.read() as connection:
+            row = connection.execute("SELECT answer FROM requests WHERE id = ?", (request,)).fetchone()
+            return None if row is None else row[0]
+
+    def tell(self, request: int, step: Progress) -> None:
+        """Say how far the work on a request is."""
+        with self._connections.write() as connection:
+            progress = json.dumps([step.stage, step.done, step.total])
+            connection.execute("UPDATE requests SET progress = ? WHERE id = ?", (progress, request))
+
+    def beat(self, step: Progress) -> None:
+        """Tell all who wait for an answer that this process is alive, and how far its run is."""
+        with self._connections.read() as connection:
+            if connection.execute("SELECT 1 FROM requests WHERE answer IS NULL LIMIT 1").fetchone() is None:
+                return
+        sign = json.dumps([step.stage, step.done, step.total, time.time_ns()])
+        self._connections.jot("UPDATE requests SET progress = ? WHERE answer IS NULL", (sign,))
+
+    def sign(self, request: int) -> str:
+        """The last sign of life that a request got: another text each time, "" before the first."""
+        with self._connections.read() as connection:
+            row = connection.execute("SELECT progress FROM requests WHERE id = ?", (request,)).fetchone()
+            return "" if row is None or row[0] is None else row[0]
+
+    def told(self, request: int) -> Progress | None:
+        """How far the work on a request is, None while nothing was said."""
+        sign = self.sign(request)
+        return Progress(*json.loads(sign)[:3]) if sign else None
+
+    def withdraw(self, request: int) -> None:
+        """Take a request back."""
+        with self._connections.write() as connection:
+            connection.execute("DELETE FROM requests WHERE id = ?", (request,))

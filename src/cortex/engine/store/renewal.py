@@ -1,0 +1,56 @@
+"""A home database that was put together anew, made usable: an identity of its own, and search rows made from what it holds.
+
+Its ids may have meant other rows in the indexes of the database before it, so that those must not be taken for its own.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Callable
+
+from cortex.base.record_model import refs_of
+from cortex.engine.store.connections import Connected
+from cortex.engine.store.memories.queries import COLUMNS, remembered
+from cortex.engine.store.memories.rows import OWN, reword_memory
+from cortex.engine.store.memories.rows import NameOf as MemoryNameOf
+from cortex.engine.store.memories.rows import Wording as MemoryWording
+from cortex.engine.store.records.row_reader import get_records
+from cortex.engine.store.records.rows import RecordRows
+from cortex.engine.store.records.rows import Wording as RecordWording
+from cortex.engine.store.snapshots import KEPT
+
+PAGE = 500
+_DERIVED = ("docs", "blobs", "gone", "skips", "left_out", "requests", "mirrors")
+
+
+def renew(
+    connections: Connected,
+    name_of: MemoryNameOf,
+    word_memory: MemoryWording,
+    word_record: RecordWording,
+    take: Callable[[sqlite3.Connection], None] = lambda connection: None,
+) -> None:
+    """Renew a database in one transaction; `take` does what else is to be done in it."""
+    with connections.write(durable=True) as connection:
+        take(connection)
+        for table in _DERIVED:
+            connection.execute(f"DELETE FROM {table}")
+        connection.execute(f"DELETE FROM meta WHERE NOT ({KEPT['meta']})")
+        connection.execute("INSERT OR IGNORE INTO meta VALUES ('seq', '0')")
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('identity', ?)", (secrets.token_hex(6),))
+        connection.execute(
+            "UPDATE counters SET value = max(value, (SELECT coalesce(max(change), 0) FROM records)) WHERE name = 'change'"
+        )
+        own = connection.execute(f"SELECT {COLUMNS} WHERE memories.origin = ?", (OWN,)).fetchall()
+        for memory in map(remembered, own):
+            reword_memory(connection, memory.id, memory.memory, name_of(memory.state), word_memory)
+        rows = RecordRows(connection, word_record)
+        ids = [row[0] for row in connection.execute("SELECT id FROM records ORDER BY made, id")]
+        for start in range(0, len(ids), PAGE):
+            for record in get_records(connection, ids[start : start + PAGE]).values():
+                rows.reword(record)
+                connection.executemany(
+                    "INSERT OR IGNORE INTO refs VALUES (?, ?, ?)",
+                    [(role, target, record.id) for role, target in refs_of(record.body)],
+                )

@@ -1,0 +1,49 @@
+"""Figures about one open store, for status and doctor."""
+
+from __future__ import annotations
+
+from cortex.base.runtime.lru_cache import Cache
+from cortex.base.text import rfc3339
+from cortex.base.types import Freshness, Source, Vitals
+from cortex.engine.embedding_coordinator import Embedding
+from cortex.engine.run_queue import Runs
+from cortex.engine.store import Store
+
+SMALL_BYTES, LARGE_BYTES = 10_000, 100_000
+
+
+def vitals_of(
+    store: Store,
+    main: Source,
+    state: Freshness,
+    runs: Runs,
+    embedding: Embedding,
+    cache: Cache,
+    searches: tuple[int, float],
+) -> Vitals:
+    """Collect the figures; `searches` are how many there were and the seconds that they took."""
+    truth, lookup, source = store.truth, store.lookup, main.id
+    counts = lookup.counts(source)
+    step = runs.under_way() or runs.step
+    waiting = max(int(truth.get(f"files:{source}", "0")), step.total) if state.state != "ready" else 0
+    small, medium, large = lookup.sizes(source, SMALL_BYTES, LARGE_BYTES)
+    count, seconds = searches
+    return Vitals(
+        freshness=state,
+        holder=store.lease.held,
+        holder_pid=store.lease.holder(),
+        total_files=max(counts.docs, waiting),
+        indexed_files=counts.docs,
+        skipped=truth.skipped(source),
+        chunks=counts.chunks,
+        embedding=embedding.status(),
+        disk_bytes=store.disk_bytes(),
+        languages=lookup.languages(source),
+        sizes={"small": small, "medium": medium, "large": large},
+        average_chunk_tokens=round(counts.characters / 4 / counts.chunks, 1) if counts.chunks else 0.0,
+        average_search_ms=round(1000 * seconds / count, 2) if count else 0.0,
+        indexing_seconds=float(truth.get(f"seconds:{source}", "0")),
+        cache_bytes=cache.size,
+        cache_hit_rate=cache.hit_rate,
+        last_cleanup=rfc3339(int(truth.get("cleanup"))) if truth.get("cleanup") else "",
+    )

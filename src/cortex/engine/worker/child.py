@@ -1,0 +1,113 @@
+"""The process that reads and cuts: `python -m cortex.worker.child MEMORY_BYTES`, frames on stdin and stdout.
+
+It ends when its stdin ends, so it dies with its parent however that dies; if it hangs then, its own alarm ends it. A failure in one
+file is that file's answer. Grammars load when the first file of their language comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import BinaryIO, cast
+
+from cortex.base.redaction import redact_cut
+from cortex.base.secret_scanner import find_leaks_by_line
+from cortex.base.types import Cut, Refused
+from cortex.engine.chunkers import HEAD_CHARACTERS, cut, language_of
+from cortex.engine.readers import read, read_document, unpacked_name
+from cortex.engine.worker.frames import READY, Answer, Request, pack_answer, read_frame, write_frame
+
+NICENESS = 5  # a little behind what the user is doing
+GRACE_SECONDS = 5.0  # the parent kills first
+MAX_REASON_CHARACTERS = 200
+Cutter = Callable[[str, bytes, int, int, bool, bool], Cut | Refused]
+
+
+def main(arguments: list[str]) -> int:
+    """Answer requests until stdin ends."""
+    requests, answers = _take_streams()
+    _settle(int(arguments[0]) if arguments else 0)
+    serve(requests, answers, cut_file)
+    return 0
+
+
+def serve(requests: BinaryIO, answers: BinaryIO, cutter: Cutter) -> None:
+    """Say that this process is ready, then answer every frame of `requests` with one frame."""
+    with open(os.devnull, "wb") as nowhere, contextlib.suppress(BrokenPipeError, EOFError):
+        write_frame(answers, READY)
+        while (message := read_frame(requests)) is not None:
+            target, overlap, seconds, documents, redacted, files = cast(Request, message)
+            # A C thread, so it also works when native code hangs while the parent is gone.
+            faulthandler.dump_traceback_later(seconds + GRACE_SECONDS, exit=True, file=nowhere)
+            cuts = [partial(cutter, path, raw, target, overlap, documents, redacted) for path, raw in files]
+            reply = [_answer(cut, raw) for cut, (_, raw) in zip(cuts, files, strict=True)]
+            faulthandler.cancel_dump_traceback_later()
+            write_frame(answers, reply)
+
+
+def cut_file(
+    path: str, raw: bytes, target_tokens: int, overlap_tokens: int, documents: bool = False, redacted: bool = False
+) -> Cut | Refused:
+    """Read and cut one file, as a document or as it is, and find the secrets in it; `redacted`, also take them out."""
+    found = _cut(path, raw, target_tokens, overlap_tokens, documents)
+    if isinstance(found, Refused):
+        return found
+    found = replace(found, leaks=find_leaks_by_line(found.text))
+    return redact_cut(found) if redacted else found
+
+
+def _cut(path: str, raw: bytes, target_tokens: int, overlap_tokens: int, documents: bool) -> Cut | Refused:
+    if documents:
+        document = read_document(raw, path)
+        if isinstance(document, Refused):
+            return document
+        path = unpacked_name(path)
+        language = document.language or language_of(path, document.text[:HEAD_CHARACTERS])
+        return cut(document.text, path, language, target_tokens, overlap_tokens, document=True)
+    text = read(raw, path)
+    if isinstance(text, Refused):
+        return text
+    return cut(text, path, language_of(path, text[:HEAD_CHARACTERS]), target_tokens, overlap_tokens)
+
+
+def _answer(cut: Callable[[], Cut | Refused], raw: bytes) -> Answer:
+    try:
+        return pack_answer(cut(), raw)
+    except MemoryError:
+        gc.collect()
+        return "memory"
+    except Exception as error:  # whatever a reader or grammar raises costs this file only
+        return f"failed: {type(error).__name__}: {error}"[:MAX_REASON_CHARACTERS]
+
+
+def _take_streams() -> tuple[BinaryIO, BinaryIO]:
+    """The real stdin and stdout; from now on whatever prints, prints to stderr."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return sys.stdin.buffer, answers
+
+
+def _settle(memory_bytes: int) -> None:
+    """Limit memory, step back in priority, leave Ctrl-C to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        with contextlib.suppress(OSError):
+            os.nice(NICENESS)
+    if memory_bytes and sys.platform != "win32":
+        import resource
+
+        with contextlib.suppress(ValueError, OSError):  # macOS refuses some values
+            resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)  # cutting makes no cycles; a collection only costs time
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,358 @@
+"""Bringing a generation up to date with the chunk files: what changed is read, compared entry by entry, and only what differs is written.
+
+Runs in a generation that nobody asks yet. A file that can't be read keeps what is known of it, and is named in `problems`. Of two
+chunks with the same id the later one counts: in a file the one further down, of two files the one whose name comes later. Files are
+gone through backwards, so that what an earlier file may say is known when its turn comes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from cortex.base.errors import FileError, StoreError
+from cortex.base.text import hash_bytes, role_of
+from cortex.base.types import Chunk, Cut, Entry, Source, Stamp, Symbol
+from cortex.engine.store import Held, Store, Update
+from cortex.families.chunkfiles.format import ChunkFile, Reading, Signature, Vector, Written, shown
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+PROVIDER, OWN_MODEL = (
+    "chunks",
+    "cortex-static",
+)  # who made vectors that stand in files; those of our own model are known by its name
+BATCH = 1_000  # vectors that are kept at once
+REBUILD_SHARE = 1.0  # of all entries: when more were written and removed, the words are written anew rather than mended
+FEW_ENTRIES = 2_000  # whose words are always written anew: a quarter of a second, and no dead row bends a score
+MAX_WARNINGS = 50  # of one state
+PROSE = "markdown"
+_FACT, _COUNTS = "chunk files", "chunk vectors"
+_BETWEEN, _AFTER = "\n/", "\n0"  # between an id and the path of a file, and what comes after all of these
+_DEFINES = re.compile(
+    r"^[ \t]*(?:[a-z]+ ){0,4}?(func|function|def|fn|class|type|interface|struct|enum|trait|module|protocol|record)[ \t]+"
+    r"(?:\([^()\n]*\)[ \t]*)?([A-Za-z_]\w{0,199})",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """What a generation knows of a file that it holds the chunks of."""
+
+    signature: Signature
+    model: str = ""
+    dimensions: int = 0
+    vectors: int = 0
+    shadowed: bool = False  # some of its chunks don't count, because a later file has the same ids
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def stamp(self) -> Stamp | None:
+        return stamp_of(self.model, self.dimensions) if self.vectors else None
+
+
+States = Mapping[str, FileState]
+
+
+def stamp_of(model: str, dimensions: int) -> Stamp:
+    """The stamp of a file's vectors; how sure a hit is can be told better by those of our own model."""
+    return Stamp("local" if model.startswith(OWN_MODEL) else PROVIDER, model, dimensions)
+
+
+def stamps_of(states: States) -> tuple[Stamp, ...]:
+    """Whose vectors there are, the most first."""
+    counts: dict[Stamp, int] = {}
+    for state in states.values():
+        if state.stamp is not None:
+            counts[state.stamp] = counts.get(state.stamp, 0) + state.vectors
+    return tuple(sorted(counts, key=lambda stamp: (-counts[stamp], stamp.model, stamp.dimensions)))
+
+
+def read_states(store: Store) -> dict[str, FileState]:
+    """The files that a generation holds, by name."""
+    told = json.loads(store.truth.get(_FACT, "{}"))
+    return {
+        name: FileState(**{**known, "signature": tuple(known["signature"]), "warnings": tuple(known["warnings"])})
+        for name, known in told.items()
+    }
+
+
+def to_read(
+    states: States,
+    files: Iterable[ChunkFile],
+    failed: Mapping[str, Signature],
+    kept: frozenset[str] = frozenset(),
+) -> tuple[set[str], set[str]]:
+    """The names of the files that have to be read, and of those that are gone and not `kept`.
+
+    A file that failed is not tried again as it is.
+    """
+    present = {file.name: file.signature for file in files}
+    changed = {
+        name
+        for name, signature in present.items()
+        if failed.get(name) != signature and (name not in states or states[name].signature != signature)
+    }
+    gone = set(states) - set(present) - kept
+    if changed or gone:  # what was hidden by another file may come to light
+        changed |= {name for name, state in states.items() if state.shadowed and name in present}
+    return changed, gone
+
+
+@dataclass(slots=True)
+class Built:
+    """What came of a build."""
+
+    states: dict[str, FileState]
+    problems: dict[str, tuple[Signature, str]] = field(default_factory=dict)  # files that could not be read, and why
+    changes: int = 0  # entries that were written or removed
+    refreshed: int = 0  # entries of which only what no index looks at is another
+
+
+def build(store: Store, source: Source, files: Sequence[ChunkFile], changed: set[str], gone: set[str]) -> Built:
+    """Make a store hold what the files say. Raises: StoreError, FileError, where it can't be written."""
+    built = Built(read_states(store))
+    vectors = _Vectors(store)
+    present = {file.name for file in files}
+    with store.entries.update(source.id) as update:
+        for name in gone:
+            for held in update.of_file(name):
+                update.remove(held)
+                vectors.remove(held.chunk)
+            del built.states[name]
+        update.flush()  # what is gone is in nobody's way
+        for file in sorted(files, key=lambda file: file.name, reverse=True):
+            if file.name in changed:
+                _read_file(update, vectors, file, present, built)
+        built.changes, built.refreshed, seq = update.changes, update.refreshed, update.seq
+    store.truth.set({_FACT: json.dumps({name: asdict(state) for name, state in built.states.items()})})
+    _bring_up(store, source, built.changes)
+    vectors.finish(seq, set(stamps_of(built.states)))
+    store.truth.set({_COUNTS: json.dumps(_count(store, built.states))})
+    return built
+
+
+def check_vectors(store: Store, states: States) -> None:
+    """Load the vectors, and see that none is missing. Raises: StoreError STORE_CORRUPT."""
+    if _count(store, states) != json.loads(store.truth.get(_COUNTS, "[]")):
+        raise StoreError("STORE_CORRUPT", "vectors of chunks are missing")
+
+
+def _count(store: Store, states: States) -> list[int]:
+    return [len(store.indexes.vectors(stamp)) for stamp in stamps_of(states)]
+
+
+def _bring_up(store: Store, source: Source, changes: int) -> None:
+    entries = store.truth.size(source.id)
+    if entries <= FEW_ENTRIES or changes > REBUILD_SHARE * entries:
+        store.indexes.rebuild()
+    store.indexes.catch_up()
+
+
+def _read_file(update: Update, vectors: _Vectors, file: ChunkFile, present: set[str], built: Built) -> None:
+    vectors.mark()
+    states = dict(built.states)
+    try:
+        with update.file():
+            reader = _Reader(update, vectors, file, present, states)
+            reader.run()
+    except FileError as error:
+        vectors.take_back()
+        built.problems[file.name] = (file.signature, error.message)
+        return
+    vectors.keep()
+    built.states = states
+
+
+class _Reader:
+    """One file on its way into the store."""
+
+    def __init__(
+        self, update: Update, vectors: _Vectors, file: ChunkFile, present: set[str], states: dict[str, FileState]
+    ) -> None:
+        self._update, self._vectors, self._file, self._states = update, vectors, file, states
+        self._present = present
+        self._reading = Reading(file.path)
+        self._held = {_key_of(held.path): held for held in update.of_file(file.name)}
+        self._seen: set[str] = set()
+        self._shadowed = False
+        self._warnings: list[str] = []
+        self._embedded = 0
+
+    def run(self) -> None:
+        for written in self._reading:
+            self._take(written)
+        for key, held in self._held.items():
+            if key not in self._seen:
+                self._remove(held)
+        self._states[self._file.name] = FileState(
+            signature=self._file.signature,
+            model=self._reading.model,
+            dimensions=self._reading.dimensions,
+            vectors=self._embedded,
+            shadowed=self._shadowed,
+            warnings=tuple([*self._reading.warnings, *self._warnings][:MAX_WARNINGS]),
+        )
+
+    def _remove(self, held: Held) -> None:
+        self._update.remove(held)
+        self._vectors.remove(held.chunk)
+
+    def _take(self, written: Written) -> None:
+        entry, vector, name = written.entry, written.embedding, self._file.name
+        path = path_of(entry)
+        key, _, file = path.partition(_BETWEEN)
+        if key in self._seen:
+            self._warn(f"{self._reading.name}: the id {shown(entry.id)} is there twice; the last one counts")
+        held = self._held.get(key)
+        if held is None and (held := self._of_another(key)) is not None and not self._may_replace(held, entry):
+            return
+        self._embedded += vector is not None
+        self._seen.add(key)
+        cut = cut_of(entry)
+        digest = self._digest(path, cut, entry, vector)
+        if held is not None:
+            if held.hash == digest and held.file == name:
+                self._update.refresh(held.doc, entry)
+                return
+            self._remove(held)
+        role = role_of(file or key)
+        self._held[key] = held = self._update.put(path, role, digest, cut, entry, name)
+        if vector is not None:
+            self._vectors.add(stamp_of(self._reading.model, len(vector)), held.chunk, vector)
+
+    def _of_another(self, key: str) -> Held | None:
+        found = self._update.between(key, f"{key}{_AFTER}")
+        return next((held for held in found if _key_of(held.path) == key), None)
+
+    def _may_replace(self, held: Held, entry: Entry) -> bool:
+        """Whether a chunk of this file counts although another file has its id; a file that is gone has no say."""
+        if held.file not in self._present:
+            return True
+        later = max(held.file, self._file.name)
+        self._warn(
+            f"the id {shown(entry.id)} is in {shown(held.file)} and in {self._reading.name}; that of {shown(later)} counts"
+        )
+        if later == held.file:
+            self._shadowed = True
+            return False
+        self._states[held.file] = replace(self._states[held.file], shadowed=True)
+        return True
+
+    def _digest(self, path: str, cut: Cut, entry: Entry, vector: Vector | None) -> bytes:
+        """A hash of all that an index looks at."""
+        numbers = b"" if vector is None else vector.tobytes()
+        told = (entry.id, entry.chunk_type or "", entry.title or "", *(entry.tags or ()))
+        parts = (path, cut.text, cut.language, self._reading.model, *told)
+        return hash_bytes(numbers, repr(parts).encode("utf-8"))
+
+    def _warn(self, warning: str) -> None:
+        if len(self._warnings) < MAX_WARNINGS:
+            self._warnings.append(warning)
+
+
+def _ids(chunks: Sequence[int]) -> NDArray[np.int64]:
+    import numpy as np  # here, because whoever has no chunk files needs none
+
+    return np.asarray(chunks, dtype=np.int64)
+
+
+class _Vectors:
+    """Vectors on their way into the indexes of their models, in batches; those of one file can be taken back."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: dict[Stamp, list[tuple[int, Vector]]] = {}
+        self._added: list[int] = []  # of the file that is read now
+        self._removed: list[int] = []
+        self._removed_before = 0
+
+    def mark(self) -> None:
+        """Begin with a file."""
+        self._added, self._removed_before = [], len(self._removed)
+
+    def add(self, stamp: Stamp, chunk: int, vector: Vector) -> None:
+        waiting = self._waiting.setdefault(stamp, [])
+        waiting.append((chunk, vector))
+        self._added.append(chunk)
+        if len(waiting) >= BATCH:
+            self._flush(stamp)
+
+    def remove(self, chunk: int) -> None:
+        self._removed.append(chunk)
+
+    def keep(self) -> None:
+        """The file is whole."""
+        for stamp in self._waiting:
+            self._flush(stamp)
+
+    def take_back(self) -> None:
+        """The file is not whole: its numbers of chunks will be given again, to others."""
+        for waiting in self._waiting.values():
+            waiting.clear()
+        del self._removed[self._removed_before :]
+        added = _ids(self._added)
+        for stamp in self._stamps():
+            self._store.indexes.vectors(stamp).remove(added)
+
+    def finish(self, seq: int, used: set[Stamp]) -> None:
+        """Make everything durable, and drop the vectors of models that no file names any more."""
+        gone = _ids(self._removed)
+        for stamp in used:
+            vectors = self._store.indexes.vectors(stamp)
+            vectors.remove(gone)
+            vectors.sync(seq)
+        self._store.indexes.sets.keep_only(used)
+
+    def _flush(self, stamp: Stamp) -> None:
+        waiting = self._waiting[stamp]
+        if waiting:
+            import numpy as np
+
+            rows = np.stack([vector for _, vector in waiting])
+            self._store.indexes.vectors(stamp).add(_ids([chunk for chunk, _ in waiting]), rows)
+            waiting.clear()
+
+    def _stamps(self) -> set[Stamp]:
+        manifests = self._store.indexes.sets.on_disk()
+        return {*self._waiting, *(one.stamp for one in manifests if one is not None)}
+
+
+def path_of(entry: Entry) -> str:
+    """Where an entry is in the store: its id, then the file that it is of, since the ranking looks at paths."""
+    name = entry.id if "\n" not in entry.id else hash_bytes(entry.id.encode("utf-8")).hex()
+    file = (entry.metadata or {}).get("file_path")
+    return f"{name}{_BETWEEN}{file}" if isinstance(file, str) and file else name
+
+
+def _key_of(path: str) -> str:
+    """What of a path stands for the id."""
+    return path.partition(_BETWEEN)[0]
+
+
+def cut_of(entry: Entry) -> Cut:
+    """An entry as a text with one chunk."""
+    lines = entry.text.count("\n") + 1
+    kind, title = entry.chunk_type or "", entry.title or ""
+    told = entry.metadata or {}
+    language = told.get("language")
+    if not isinstance(language, str):
+        language = PROSE if kind == "documentation" or told.get("source") == "markdown" else "text"
+    chunk = Chunk(0, 0, len(entry.text), 1, lines, kind, title, title, doc=" ".join(entry.tags or ()))
+    symbols = _symbols(entry.text) if kind == "definitions" else ()
+    return Cut(language, entry.text, (chunk,), symbols)
+
+
+def _symbols(text: str) -> tuple[Symbol, ...]:
+    """What a text of definitions defines, so that a name finds its definition."""
+    found: dict[str, Symbol] = {}
+    for match in _DEFINES.finditer(text):
+        line = text.count("\n", 0, match.start(2)) + 1
+        found.setdefault(match[2], Symbol(match[2], match[2], match[1], line, line))
+    return tuple(found.values())

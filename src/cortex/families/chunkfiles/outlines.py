@@ -1,0 +1,242 @@
+"""The code of a file in words that fit a chunk: which symbols it has, how they are declared, which values it holds.
+
+Works on the text and the symbols that the index has; nothing is parsed again, since parsing belongs in a process of its own. So
+where a declaration ends is judged by its brackets: at the brace or colon that opens its body, else at the end of its first line.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from cortex.base.types import Symbol
+
+TYPES = frozenset("class struct interface trait enum type module table view".split())
+FUNCTIONS = frozenset("function method test macro".split())
+VALUES = frozenset("constant variable".split())
+MAX_TYPE_LINES = 120
+MAX_VALUE_LINES = 80
+MAX_SIGNATURE_LINES = 10
+MAX_COMMENT_LINES = 30
+MAX_LINE_CHARACTERS = 1_000
+_HASH_COMMENTS = frozenset("python ruby bash perl r elixir julia powershell crystal nim fish tcl coffeescript".split())
+_BY_COLON = frozenset({"python", "nim"})
+_BRACES = frozenset(
+    "c cpp csharp css dart go groovy java javascript kotlin objc php rust scala swift tsx typescript zig".split()
+)
+_COMMENT = ("//", "/*", "*", "--", ";;", "@", "#[")
+_PACKAGE = {
+    **dict.fromkeys(
+        ("go", "java", "kotlin", "scala", "groovy"), re.compile(r"^[ \t]*package[ \t]+([\w.]+)", re.MULTILINE)
+    ),
+    **dict.fromkeys(("csharp", "php"), re.compile(r"^[ \t]*namespace[ \t]+([\w.\\]+)", re.MULTILINE)),
+    "elixir": re.compile(r"^[ \t]*defmodule[ \t]+([\w.]+)", re.MULTILINE),
+}
+_IMPORT = {
+    **dict.fromkeys(("python",), re.compile(r"^[ \t]*(?:import|from)[ \t]+[\w.]+", re.MULTILINE)),
+    **dict.fromkeys(
+        ("java", "kotlin", "scala", "groovy", "swift", "dart", "haskell", "d"),
+        re.compile(r"^[ \t]*import[ \t]+\S", re.MULTILINE),
+    ),
+    **dict.fromkeys(
+        ("javascript", "typescript", "tsx"),
+        re.compile(r"^[ \t]*import\b[^\n(]|^[^\n/]*\brequire\(", re.MULTILINE),
+    ),
+    **dict.fromkeys(("c", "cpp", "objc"), re.compile(r"^[ \t]*#[ \t]*(?:include|import)\b", re.MULTILINE)),
+    **dict.fromkeys(("rust", "php"), re.compile(r"^[ \t]*(?:pub[ \t]+)?use[ \t]+\S", re.MULTILINE)),
+    "csharp": re.compile(r"^[ \t]*(?:global[ \t]+)?using[ \t]+[\w.]+[ \t]*[;=]", re.MULTILINE),
+    "ruby": re.compile(r"^[ \t]*require(?:_relative)?\b", re.MULTILINE),
+    "elixir": re.compile(r"^[ \t]*(?:import|alias|use|require)[ \t]+[A-Z]", re.MULTILINE),
+}
+_AFTER_NAME = re.compile(r"\s*(?:=\s*(?:async\s+)?(?:function\s*)?)?([(<\[].*)$")
+_GO_IMPORT = re.compile(r'[ \t]*(?:import[ \t]+)?[\w.]*[ \t]*"[^"]*"')
+
+
+class Outline:
+    """A text in a language, with its symbols."""
+
+    def __init__(self, text: str, language: str, symbols: Sequence[Symbol]) -> None:
+        self.text = text
+        self.language = language
+        self.lines = text.split("\n")
+        self.symbols = [one for one in symbols if 0 < one.start_line <= min(one.end_line, len(self.lines))]
+        self._functions = sorted(one.start_line for one in self.symbols if one.kind in FUNCTIONS)
+
+    @property
+    def package(self) -> str:
+        """The package, namespace or module that the file says it belongs to."""
+        pattern = _PACKAGE.get(self.language)
+        found = pattern.search(self.text) if pattern else None
+        return found[1] if found else ""
+
+    @property
+    def imports(self) -> int:
+        """How many imports it has, by lines that look like one."""
+        if self.language == "go":
+            return self._go_imports()
+        pattern = _IMPORT.get(self.language)
+        return len(pattern.findall(self.text)) if pattern else 0
+
+    def _go_imports(self) -> int:
+        """Those of `import "x"` and of blocks in parentheses."""
+        count, inside = 0, False
+        for line in self.lines:
+            if inside and line.startswith(")"):
+                inside = False
+            elif line.startswith("import") and "(" in line:
+                inside = True
+            elif (inside or line.startswith("import")) and _GO_IMPORT.match(line):
+                count += 1
+        return count
+
+    def names(self) -> list[str]:
+        """What the file defines, as blocks of a text; none where it defines neither types nor functions."""
+        types = [f"  - {one.qualified} ({one.kind}) {_span(one)}" for one in self.symbols if one.kind in TYPES]
+        functions = [f"  - {self._call(one)} {_span(one)}" for one in self.symbols if one.kind in FUNCTIONS]
+        if not types and not functions:
+            return []
+        package, imports = self.package, self.imports
+        blocks = [f"Package: {package}"] if package else []
+        blocks += [f"Imports: {imports} packages"] if imports else []
+        blocks += ["\n".join(("Types:", *types))] if types else []
+        return blocks + (["\n".join(("Functions:", *functions))] if functions else [])
+
+    def declarations(self) -> list[str]:
+        """Every type and function as it is declared, with its comment, in the order of the file."""
+        blocks = []
+        for one in self.symbols:
+            if one.kind in TYPES:
+                body = self._type(one)
+            elif one.kind in FUNCTIONS:
+                body = self._function(one)
+            else:
+                continue
+            blocks.append(_block(one, [*self._comment(one), *body]))
+        return blocks
+
+    def values(self) -> list[str]:
+        """Constants, variables and enums with what they hold; what lies within one that was given is not given again."""
+        blocks = []
+        last = 0
+        for one in self.symbols:
+            if one.start_line > last and self._is_value(one):
+                last = one.end_line
+                body = _capped(self.lines[one.start_line - 1 : one.end_line], MAX_VALUE_LINES)
+                blocks.append(_block(one, [*self._comment(one), *body]))
+        return blocks
+
+    def _is_value(self, one: Symbol) -> bool:
+        if one.kind in VALUES:
+            return one.kind == "constant" or not one.parent
+        if one.kind == "class" and self.language == "python":
+            return (
+                re.search(r"\b(?:\w*Enum|\w*Flag)\b\s*[,)]", self.lines[one.start_line - 1][:MAX_LINE_CHARACTERS])
+                is not None
+            )
+        return one.kind == "enum" or (one.kind == "field" and one.name.isupper())
+
+    def _call(self, one: Symbol) -> str:
+        """A function by its qualified name, with what follows the name in its declaration."""
+        signature = " ".join(line.strip() for line in self._signature(one))
+        at = signature.find(one.name) if one.name else -1
+        while at >= 0:
+            end = at + len(one.name)
+            whole = not signature[at - 1 : at].isidentifier()
+            if whole and (found := _AFTER_NAME.match(signature, end)):
+                return f"{one.qualified}{found[1].rstrip(' {:' if self.language in _BY_COLON else ' {')}"
+            at = signature.find(one.name, end)
+        return f"{one.qualified}()"
+
+    def _function(self, one: Symbol) -> list[str]:
+        signature = self._signature(one)
+        if self.language in _BY_COLON:
+            return [*signature, *self._docstring(one, len(signature))]
+        ends_here = one.start_line + len(signature) > one.end_line and "{" not in self.lines[one.end_line - 1]
+        return signature if ends_here else [*signature[:-1], f"{signature[-1]} {{ ... }}"]
+
+    def _docstring(self, one: Symbol, after: int) -> list[str]:
+        body = self.lines[one.start_line - 1 + after : one.end_line]
+        mark = next((mark for mark in ('"""', "'''") if body and body[0].lstrip().startswith((mark, f"r{mark}"))), "")
+        if not mark:
+            return []
+        for row, line in enumerate(body[:MAX_COMMENT_LINES]):
+            if mark in (line if row else line.replace(mark, "", 1)):
+                return body[: row + 1]
+        return body[:1]
+
+    def _type(self, one: Symbol) -> list[str]:
+        """A type in full; one with functions up to the first of these."""
+        following = bisect_right(self._functions, one.start_line)
+        inner = self._functions[following] if following < len(self._functions) else one.end_line + 1
+        if inner > one.end_line:
+            return _capped(self.lines[one.start_line - 1 : one.end_line], MAX_TYPE_LINES)
+        lines = self.lines[one.start_line - 1 : inner - 1]
+        while len(lines) > 1 and (not lines[-1].strip() or self._is_comment(lines[-1])):
+            lines.pop()
+        return [*_capped(lines, MAX_TYPE_LINES), "..."]
+
+    def _comment(self, one: Symbol) -> list[str]:
+        """The comments and decorators directly above a definition."""
+        first = one.start_line - 1
+        while first > max(0, one.start_line - 1 - MAX_COMMENT_LINES) and self._is_comment(self.lines[first - 1]):
+            first -= 1
+        return self.lines[first : one.start_line - 1]
+
+    def _is_comment(self, line: str) -> bool:
+        begin = line.lstrip()
+        return begin.startswith(_COMMENT) or (begin.startswith("#") and self.language in _HASH_COMMENTS)
+
+    def _signature(self, one: Symbol) -> list[str]:
+        """The lines of a declaration up to what opens its body."""
+        lines = self.lines[one.start_line - 1 : min(one.end_line, one.start_line - 1 + MAX_SIGNATURE_LINES)]
+        first = lines[0][:MAX_LINE_CHARACTERS].rstrip()
+        if self.language not in _BY_COLON and self.language not in _BRACES:
+            return [first]
+        text = "\n".join(line[:MAX_LINE_CHARACTERS] for line in lines)
+        end = _body(text, ":" if self.language in _BY_COLON else "{")
+        if end < 0:
+            return [first]
+        kept = text[: end + 1] if self.language in _BY_COLON else text[:end].rstrip()
+        return [line.rstrip() for line in (kept or first).split("\n")]
+
+
+def _body(text: str, opener: str) -> int:
+    """Where the character that opens a body stands, outside of brackets and strings; -1 where there is none."""
+    depth = 0
+    quote = ""
+    at = 0
+    while at < len(text):
+        character = text[at]
+        if quote:
+            if character == "\\":
+                at += 1
+            elif character == quote:
+                quote = ""
+        elif character in "\"'`":
+            quote = character if text.find(character, at + 1) > 0 else ""
+        elif character == opener and depth == 0:
+            return at
+        elif character in "([{":
+            depth += 1
+        elif character in ")]}":
+            depth -= 1
+        elif depth == 0 and (character == ";" or text.startswith("=>", at)):
+            return at
+        at += 1
+    return -1
+
+
+def _span(one: Symbol) -> str:
+    return f"(line {one.start_line})" if one.start_line == one.end_line else f"(lines {one.start_line}-{one.end_line})"
+
+
+def _capped(lines: list[str], limit: int) -> list[str]:
+    return lines if len(lines) <= limit else [*lines[:limit], "..."]
+
+
+def _block(one: Symbol, lines: Sequence[str]) -> str:
+    """A definition below its place, without what is common before all of its lines."""
+    common = min((len(line) - len(line.lstrip()) for line in lines if line.strip() not in ("", "...")), default=0)
+    cut = (line[min(common, len(line) - len(line.lstrip())) :][:MAX_LINE_CHARACTERS].rstrip() for line in lines)
+    return "\n".join((f"// {_span(one)}", *cut))

@@ -1,0 +1,59 @@
+"""The chunk files as a place of a search over several stores."""
+
+from __future__ import annotations
+
+from cortex.base.errors import InputError
+from cortex.base.types import Cancel, Entry, Hit, Mode, Page, Query
+from cortex.engine.search.federated import Place
+from cortex.families.chunkfiles.index import Wanted
+from cortex.families.chunkfiles.tools.definitions import Shelved, search_all
+
+FAMILY = "chunks"
+
+
+def place_of(context: Shelved) -> Place:
+    """All chunk files of a client, asked together."""
+    files: dict[str, str] = {}  # of the chunks that were found, by their ids
+
+    def ask(query: Query, cancel: Cancel) -> Page:
+        if query.mode in (Mode.EXACT, Mode.FULL):
+            raise InputError("ARGUMENT_INVALID", f"chunk files can't be searched in mode {query.mode.value}")
+        depth = query.offset + query.limit
+        found = search_all(context.shelves, Wanted(query.text, depth, query.threshold), cancel)
+        files.update((entry.id, str((entry.metadata or {}).get("file_path") or "")) for entry, _ in found.results)
+        size = query.snippets[0] if query.snippets else 0
+        hits = tuple(_hit(number, entry, score, size) for number, (entry, score) in enumerate(found.results))
+        return Page(hits[query.offset :], len(hits), found.mode, found.notes)
+
+    def read(name: str) -> tuple[str, str]:
+        for shelf in context.shelves:
+            if (entry := shelf.entry(name)) is not None:
+                return entry.title or entry.id, entry.text
+        raise InputError("DOCUMENT_UNKNOWN", f"there is no chunk {name[:100]!r}")
+
+    return Place(
+        FAMILY,
+        "chunks",
+        ask,
+        cite=lambda hit: {"id": hit.path, "title": hit.name},
+        read=read,
+        copy_of=lambda hit: files.get(hit.path, ""),
+    )
+
+
+def _hit(number: int, entry: Entry, score: float, size: int) -> Hit:
+    metadata = entry.metadata or {}
+    lines = [value if isinstance(value := metadata.get(name), int) else 0 for name in ("start_line", "end_line")]
+    return Hit(
+        source=0,
+        doc=number,
+        chunk=0,
+        path=entry.id,
+        start_line=lines[0],
+        end_line=lines[1],
+        text=entry.text[:size] if size else entry.text,
+        score=score,
+        relevance=score,
+        kind=entry.chunk_type or "",
+        name=entry.title or entry.id,
+    )

@@ -1,0 +1,30 @@
+"""The code family: search and context over code workspaces, as tools, resources and prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cortex.base.settings import Workspace
+from cortex.engine.pool import Engines
+from cortex.families.code.tools.definitions import TOOLS
+from cortex.families.code.tools.resources import PROMPTS, RESOURCES
+from cortex.families.code.tools.session import Workspaces
+from cortex.toolkit import instructions
+from cortex.toolkit.tool import Family
+
+__all__ = ["PROMPTS", "RESOURCES", "TOOLS", "Workspaces", "open_family"]
+
+
+def open_family(found: Sequence[Workspace], engines: Engines, *, read_only: bool = False) -> Family:
+    """The family over these workspaces, whose engines are lent by `engines`."""
+    workspaces = Workspaces(found, engines)
+    return Family(
+        name="code",
+        instructions=instructions.text("code"),
+        context=workspaces,
+        tools=tuple(tool for tool in TOOLS if not (read_only and tool.writes)),
+        resources=RESOURCES,
+        prompts=PROMPTS,
+        close=workspaces.close,
+        places=workspaces.places,
+    )

@@ -1,0 +1,439 @@
+"""The five code tools: what each does with the workspaces. Shapes are in answers.py, arguments in arguments.py."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from cortex.base.errors import ConfigError, FileError, InputError
+from cortex.base.runtime.process_stats import memory_bytes
+from cortex.base.settings import Key, Settings, known_key
+from cortex.base.text import TOKEN_CHARACTERS
+from cortex.base.types import Cancel, FileView, Mode, ProgressCallback, Query
+from cortex.engine import chunkers
+from cortex.engine.embedders import leaves
+from cortex.engine.engine import Engine
+from cortex.engine.search.federated import search_all
+from cortex.families.code.tools import render
+from cortex.families.code.tools.arguments import (
+    FindSimilarCode,
+    GetFileContext,
+    ReindexWorkspace,
+    SearchCode,
+    UpdateConfig,
+)
+from cortex.families.code.tools.jobs import report_progress
+from cortex.families.code.tools.render import Json, dump
+from cortex.families.code.tools.session import Workspaces, ambiguous, places_of
+from cortex.toolkit.pagination import check_budget, read_cursor
+from cortex.toolkit.tool import Answer, Call, Tool
+
+MODES: Mapping[str, Mode] = {
+    "auto": Mode.HYBRID,
+    "embeddings": Mode.MEANING,
+    "tfidf": Mode.WORDS,
+    "fullworkspace": Mode.FULL,
+}
+LEAST_TELLING: Mapping[str, int] = {"FILE_NOT_FOUND": 1, "PATH_OUTSIDE": 2}
+MAX_FILE_TYPES = 100
+# Characters of text for the first hits of an answer; the rest are named only. The first is right four times of five, and what
+# is worth reading is then read whole with get_file_context.
+SNIPPETS = (480, 320, 240, 160, 160, 160, 0)
+FORCE_ANSWER_SECONDS = 2.0  # a forced run that takes longer goes on as a job
+FORCE_GOES_ON = (
+    "everything is built anew in the background and searches go on meanwhile: codeindex://workspace/status says how far "
+    "it is, and reindex_workspace without `force` waits for the end"
+)
+STRATEGY_IS_BOTH = "counts as `both`: words and vectors are always brought up to date together"
+WORDS_ARE_KEPT = "indexing.strategies leaves out tfidf: words are indexed all the same, every search needs them"
+NEEDS_INDEXING = ("indexing.chunkSize", "indexing.embeddingProvider", "workspace.maxFiles")
+
+
+def search_code(context: Workspaces, arguments: SearchCode, call: Call) -> Answer:
+    """Find code by question, name or text."""
+    given = arguments.model_fields_set  # what isn't given has the default that the settings say
+    query = make_query(
+        arguments.query,
+        strategy=arguments.strategy,
+        limit=arguments.maxResults if "maxResults" in given else context.settings.search.default_max_results,
+        threshold=arguments.threshold if "threshold" in given else context.settings.search.relevance_threshold,
+        file_types=arguments.fileTypes or [],
+    )
+    return _search(context, query, arguments.workspace, arguments.budget, arguments.cursor, call)
+
+
+def find_similar_code(context: Workspaces, arguments: FindSimilarCode, call: Call) -> Answer:
+    """Find code that looks like a snippet."""
+    languages = (language_called(arguments.language),) if arguments.language else ()
+    query = Query(text=arguments.code, code=True, limit=arguments.maxResults, languages=languages)
+    return _search(context, query, arguments.workspace, arguments.budget, arguments.cursor, call)
+
+
+def make_query(text: str, *, strategy: str, limit: int, threshold: float, file_types: list[str]) -> Query:
+    """A query as a tool call spells it: "text" in quotes and /text/ between slashes are exact with every strategy."""
+    mode, regex = MODES[strategy], False
+    if (exact := exact_text(text)) is not None:
+        mode, (text, regex) = Mode.EXACT, exact
+    extensions = tuple(dict.fromkeys(one.strip().lstrip("*").lstrip(".").lower() for one in file_types))
+    if "" in extensions:  # "*" is every type
+        extensions = ()
+    if len(extensions) > MAX_FILE_TYPES:
+        raise InputError(
+            "ARGUMENT_INVALID", f"{len(extensions)} file types are too many, the most are {MAX_FILE_TYPES}"
+        )
+    return Query(text=text, mode=mode, limit=limit, threshold=threshold, extensions=extensions, regex=regex)
+
+
+def exact_text(text: str) -> tuple[str, bool] | None:
+    """What a query in quotes or between slashes looks for exactly, and whether it is an expression; None for any other."""
+    stripped = text.strip()
+    if len(stripped) < 3 or stripped[0] != stripped[-1]:
+        return None
+    if stripped[0] == '"' and '"' not in stripped[1:-1]:
+        return stripped[1:-1], False
+    if stripped[0] == "/" and " " not in stripped.strip("/")[:1]:
+        return stripped[1:-1], True
+    return None
+
+
+def _search(
+    context: Workspaces, query: Query, workspace: str | None, budget: int | None, cursor: str | None, call: Call
+) -> Answer:
+    tokens = check_budget(budget, context.settings.search.budget)
+    key = repr((query, workspace))
+    offset = read_cursor(key, cursor)
+    started = time.perf_counter()
+    most = tokens * TOKEN_CHARACTERS  # more text could not be shown
+    asked = replace(query, offset=offset, characters=most, snippets=SNIPPETS)
+    with context.open(workspace) as engines:
+        located, page = search_all(places_of(engines), asked, call.cancel)
+        milliseconds = 1000 * (time.perf_counter() - started)
+        states = [engine.freshness() for _, engine in engines]
+        is_full = any(engine.state.over_limit for _, engine in engines)
+    left_out = context.left_out if workspace is None else ()
+    page = replace(page, notes=(*page.notes, *left_out, *context.unheeded))
+    if not page.total and not page.is_partial and not any("threshold" in note for note in page.notes):
+        page = replace(page, notes=(*page.notes, "nothing matches"))
+    metadata = render.search_metadata(page, milliseconds, states)
+    body = render.search_answer(located, metadata, tokens, several=len(context.names) > 1, offset=offset, key=key)
+    if page.is_partial or is_full:
+        body = render.partial_first(body)
+    return Answer(dump(body), structured=body, hits=len(located))
+
+
+def language_called(name: str) -> str:
+    """The language that a caller means: its name, or an extension.
+
+    Raises: InputError ARGUMENT_INVALID.
+    """
+    wanted = name.strip().lower()
+    if wanted in chunkers.LANGUAGES:
+        return wanted
+    by_extension = chunkers.language_of(f"x.{wanted}")
+    if by_extension == "text" and wanted not in ("text", "txt"):
+        raise InputError(
+            "ARGUMENT_INVALID",
+            f"unknown language {name!r}",
+            suggestions=(f"Leave `language` out, or use one of: {', '.join(sorted(chunkers.LANGUAGES))}.",),
+        )
+    return by_extension
+
+
+def reindex_workspace(context: Workspaces, arguments: ReindexWorkspace, call: Call) -> Answer:
+    """Compare the workspace with its index, or build it anew: that goes on after the answer where it takes long."""
+    work = partial(_index, context, arguments)
+    notes: list[str] = []
+    if arguments.force:
+        job, started = context.jobs.start(arguments.workspace, arguments.path, work)
+        is_done = job.wait(FORCE_ANSWER_SECONDS, call, owned=started)
+        context.jobs.last = job  # a request that was refused is answered by its error and leaves no job
+        if is_done:
+            body = _sum(job.reports)
+        else:
+            body = {"status": "indexing", "job": job.as_json()}
+            notes.append(FORCE_GOES_ON)
+    else:
+        body = _sum(work(partial(report_progress, call), call.cancel))
+    body["index"] = status(context, arguments.workspace)
+    body["stats"] = stats(context, arguments.workspace)
+    if arguments.strategy != "both":
+        notes.append(f"strategy `{arguments.strategy}` {STRATEGY_IS_BOTH}")
+        with context.open(arguments.workspace) as engines:
+            if not any(engine.meaning for _, engine in engines):
+                notes.append("no embedder is configured: there are no vectors, words alone were brought up to date")
+    return Answer(dump({**body, "notes": notes} if notes else body))
+
+
+def _index(context: Workspaces, arguments: ReindexWorkspace, progress: ProgressCallback, cancel: Cancel) -> list[Json]:
+    """Index the workspaces of a call one after the other; their reports."""
+    with context.open(arguments.workspace) as every:
+        engines = every if arguments.path is None else _with_path(every, arguments.path)
+        reports: list[Json] = []
+        for name, engine in engines:
+            report = engine.index(
+                force=arguments.force,
+                paths=None if arguments.path is None else [engine.relative(arguments.path)],
+                progress=progress,
+                cancel=cancel,
+                limited=True,
+            )
+            reports.append({"workspace": name, **asdict(report)})
+        return reports
+
+
+def _with_path(engines: Sequence[tuple[str, Engine]], path: str) -> list[tuple[str, Engine]]:
+    """Those of the engines that have something at this path, on disk or in the index.
+
+    Raises: FileError FILE_NOT_FOUND, or PATH_OUTSIDE where it is in none of the roots.
+    """
+    found: list[tuple[str, Engine]] = []
+    outside: FileError | None = None
+    for name, engine in engines:
+        try:
+            relative = engine.relative(path)
+        except FileError as error:
+            outside = error
+            continue
+        if (engine.root / relative).exists() or engine.knows(relative):
+            found.append((name, engine))
+    if found:
+        return found
+    names = ", ".join(name for name, _ in engines)
+    raise outside or FileError("FILE_NOT_FOUND", f"there is no {path!r} in {names}", context={"path": path})
+
+
+def _sum(reports: list[Json]) -> Json:
+    first = {key: value for key, value in reports[0].items() if key != "workspace"}
+    if len(reports) == 1:
+        return first
+    for report in reports[1:]:
+        for key in ("added", "changed", "deleted", "unchanged", "skipped"):
+            first[key] = int(str(first[key])) + int(str(report[key]))
+        first["seconds"] = round(float(str(first["seconds"])) + float(str(report["seconds"])), 3)
+        if report["status"] != "completed":
+            first["status"] = report["status"]
+    return {**first, "workspaces": reports}
+
+
+def status(context: Workspaces, workspace: str | None, start: int | None = None) -> Json:
+    """The status of the named workspace, or of all: sums in the same shape, and each one by itself.
+
+    From `start` on, skipped files are named in pages; without it a few of each reason.
+    """
+    parts, states = [], []
+    with context.open(workspace) as engines:
+        own = start if len(engines) == 1 else None
+        for name, engine in engines:
+            vitals, warnings = engine.vitals(), (*engine.settings.warnings, *context.unheeded)
+            if "tfidf" not in engine.settings.indexing.strategies:
+                warnings = (*warnings, WORDS_ARE_KEPT)
+            states.append((name, vitals))
+            about = render.About(str(engine.root), warnings, engine.state.shortcomings(), engine.state.describe())
+            parts.append(render.status_answer(name, vitals, about, start=own))
+    body = parts[0] if len(parts) == 1 else {**render.sum_status(parts, states, start), "workspaces": parts}
+    job = context.jobs.last
+    return body if job is None else {**body, "job": job.as_json()}
+
+
+def stats(context: Workspaces, workspace: str | None) -> Json:
+    """What is in the index of the named workspace, or of all."""
+    with context.open(workspace) as engines:
+        return render.stats_answer([engine.vitals() for _, engine in engines], memory_bytes())
+
+
+def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> Answer:
+    """Change settings for all who use the index, until a person ends that; nothing is written to a file."""
+    wanted = {
+        key: value
+        for key, value in (
+            ("indexing.chunkSize", arguments.settings.chunkSize),
+            ("indexing.embeddingProvider", arguments.settings.embeddingProvider),
+            ("workspace.maxFiles", arguments.settings.maxFiles),
+            ("search.cacheSize", arguments.settings.cacheSize),
+        )
+        if value is not None
+    }
+    changed: dict[str, Json] = {}
+    reindexing = False
+    with context.open(arguments.workspace) as engines:
+        for name, engine in engines:
+            _check_may_change(engine, name, wanted)
+        for _, engine in engines if wanted else ():
+            old = engine.settings
+            engine.state.change(wanted, call.client or "an agent")
+            engine.follow_settings()
+            new = engine.settings
+            different = [key for key in wanted if old.value(key) != new.value(key)]
+            changed |= {key.rpartition(".")[2]: {"old": _shown(old, key), "new": _shown(new, key)} for key in different}
+            if any(key in NEEDS_INDEXING for key in (wanted if arguments.restart else different)):
+                # Whoever keeps the index follows the change by itself.
+                reindexing = context.look_again(engine) or not engine.holds() or reindexing
+    stale = any(key.rpartition(".")[2] in changed for key in NEEDS_INDEXING)
+    return Answer(dump({"changed": changed, "restartNeeded": stale and not reindexing, "reindexing": reindexing}))
+
+
+def _shown(settings: Settings, name: str) -> object:
+    """A value as it is written in a configuration: sizes as text, numbers as numbers."""
+    key, value = known_key(name), settings.value(name)
+    return key.show(value) if isinstance(key, Key) and key.kind == "size" else value
+
+
+def _check_may_change(engine: Engine, name: str, wanted: Mapping[str, object]) -> None:
+    provider = wanted.get("indexing.embeddingProvider")
+    if engine.settings.server.local_only and provider is not None and leaves(str(provider), engine.settings):
+        raise ConfigError(
+            "CONFIG_INVALID",
+            f"server.localOnly is on for {name}: {provider!r} is beyond this machine",
+            context={"key": "indexing.embeddingProvider"},
+        )
+    engine.settings.changed(wanted)
+
+
+def get_file_context(context: Workspaces, arguments: GetFileContext, call: Call) -> Answer:
+    """Lines of a file as it is now, with what is defined in them."""
+    budget = check_budget(arguments.budget, context.settings.search.budget)
+    seen = view_file(context, arguments.workspace, arguments.path)
+    view = seen.view
+    total = view.text.count("\n") + (not view.text.endswith("\n") and bool(view.text))
+    wanted = arguments.lineRange
+    start = (wanted.start if wanted else None) or 1
+    end = (wanted.end if wanted else None) or (start if wanted and wanted.start else max(1, total))
+    if start > end:
+        raise InputError("ARGUMENT_INVALID", f"lineRange starts at {start} and ends before it, at {end}")
+    if start > max(1, total):
+        raise InputError("ARGUMENT_INVALID", f"{view.path} has {total} lines, lineRange starts at {start}")
+    around = arguments.contextLines if wanted else 0
+    workspace = seen.workspace if len(context.names) > 1 else ""
+    body = render.file_answer(view, max(1, start - around), max(1, min(total, end + around)), budget, workspace)
+    return Answer(dump(body))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A file, the workspace that it was found in, and who embedded that."""
+
+    workspace: str
+    view: FileView
+    embedding: dict[str, str] | None
+
+
+def view_file(context: Workspaces, workspace: str | None, path: str) -> Seen:
+    """The file at this path in the named workspace, or in the one that has it.
+
+    Raises: InputError WORKSPACE_AMBIGUOUS, where several have a file there; FileError, the one that says most.
+    """
+    failures: list[FileError] = []
+    # By the file itself: a workspace inside another has the same one.
+    found: dict[Path, Seen] = {}
+    with context.open(workspace) as engines:
+        for name, engine in engines:
+            try:
+                view = engine.view(path)
+                found.setdefault(engine.root / view.path, Seen(name, view, engine.embedding_of_index()))
+            except FileError as error:
+                failures.append(error)
+    if len(found) > 1:
+        raise ambiguous(f"a file {path!r}", [seen.workspace for seen in found.values()])
+    for seen in found.values():
+        return seen
+    raise min(failures, key=lambda error: LEAST_TELLING.get(error.code, 0))
+
+
+SEARCH_OUTPUT: Mapping[str, object] = {
+    "type": "object",
+    "properties": {
+        "results": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "file": {"type": "string"},
+                    "chunk": {
+                        "type": "object",
+                        "properties": {
+                            "text": {"type": "string"},
+                            "startLine": {"type": "number"},
+                            "endLine": {"type": "number"},
+                        },
+                    },
+                    "relevance": {"type": "number"},
+                    "context": {"type": "object"},
+                },
+            },
+        },
+        "metadata": {
+            "type": "object",
+            "properties": {
+                "strategy": {"type": "string"},
+                "executionTime": {"type": "number"},
+                "totalResults": {"type": "number"},
+            },
+        },
+    },
+}
+
+TOOLS = (
+    Tool(
+        family="code",
+        name="search_code",
+        title="Search code",
+        description="Use this first to find where something is in the code: a question in plain words, a name, an error message "
+        "or a path. Answers with the best places (file, lines, text, relevance), ranked, within a token budget; go on with "
+        '`cursor`. "Quoted" text and /regular expressions/ are matched exactly in the current files.',
+        arguments=SearchCode,
+        run=search_code,
+        writes=False,
+        idempotent=True,
+        output_schema=SEARCH_OUTPUT,
+    ),
+    Tool(
+        family="code",
+        name="reindex_workspace",
+        title="Reindex workspace",
+        description="Use this only when answers look out of date: the index follows saved files by itself. Compares the workspace "
+        "(or one path in it) with the index and updates what changed; `force` builds everything anew, at most once a minute, and answers with "
+        "a job where that takes more than a moment. "
+        "The answer also holds the workspace's status and statistics, and which files are left out.",
+        arguments=ReindexWorkspace,
+        run=reindex_workspace,
+        writes=True,
+        idempotent=True,
+    ),
+    Tool(
+        family="code",
+        name="update_config",
+        title="Update configuration",
+        description="Use this to change how the workspace is indexed or cached (chunkSize, embeddingProvider, maxFiles, cacheSize) for "
+        "everybody who uses its index, until a person ends that. Nothing is written to a file; the index follows in the background.",
+        arguments=UpdateConfig,
+        run=update_config,
+        writes=True,
+        idempotent=True,
+    ),
+    Tool(
+        family="code",
+        name="get_file_context",
+        title="Get file context",
+        description="Use this to read the lines around a search hit, or a whole file, as it is on disk now, with the definitions "
+        "and chunks in that range. Long files come in parts: go on from `nextLine`.",
+        arguments=GetFileContext,
+        run=get_file_context,
+        writes=False,
+        idempotent=True,
+    ),
+    Tool(
+        family="code",
+        name="find_similar_code",
+        title="Find similar code",
+        description="Use this before writing code that may exist already, or to find all places that do the same: give a snippet, "
+        "get the most similar code of the workspace, ranked like search_code.",
+        arguments=FindSimilarCode,
+        run=find_similar_code,
+        writes=False,
+        idempotent=True,
+        output_schema=SEARCH_OUTPUT,
+    ),
+)

@@ -1,0 +1,481 @@
+"""What the code tools and resources say: the shapes of their contract, made from hits and vitals, within a token budget.
+
+Pure functions: nothing here opens, searches or waits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cortex.base.redaction import note_of
+from cortex.base.text import TOKEN_CHARACTERS, cut_to_tokens, estimate_tokens
+from cortex.base.types import Chunk, FileView, Freshness, Hit, Mode, Page, Skipped, Symbol, Vitals
+from cortex.engine.search.federated import Located
+from cortex.toolkit.pagination import make_cursor, too_small
+
+SKELETON_SHARE = 0.3  # of the budget that hits without text may take
+MIN_TEXT_TOKENS = 40  # less text than this of a hit isn't worth its place
+SKIPPED_EXAMPLES = 3  # files of each reason that an answer names by itself
+SKIPPED_PAGE = 200  # files that a status names where a cursor asks for them
+OVER_LIMITS = ("over maxFiles", "too large")
+ERROR_CHARACTERS = 200  # of what went wrong with the index, in every answer
+STRATEGIES: Mapping[Mode, str] = {
+    Mode.MEANING: "embeddings",
+    Mode.WORDS: "tfidf",
+    Mode.FULL: "fullworkspace",
+    Mode.HYBRID: "hybrid",
+    Mode.EXACT: "exact",
+}
+
+Json = dict[str, object]
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def dump(body: object) -> str:
+    """Compact JSON: white space costs tokens too."""
+    return _COMPACT.encode(body)
+
+
+def search_answer(
+    located: Sequence[Located], metadata: Json, budget: int, *, several: bool, offset: int, key: str
+) -> Json:
+    """Results and metadata: the best hits with text, the rest as file, lines and relevance only, never above the budget."""
+    total = int(str(metadata["totalResults"]))
+    characters = budget * TOKEN_CHARACTERS
+    metadata = _shorten_notes(metadata, characters // 4)
+    room = characters - len(dump({"results": [], "metadata": {**metadata, "truncated": True, "cursor": "x" * 60}}))
+    results, cut = _choose(located, room, several)
+    if located and not results:
+        raise too_small(characters - room + len(dump(_result(located[0], None, several))) + 1)
+    next_offset = offset + len(results)
+    metadata = {**metadata, "truncated": cut or len(results) < len(located)}
+    if next_offset < total:
+        metadata["cursor"] = make_cursor(key, next_offset)
+    return {"results": results, "metadata": metadata}
+
+
+def _choose(located: Sequence[Located], room: int, several: bool) -> tuple[list[Json], bool]:
+    """As many hits as fit into `room` characters, the first ones with text; and whether a text was left out or cut."""
+    skeletons = [_result(one, None, several) for one in located]
+    costs = [len(dump(one)) + 1 for one in skeletons]
+    for_text = room - min(sum(costs), int(room * SKELETON_SHARE))
+    results: list[Json] = []
+    cut = False
+    for one, skeleton, cost in zip(located, skeletons, costs, strict=True):
+        chosen: Json | None = None if cut or not one.hit.text else _result(one, one.hit.text, several)
+        if chosen is not None and len(dump(chosen)) >= for_text:
+            cut, chosen = True, _fit(one, for_text, several)
+        size = len(dump(chosen)) + 1 if chosen else cost
+        if size > room:
+            break
+        results.append(chosen or skeleton)
+        room -= size
+        for_text -= size
+    return results, cut or not all(one.hit.text for one in located)
+
+
+def _shorten_notes(metadata: Json, characters: int) -> Json:
+    """The metadata with as many notes, and of those as much, as its part of the budget allows."""
+    notes = metadata.get("notes")
+    if not isinstance(notes, list):
+        return metadata
+    kept: list[str] = []
+    for note in notes:
+        characters -= len(dump(note)) + 1
+        if characters < 0:
+            note = note[: max(0, len(note) + characters - 1)] + "…"
+        if len(note) > 1:
+            kept.append(note)
+        if characters < 0:
+            break
+    return {**metadata, "notes": kept}
+
+
+def _fit(one: Located, characters: int, several: bool) -> Json | None:
+    """The hit with as many of its lines as fit, None if that is hardly any."""
+    tokens = (characters - len(dump(_result(one, "", several, partial=True)))) // TOKEN_CHARACTERS
+    while tokens >= MIN_TEXT_TOKENS:
+        full = _result(one, cut_to_tokens(one.hit.text, tokens), several, partial=True)
+        if len(dump(full)) < characters:
+            return full
+        tokens = tokens * 9 // 10  # quotes and line ends cost a second character in JSON
+    return None
+
+
+def _result(one: Located, text: str | None, several: bool, *, partial: bool = False) -> Json:
+    """A hit without text, with it, or with a part of it: then the lines are still those of the whole."""
+    hit = one.hit
+    chunk: Json = {} if text is None else {"text": text}
+    chunk |= {"startLine": hit.start_line, "endLine": hit.end_line}
+    if partial:
+        chunk["truncated"] = True
+    out: Json = {"file": hit.path, "chunk": chunk, "relevance": hit.relevance}
+    if several:
+        out["workspace"] = one.source
+    if text is not None:
+        out["context"] = context_of(hit)
+    return out
+
+
+def context_of(hit: Hit) -> Json:
+    """Where in the code a hit is: function, class, language, and why it was found."""
+    out: Json = {}
+    parent = hit.qualified.rpartition(".")[0]
+    if hit.kind in ("function", "method", "constructor", "macro"):
+        out["function"] = hit.name
+        if parent:
+            out["class"] = parent
+    elif hit.kind == "section":
+        out["section"] = hit.qualified
+    elif hit.name and hit.kind != "block":
+        out["class"] = hit.qualified or hit.name
+    if hit.language:
+        out["language"] = hit.language
+    if hit.why:
+        out["why"] = hit.why
+    return out
+
+
+def search_metadata(page: Page, milliseconds: float, states: Sequence[Freshness]) -> Json:
+    """How an answer came about: strategy, time, totals, and how fresh the index is."""
+    out: Json = {
+        "strategy": STRATEGIES[page.mode],
+        "executionTime": round(milliseconds, 1),
+        "totalResults": page.total,
+        "index": freshness(states),
+    }
+    if page.notes:
+        out["notes"] = list(page.notes)
+    return out
+
+
+def partial_first(body: Json) -> Json:
+    """The same answer, beginning with its notes: an agent reads from the top that files are missing."""
+    metadata = body["metadata"]
+    assert isinstance(metadata, dict)
+    return {"metadata": {"notes": [], **metadata}, **{key: body[key] for key in body if key != "metadata"}}
+
+
+def freshness(states: Sequence[Freshness]) -> Json:
+    """The index in a few words."""
+    busy = next((state for state in states if state.state != "ready"), None)
+    out: Json = {
+        "status": busy.state if busy else "ready",
+        "lastIndexed": min((s.last_indexed for s in states), default=""),
+    }
+    if busy and busy.state == "indexing":
+        out["progress"] = busy.progress
+    if busy and busy.error:
+        out["error"] = busy.error[:ERROR_CHARACTERS]
+    return out
+
+
+def resource_answer(query: str, located: Sequence[Located], page: Page, metadata: Json, *, several: bool) -> Json:
+    """The search resource's form of an answer."""
+    results: list[Json] = []
+    for one in located:
+        body = _result(one, one.hit.text or None, several)
+        chunk = body["chunk"]
+        assert isinstance(chunk, dict)
+        if one.hit.text:
+            chunk["tokens"] = estimate_tokens(one.hit.text)
+        results.append({"file": body["file"], "fileName": one.hit.path.rsplit("/", 1)[-1], **body})
+    return {
+        "query": query,
+        "strategy": metadata["strategy"],
+        "executionTime": metadata["executionTime"],
+        "totalResults": page.total,
+        "results": results,
+        "metadata": {
+            "searchedFiles": page.docs,
+            "searchedChunks": page.chunks,
+            "cacheHit": page.cached,
+            **{key: metadata[key] for key in ("index", "notes") if key in metadata},
+        },
+    }
+
+
+def file_answer(view: FileView, start: int, end: int, budget: int, workspace: str) -> Json:
+    """Lines of a file with what is defined in them, within the budget; `workspace` is named where there are several.
+
+    Raises: InputError BUDGET_TOO_SMALL, where not even the name fits.
+    """
+    lines = view.text.split("\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    characters = budget * TOKEN_CHARACTERS
+    body: Json = {
+        "file": view.path,
+        "language": view.language,
+        "startLine": start,
+        "endLine": end,
+        "totalLines": len(lines),
+        "text": "",
+        **_defined_in(view, start, end, characters // 4),
+    }
+    if workspace:
+        body["workspace"] = workspace
+    room = characters - len(dump(body)) - len(',"truncated":true,"nextLine":') - 10
+    room -= len(dump(note_of((view.path, one) for one in view.redacted if start <= one[0] <= end)))
+    if room < 0:
+        raise too_small(characters - room)
+    text, last, cut = _lines_within(lines, start, end, room)
+    body["text"], body["endLine"] = text, last
+    if notes := note_of((view.path, one) for one in view.redacted if start <= one[0] <= last):
+        body["notes"] = list(notes)
+    if cut or last < end:
+        body["truncated"] = True
+    if last < end:
+        body["nextLine"] = last + 1
+    return body
+
+
+def chunks_answer(
+    view: FileView,
+    embedding: Mapping[str, str] | None,
+    start: int,
+    budget: int,
+    notes: Sequence[str] = (),
+) -> Json:
+    """A file's chunks from the number `start` on, within the budget; `cursor` is the number of the next."""
+    out: Json = {"file": view.path, "language": view.language, "size": view.size, "lastModified": view.modified}
+    if notes:
+        out["notes"] = list(notes)
+    room = budget * TOKEN_CHARACTERS - len(dump(out))
+    chunks: list[Json] = []
+    for chunk in view.chunks[start:]:
+        text = view.text[chunk.start : chunk.end]
+        body: Json = {
+            "index": chunk.ordinal,
+            "text": text,
+            "startLine": chunk.start_line,
+            "endLine": chunk.end_line,
+            "tokens": estimate_tokens(text),
+            "embedding": embedding,
+        }
+        size = len(dump(body)) + 1
+        if size > room and chunks:
+            break
+        if size > room:
+            # A first chunk always comes, or there would be no way past it.
+            body |= {"text": _part(text, max(room - size + len(dump(text)), TOKEN_CHARACTERS)), "truncated": True}
+        chunks.append(body)
+        room -= size
+    out["chunks"] = chunks
+    following = start + len(chunks)
+    if following < len(view.chunks):
+        out |= {"totalChunks": len(view.chunks), "truncated": True, "cursor": str(following)}
+    return out
+
+
+def _defined_in(view: FileView, start: int, end: int, characters: int) -> Json:
+    """The symbols and chunks of these lines, each list within its part of the budget."""
+    symbols = [_symbol(one) for one in view.symbols if one.start_line <= end and one.end_line >= start]
+    chunks = [_chunk(one) for one in view.chunks if one.start_line <= end and one.end_line >= start]
+    return {"symbols": _within(symbols, characters), "chunks": _within(chunks, characters)}
+
+
+def _lines_within(lines: Sequence[str], start: int, end: int, characters: int) -> tuple[str, int, bool]:
+    """As many of the lines as fit, the last one of them, and whether it was cut: a first line always comes, if only in part."""
+    taken: list[str] = []
+    for line in lines[start - 1 : end]:
+        characters -= len(dump(line))  # its quotes stand for the line end, which costs two in JSON
+        if characters < 0 and taken:
+            break
+        if characters < 0:
+            return _part(line, characters + len(dump(line))), start, True
+        taken.append(line)
+    return "\n".join(taken), start + max(0, len(taken) - 1), False
+
+
+def _part(line: str, characters: int) -> str:
+    """The beginning of a line that costs no more than this in JSON."""
+    part = line[:characters]
+    while len(dump(part)) - 2 > characters:
+        part = part[: len(part) * 9 // 10]
+    return part
+
+
+def _symbol(one: Symbol) -> Json:
+    return {"name": one.qualified, "kind": one.kind, "startLine": one.start_line, "endLine": one.end_line}
+
+
+def _chunk(one: Chunk) -> Json:
+    return {
+        "index": one.ordinal,
+        "startLine": one.start_line,
+        "endLine": one.end_line,
+        "kind": one.kind,
+        "name": one.qualified or one.name,
+    }
+
+
+def _within(parts: Sequence[Json], characters: int) -> list[Json]:
+    kept: list[Json] = []
+    for part in parts:
+        characters -= len(dump(part)) + 1
+        if characters < 0:
+            break
+        kept.append(part)
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a status says beside the vitals."""
+
+    path: str
+    warnings: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+
+def status_answer(name: str, vitals: Vitals, about: About, *, start: int | None = None) -> Json:
+    """The status of one workspace; `start` is as in `_skipped`."""
+    meaning = vitals.embedding is not None
+    skipped = _skipped([({}, skip) for skip in vitals.skipped], start)
+    out: Json = {
+        "workspace": {"path": about.path, "name": name, "lastIndexed": vitals.freshness.last_indexed or None},
+        "indexing": {
+            "status": vitals.freshness.state,
+            "totalFiles": vitals.total_files,
+            "indexedFiles": vitals.indexed_files,
+            "skippedFiles": len(vitals.skipped),
+            "totalChunks": vitals.chunks,
+            "embeddedChunks": vitals.embedded_chunks,
+            "progress": vitals.freshness.progress,
+        },
+        "strategies": {
+            "available": ["embeddings", "tfidf", "fullworkspace"] if meaning else ["tfidf", "fullworkspace"],
+            "preferred": "embeddings" if vitals.embedding and vitals.embedding.answering else "tfidf",
+            "fallback": ["tfidf"] if meaning else ["fullworkspace"],
+        },
+        "embedding": vitals.embedding.as_json() if vitals.embedding else None,
+        "cache": _cache([vitals]),
+        "skipped": skipped,
+        "lease": {"held": vitals.holder, "pid": vitals.holder_pid},
+    }
+    if vitals.freshness.error:
+        out["error"] = vitals.freshness.error
+    if about.settings:
+        out["settings"] = dict(about.settings)
+    if notes := [*about.notes, *_notes(skipped)]:
+        out["notes"] = notes
+    if about.warnings:
+        out["warnings"] = list(about.warnings)
+    return out
+
+
+def _cache(states: Sequence[Vitals]) -> Json:
+    cleanups = [state.last_cleanup for state in states if state.last_cleanup]
+    return {
+        "memoryUsage": size_text(sum(state.cache_bytes for state in states)),
+        "diskUsage": size_text(sum(state.disk_bytes for state in states)),
+        "hitRate": round(_mean([state.cache_hit_rate for state in _searched(states)]), 4),
+        "lastCleanup": min(cleanups, default=None),
+    }
+
+
+def _skipped(skips: Sequence[tuple[Json, Skipped]], start: int | None) -> Json:
+    """How many files are left out and why, and names, those over a limit first, each with what else is to be said of it.
+
+    Without `start` a few of each reason; from 0 on all, in pages.
+    """
+    reasons: dict[str, int] = {}
+    examples: list[tuple[Json, Skipped]] = []
+    ordered = sorted(skips, key=lambda pair: pair[1].reason not in OVER_LIMITS)
+    for more, skip in ordered:
+        reasons[skip.reason] = reasons.get(skip.reason, 0) + 1
+        if reasons[skip.reason] <= SKIPPED_EXAMPLES:
+            examples.append((more, skip))
+    named = examples if start is None else ordered[start : start + SKIPPED_PAGE]
+    following = 0 if start is None and len(examples) < len(skips) else (start or 0) + len(named)
+    out: Json = {
+        "total": len(skips),
+        "byReason": dict(sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))),
+        "files": [{"file": skip.path, "reason": skip.reason, **more} for more, skip in named],
+    }
+    return {**out, "cursor": str(following)} if named and following < len(skips) else out
+
+
+def _notes(skipped: Json) -> list[str]:
+    """Where the names are that `_skipped` left out."""
+    if "cursor" not in skipped:
+        return []
+    more = "`cortex doctor --json` lists all, the status resource those from this `cursor` on"
+    return [f"not all of the {skipped['total']} skipped files are named: {more}"]
+
+
+def _searched(states: Sequence[Vitals]) -> list[Vitals]:
+    """Those that were asked anything: the others would only pull an average down."""
+    return [state for state in states if state.average_search_ms]
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return sum(numbers) / max(1, len(numbers))
+
+
+def sum_status(parts: Sequence[Json], states: Sequence[tuple[str, Vitals]], start: int | None = None) -> Json:
+    """Several statuses as one: counts added up, the worst state, the embedder that is least far, everything else from the first."""
+    indexing = [part["indexing"] for part in parts]
+    total: Json = {}
+    for one in indexing:
+        assert isinstance(one, dict)
+        for key, value in one.items():
+            if isinstance(value, int):
+                total[key] = int(str(total.get(key, 0))) + value
+    conditions = [str(one["status"]) for one in indexing if isinstance(one, dict)]
+    total["status"] = next((condition for condition in ("error", "indexing") if condition in conditions), "ready")
+    total["progress"] = min((float(str(one["progress"])) for one in indexing if isinstance(one, dict)), default=0.0)
+    skips: list[tuple[Json, Skipped]] = [
+        ({"workspace": name}, skip) for name, state in states for skip in state.skipped
+    ]
+    cache = _cache([state for _, state in states])
+    skipped = _skipped(skips, start)
+    behind = min((state.embedding for _, state in states if state.embedding), key=lambda one: one.share, default=None)
+    out: Json = {**parts[0], "indexing": total, "embedding": behind.as_json() if behind else None}
+    out |= {"cache": cache, "skipped": skipped, "notes": _notes(skipped)}
+    return out if out["notes"] else {key: value for key, value in out.items() if key != "notes"}
+
+
+def stats_answer(states: Sequence[Vitals], memory_bytes: int) -> Json:
+    """Statistics over one or several workspaces."""
+    languages: dict[str, int] = {}
+    sizes = {"small": 0, "medium": 0, "large": 0}
+    for state in states:
+        for language, count in state.languages.items():
+            languages[language] = languages.get(language, 0) + count
+        for size, count in state.sizes.items():
+            sizes[size] += count
+    chunks = sum(state.chunks for state in states)
+    tokens = sum(state.average_chunk_tokens * state.chunks for state in states)
+    return {
+        "files": {
+            "total": sum(state.indexed_files for state in states),
+            "byLanguage": dict(sorted(languages.items(), key=lambda pair: (-pair[1], pair[0]))),
+            "bySize": sizes,
+        },
+        "chunks": {
+            "total": chunks,
+            "averageSize": round(tokens / chunks, 1) if chunks else 0,
+            "embedded": sum(state.embedded_chunks for state in states),
+            "tfidfIndexed": chunks,
+        },
+        "performance": {
+            "averageSearchTime": round(_mean([state.average_search_ms for state in _searched(states)]), 2),
+            "indexingTime": round(1000 * sum(state.indexing_seconds for state in states)),
+            "cacheHitRate": round(_mean([state.cache_hit_rate for state in _searched(states)]), 4),
+            "memoryUsage": size_text(memory_bytes),
+        },
+    }
+
+
+def size_text(size: int) -> str:
+    """A size as people write it: 245MB."""
+    for unit, power in (("GB", 30), ("MB", 20), ("KB", 10)):
+        if size >= 1 << power:
+            value = size / (1 << power)
+            return f"{value:.1f}{unit}" if value < 10 else f"{value:.0f}{unit}"
+    return f"{size}B"

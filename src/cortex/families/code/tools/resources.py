@@ -1,0 +1,137 @@
+"""The code family's resources and prompts: the same answers under an address, and two texts to start from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from cortex.base.errors import InputError
+from cortex.base.redaction import note_of
+from cortex.base.text import TOKEN_CHARACTERS
+from cortex.engine.search.federated import search_all
+from cortex.families.code.tools import render
+from cortex.families.code.tools.definitions import MODES, make_query, stats, status, view_file
+from cortex.families.code.tools.render import dump
+from cortex.families.code.tools.session import Workspaces, places_of
+from cortex.toolkit import instructions
+from cortex.toolkit.tool import Call, Prompt, PromptArgument, Resource
+
+
+def read_status(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
+    """How far the index is, and which files it leaves out."""
+    return dump(status(context, variables.get("workspace"), _cursor(variables, "status")))
+
+
+def _cursor(variables: Mapping[str, str], what: str) -> int | None:
+    cursor = variables.get("cursor")
+    if cursor is None:
+        return None
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
+        raise InputError("CURSOR_INVALID", f"{cursor[:80]!r} is no cursor of a {what}")
+    return int(cursor)
+
+
+def read_stats(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
+    """What is in the index."""
+    return dump(stats(context, variables.get("workspace")))
+
+
+def read_search(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
+    """A search by address."""
+    strategy = variables.get("strategy", "auto")
+    if strategy not in MODES:
+        raise InputError("ARGUMENT_INVALID", f"unknown strategy {strategy!r}; known: {', '.join(MODES)}")
+    query = make_query(
+        variables["query"],
+        strategy=strategy,
+        limit=int(_number(variables, "maxResults", context.settings.search.default_max_results, 1, 200, whole=True)),
+        threshold=_number(variables, "threshold", context.settings.search.relevance_threshold, 0, 1),
+        file_types=[],
+    )
+    started = time.perf_counter()
+    asked = replace(query, characters=context.settings.search.budget * TOKEN_CHARACTERS)  # the rest comes without text
+    with context.open(variables.get("workspace")) as engines:
+        located, page = search_all(places_of(engines), asked, call.cancel)
+        milliseconds = 1000 * (time.perf_counter() - started)
+        metadata = render.search_metadata(page, milliseconds, [engine.freshness() for _, engine in engines])
+    several = len(context.names) > 1
+    return dump(render.resource_answer(variables["query"], located, page, metadata, several=several))
+
+
+def _number(
+    variables: Mapping[str, str], name: str, default: float, least: float, most: float, *, whole: bool = False
+) -> float:
+    given = variables.get(name)
+    if given is None:
+        return default
+    try:
+        value = float(given)
+    except ValueError:
+        value = most + 1
+    if not least <= value <= most or (whole and not value.is_integer()):
+        kind = "whole number" if whole else "number"
+        raise InputError("ARGUMENT_INVALID", f"{name} must be a {kind} from {least:g} to {most:g}, not {given[:80]!r}")
+    return value
+
+
+def read_chunks(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
+    """A file's chunks with their text, as many as the budget allows; from a cursor on those that follow."""
+    start = _cursor(variables, "file's chunks") or 0
+    seen = view_file(context, variables.get("workspace"), variables["path"])
+    budget = context.settings.search.budget
+    notes = note_of((seen.view.path, leak) for leak in seen.view.redacted)
+    return dump(render.chunks_answer(seen.view, seen.embedding, start, budget, notes))
+
+
+RESOURCES = (
+    Resource(
+        "codeindex://workspace/status{?workspace,cursor}",
+        "workspace-status",
+        "Workspace status",
+        "Current workspace indexing status and statistics",
+        read_status,
+    ),
+    Resource(
+        "codeindex://workspace/stats{?workspace}",
+        "workspace-stats",
+        "Workspace statistics",
+        "Comprehensive workspace statistics and analytics",
+        read_stats,
+    ),
+    Resource(
+        "codeindex://search/{query}{?maxResults,strategy,threshold,workspace}",
+        "search",
+        "Search results",
+        "Search results for natural language query",
+        read_search,
+    ),
+    Resource(
+        "codeindex://file/{+path}/chunks{?workspace,cursor}",
+        "file-chunks",
+        "File chunks",
+        "Individual file chunks with metadata",
+        read_chunks,
+    ),
+)
+
+PROMPTS = (
+    Prompt(
+        "code-search",
+        "Code search",
+        "Template for effective semantic code search",
+        (
+            PromptArgument("intent", "What you're trying to accomplish", required=True),
+            PromptArgument("context", "Additional context about the codebase"),
+            PromptArgument("language", "Preferred programming language"),
+        ),
+        lambda values: instructions.fill(instructions.text("code-search"), values),
+    ),
+    Prompt(
+        "workspace-overview",
+        "Workspace overview",
+        "Generate comprehensive workspace analysis",
+        (PromptArgument("focus", "Specific area to focus on (architecture, patterns, etc.)"),),
+        lambda values: instructions.fill(instructions.text("workspace-overview"), values),
+    ),
+)

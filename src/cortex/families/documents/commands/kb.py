@@ -1,0 +1,358 @@
+"""`cortex kb add|remove|list|sync|search|stats|import`: a person's folders of documents.
+
+They are the person's, not a project's: no project's file counts here. Who holds the library's lease, cortexd or a server, indexes for
+these commands; without one they do it themselves. Exit codes: 0 done, 1 an error, 2 done in part, because files could not be read or
+there are words only.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cortex.base.errors import CODES, Cancelled, ConfigError, CortexError, InputError
+from cortex.base.types import Cancel, IndexReport
+from cortex.engine.indexer import Stopped
+from cortex.engine.library import Library
+from cortex.engine.store import Folder
+from cortex.families.documents.commands import conduit_import
+from cortex.families.documents.search import Findings, Result, find, query_of
+from cortex.families.documents.status import Overview, SourceState, overview_of, state_of, states_of
+from cortex.families.documents.tools.render import ago, size_text, source_text, unread_lines
+from cortex.toolkit.terminal.library import open_library
+from cortex.toolkit.terminal.options import JsonFlag
+from cortex.toolkit.terminal.output import many, print_json, printable, progress_bar, say
+
+PARTIAL = 2
+EMBEDDER_CODES = tuple(code for code in CODES if code.startswith("EMBEDDER_"))
+NAMED_FILES = 20  # that could not be read; --json names all
+FOLLOW_SECONDS = 10.0  # for the process that holds the library to let its indexes forget, too
+POLL_SECONDS = 0.05
+
+app = typer.Typer(name="kb", help="Search your own documents: add folders, sync them, ask them.", no_args_is_help=True)
+app.add_typer(conduit_import.app, name="import")
+
+
+class ModeName(StrEnum):
+    """How a question is answered."""
+
+    HYBRID = "hybrid"
+    SEMANTIC = "semantic"
+    FTS5 = "fts5"
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """What a sync did with one source; `report` is None where it failed."""
+
+    folder: Folder
+    state: SourceState
+    report: IndexReport | None
+    error: CortexError | None
+
+    @property
+    def words_are_done(self) -> bool:
+        """Whether every document was read, and whatever went wrong did so with vectors."""
+        return self.error is None or self.error.code in ("EMBEDDINGS_LIMIT", *EMBEDDER_CODES)
+
+
+@app.command("add")
+def add(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A folder of documents.")],
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="What to call it; default: the folder's name.")
+    ] = "",
+    include: Annotated[
+        list[str] | None,
+        typer.Option("--include", metavar="PATTERN", help="Only such files, as in .gitignore; may be repeated."),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="No such files; may be repeated.")
+    ] = None,
+    no_watch: Annotated[bool, typer.Option("--no-watch", help="Don't follow changes; sync it yourself.")] = False,
+    no_sync: Annotated[bool, typer.Option("--no-sync", help="Only remember it; nothing is read yet.")] = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """Add a folder of documents, and index it."""
+    with open_library() as library:
+        folder = library.add_folder(path, name=name, include=include or (), exclude=exclude or (), watch=not no_watch)
+        if not as_json:
+            say(f"✓ Added source: {folder.name}")
+            say(f"  ID: {folder.key}")
+            say(f"  Path: {folder.source.root}")
+            say("")
+        if no_sync:
+            if as_json:
+                print_json({"source": state_of(library, folder).as_json(root=True), "sync": None})
+            else:
+                say("Run 'cortex kb sync' to index documents")
+            return 0
+        synced = _sync(library, folder, as_json)
+        overview = overview_of(library, single=True)
+        if as_json:
+            print_json({"source": synced.state.as_json(root=True), "sync": _row(synced)})
+        else:
+            _show([synced], overview, new=True)
+    # Files that nothing can read are named: what could be added is there.
+    return _exit_code([synced], overview, unread_counts=not synced.state.documents)
+
+
+@app.command("remove")
+def remove(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Its ID or name.")],
+    as_json: JsonFlag = False,
+) -> int:
+    """Remove a source: its documents and vectors are forgotten at once and for good. The files stay as they are."""
+    with open_library() as library:
+        folder = library.folder(source)
+        count = library.remove_folder(folder)
+        followed = _await_indexes(library)
+    if as_json:
+        print_json({"removed": {"id": folder.key, "name": folder.name, "path": folder.source.root}, "documents": count})
+        return 0
+    say(f"✓ Removed source: {folder.name}")
+    say(f"  {count:,} documents forgotten; the files in {folder.source.root} are untouched")
+    if not followed:
+        say("note: nothing finds them any more; another process still drops them from its index", error=True)
+    return 0
+
+
+@app.command("list")
+def list_sources(as_json: JsonFlag = False) -> int:
+    """List the sources, with what each holds and the files that could not be read."""
+    with open_library() as library:
+        states = states_of(library, library.folders())
+    if as_json:
+        print_json({"sources": [state.as_json(root=True) for state in states]})
+        return 0
+    if not states:
+        say("There are no sources yet. Add one with: cortex kb add PATH")
+        return 0
+    say("Knowledge Base Sources")
+    for state in states:
+        say("")
+        say(source_text(state), lines=True)
+        if not state.watch:
+            say("  Not watched: run `cortex kb sync` after changes")
+        for line in unread_lines([state], NAMED_FILES, printable):
+            say(f"  {line}")
+    return 0
+
+
+@app.command("sync")
+def sync(
+    source: Annotated[str | None, typer.Argument(metavar="SOURCE", help="Its ID or name; default: all.")] = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """Bring the sources up to date with their folders."""
+    with open_library() as library:
+        folders = [library.folder(source)] if source is not None else library.folders()
+        done = [_sync(library, folder, as_json) for folder in folders]
+        overview = overview_of(library, single=source is not None)
+    code = _exit_code(done, overview)
+    if as_json:
+        status = {0: "completed", PARTIAL: "partial"}.get(code, "error")
+        print_json({"status": status, "semantic": overview.meaning, "sources": [_row(one) for one in done]})
+    elif not done:
+        say("There are no sources yet. Add one with: cortex kb add PATH")
+    else:
+        _show(done, overview)
+    return code
+
+
+@app.command("search")
+def search(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="A question or a few words.")],
+    source: Annotated[
+        str | None, typer.Option("--source", metavar="NAME", help="Only this source, by its name or ID.")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", "-n", min=1, max=200, metavar="N", help="How many results; default: as the settings say."
+        ),
+    ] = None,
+    mode: Annotated[
+        ModeName | None, typer.Option("--mode", help="How to search; default: as the settings say.")
+    ] = None,
+    fts5: Annotated[bool, typer.Option("--fts5", help="By words only; the same as --mode fts5.")] = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """Search the documents, as the tool kb_search does."""
+    if fts5 and mode not in (None, ModeName.FTS5):
+        raise InputError("ARGUMENT_INVALID", f"--fts5 and --mode {mode} contradict each other")
+    with open_library() as library:
+        chosen = library.settings.mcp.kb.search
+        asked = "fts5" if fts5 else mode.value if mode else chosen.default_mode
+        wanted = limit or min(chosen.default_limit, chosen.max_limit)
+        reader = library.reader
+        if asked != "fts5":
+            reader.embedding.try_out()
+        found = find(reader, query_of(library.settings, query, asked, wanted), source)
+    for note in found.notes:
+        say(f"note: {note}", error=True)
+    if as_json:
+        print_json(found_json(found))
+    else:
+        _print_found(query, found)
+    return 0
+
+
+@app.command("stats")
+def stats(
+    source: Annotated[str | None, typer.Argument(metavar="SOURCE", help="Its ID or name; default: all.")] = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """Show how much there is, whether search by meaning works, and which files could not be read."""
+    with open_library() as library:
+        states = states_of(library, [library.folder(source)] if source is not None else library.folders())
+        overview = overview_of(library, single=source is not None, ask=True)
+    if as_json:
+        print_json(_stats_json(states, overview))
+        return 0
+    say("Knowledge Base Statistics" + (f": {states[0].name} (ID: {states[0].key})" if overview.single else ""))
+    say("")
+    rows = [("Sources", str(len(states)))] if not overview.single else [("Last sync", ago(states[0].last_sync))]
+    rows += [
+        ("Documents", f"{sum(one.documents for one in states):,}"),
+        ("Chunks", f"{sum(one.chunks for one in states):,}"),
+        ("Total size", size_text(sum(one.size for one in states))),
+        ("Keyword (fts5)", "available"),
+        ("Semantic", overview.semantic),
+    ]
+    for label, value in rows:
+        say(f"{label + ':':<16}{value}")
+    for line in unread_lines(states, NAMED_FILES, printable):
+        say(line)
+    return 0
+
+
+# -- the library -------------------------------------------------------------------------------------------------------
+
+
+def _sync(library: Library, folder: Folder, as_json: bool) -> Synced:
+    """Bring one source up to date; what goes wrong with it leaves the others alone."""
+    report: IndexReport | None = None
+    failed: CortexError | None = None
+    with progress_bar(not as_json) as progress:
+        try:
+            report = library.index(source=folder.source, progress=progress)
+            if library.holds():  # else the holder embeds, in the background
+                library.embedding.embed(progress=progress, cancel=Cancel())
+        except KeyboardInterrupt:
+            say(f"stopped: `cortex kb sync {shlex.quote(folder.name)}` goes on from here", error=True)
+            raise
+        except Cancelled:
+            if library.store.folders.of(folder.source.id) is None:
+                failed = ConfigError("SOURCE_UNKNOWN", f"{folder.name} was removed meanwhile")
+            else:
+                raise
+        except CortexError as error:
+            failed = error
+            report = error.report if isinstance(error, Stopped) else report
+    return Synced(folder, state_of(library, folder), report, failed)
+
+
+def _await_indexes(library: Library) -> bool:
+    """Whether the words have forgotten what was removed; where another process does that, it gets a moment."""
+    deadline, truth = time.monotonic() + FOLLOW_SECONDS, library.store.truth
+    while library.store.indexes.state()[1] < truth.seq() or truth.words_linger:
+        if time.monotonic() > deadline or not library.store.lease.holder():
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
+
+
+# -- what is said ------------------------------------------------------------------------------------------------------
+
+
+def _exit_code(done: Sequence[Synced], overview: Overview, *, unread_counts: bool = True) -> int:
+    """1 where a source could not be synced, 2 where not all of it was; that nobody wants vectors is no lack."""
+    if any(one.error is not None and not one.words_are_done for one in done):
+        return 1
+    words_only = bool(done) and overview.embedding is not None and not overview.meaning
+    unread = any(one.error is not None or (unread_counts and one.state.unread) for one in done)
+    has_text = any(one.state.chunks for one in done)
+    return PARTIAL if unread or (words_only and has_text) else 0
+
+
+def _show(done: Sequence[Synced], overview: Overview, *, new: bool = False) -> None:
+    """What was done; of a source that is `new` only what there is now: a server may have read it first."""
+    for one in done:
+        if one.report is not None and new:
+            say(f"Indexed {one.state.documents:,} documents, {one.state.chunks:,} chunks")
+        elif one.report is not None:
+            report = one.report
+            parts = [f"{getattr(report, name)} {name}" for name in ("added", "changed", "deleted", "unchanged")]
+            say(f"{one.folder.name}: {', '.join(parts)} in {report.seconds:.1f} s")
+            say(f"  {one.state.documents:,} documents, {one.state.chunks:,} chunks")
+        if one.error is not None:
+            say(f"error: {one.folder.name}: {one.error.message} [{one.error.code}]", error=True)
+        for line in unread_lines([one.state], NAMED_FILES, printable):
+            say(f"  {line}")
+    if overview.embedding is not None and not overview.meaning and any(one.state.chunks for one in done):
+        say(f"warning: words only: semantic search is {overview.semantic}", error=True)
+
+
+def _row(one: Synced) -> dict[str, object]:
+    row: dict[str, object] = {"id": one.folder.key, "name": one.folder.name, "path": one.folder.source.root}
+    if one.report is not None:
+        row |= asdict(one.report)
+    row |= {"documents": one.state.documents, "chunks": one.state.chunks}
+    row["unread"] = [{"path": file.path, "reason": file.reason} for file in one.state.unread]
+    if one.error is not None:
+        row["error"] = {"code": one.error.code, "message": one.error.message}
+    return row
+
+
+def _stats_json(states: Sequence[SourceState], overview: Overview) -> dict[str, object]:
+    state = overview.embedding
+    return {
+        "sources": [one.as_json(root=True) for one in states],
+        "documents": sum(one.documents for one in states),
+        "chunks": sum(one.chunks for one in states),
+        "size": sum(one.size for one in states),
+        "capabilities": {"fts5": True, "semantic": overview.meaning, "hybrid": overview.meaning},
+        "embedding": state.as_json() if state else None,
+    }
+
+
+def found_json(found: Findings) -> dict[str, object]:
+    """An answer for programs."""
+    results = [_result_json(result) for result in found.results]
+    return {"results": results, "total": found.total, "mode": found.mode, "degraded": found.degraded}
+
+
+def _result_json(result: Result) -> dict[str, object]:
+    return {
+        "document_id": result.document_id,
+        "source": result.folder.name,
+        "path": result.path,
+        "startLine": result.start_line,
+        "endLine": result.end_line,
+        "section": result.section or None,
+        "page": result.page or None,
+        "score": result.score,
+        "snippet": result.snippet,
+    }
+
+
+def _print_found(query: str, found: Findings) -> None:
+    say(f"Found {many(len(found.results), 'result')} for: {query}")
+    for number, result in enumerate(found.results, 1):
+        say("")
+        say(f"{number}. {result.title} (score: {result.score:.2f})")
+        page = f", page {result.page}" if result.page else ""
+        say(f"   Path: {result.folder.name}/{result.path}:{result.start_line}{page}")
+        if result.section:
+            say(f"   Section: {result.section}")
+        say(f"   document_id: {result.document_id}")
+        for line in result.snippet.split("\n"):
+            say(f"   | {line}".rstrip(), lines=True)

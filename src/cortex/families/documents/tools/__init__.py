@@ -1,0 +1,42 @@
+"""The kb family: the person's documents, searched and read, as tools, a resource and a prompt. Nothing in it can write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from cortex.base.settings import Settings
+from cortex.engine.library_session import Borrowed
+from cortex.engine.pool import Engines
+from cortex.engine.search.federated import Place
+from cortex.families.documents.tools.definitions import TOOLS, fault_of, tools_for
+from cortex.families.documents.tools.resources import PROMPTS, RESOURCES
+from cortex.families.documents.tools.search_target import place_of
+from cortex.toolkit import instructions
+from cortex.toolkit.tool import Family
+
+__all__ = ["PROMPTS", "RESOURCES", "TOOLS", "Borrowed", "open_family"]
+
+
+def open_family(settings: Settings, engines: Engines) -> Family:
+    """The family over the documents of the person whose settings these are, opened in the background."""
+    context = Borrowed(settings, engines)
+    context.start()
+    return Family(
+        name="kb",
+        instructions=instructions.text("kb"),
+        context=context,
+        tools=tools_for(settings),
+        resources=RESOURCES,
+        prompts=PROMPTS,
+        fault=fault_of,
+        close=context.close,
+        places=partial(_places, context),
+    )
+
+
+@contextmanager
+def _places(context: Borrowed) -> Iterator[list[Place]]:
+    with context.open() as library:
+        yield [place_of(library)] if library.folders() else []

@@ -1,0 +1,237 @@
+"""What the document tools say: text for an agent, with whatever comes from a document fenced, within a token budget.
+
+Pure functions: nothing here opens, searches or waits. A name or a heading is one line, so that it can't pass for a line of ours; a
+text stands between fences that it doesn't contain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from cortex.base.text import TOKEN_CHARACTERS, cut_to_tokens, fenced, one_line
+from cortex.families.documents.passages import Excerpt, Passage
+from cortex.families.documents.search import PAGE_END, Findings, Result
+from cortex.families.documents.status import Overview, SourceState
+from cortex.toolkit.pagination import make_cursor, too_small
+
+NAMED_FILES = 20  # that could not be read, in an answer; the others are counted
+CURSOR_ROOM = 160  # characters that saying where to go on takes
+MIN_TEXT_TOKENS = 30  # less text than this isn't worth its fences
+_UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
+
+
+# -- search ------------------------------------------------------------------------------------------------------------
+
+
+def search_text(query: str, found: Findings, budget: int, offset: int, key: str) -> str:
+    """Results with snippets, the last ones without where the budget ends, and how to go on."""
+    notes = _notes(found)
+    room = budget * TOKEN_CHARACTERS - len(_found_line(len(found.results), query)) - len(notes) - CURSOR_ROOM
+    blocks: list[str] = []
+    for result in found.results:
+        block = _result_text(result, with_text=True)
+        if len(block) + 2 > room:
+            block = _result_text(result, with_text=False)
+        if len(block) + 2 > room:
+            break
+        blocks.append(block)
+        room -= len(block) + 2
+    if found.results and not blocks:
+        short = len(_result_text(found.results[0], with_text=False))
+        raise too_small(budget * TOKEN_CHARACTERS - room + short + 2)
+    parts = [_found_line(len(blocks), query) + notes, *blocks]
+    after = offset + len(blocks)
+    if after < found.total and blocks:
+        parts.append(f'{found.total - after:,} more: go on with cursor "{make_cursor(key, after)}"')
+    return "\n\n".join(parts)
+
+
+def _found_line(count: int, query: str) -> str:
+    return f"Found {count} {'result' if count == 1 else 'results'} for: {one_line(query)}"
+
+
+def _notes(found: Findings) -> str:
+    """Which mode ran where it isn't the one that was asked for, and what else a reader should know."""
+    lines = [f"Mode: {found.mode} (degraded)"] if found.degraded else []
+    lines += [f"Note: {one_line(note, 500)}" for note in found.notes]
+    return "".join(f"\n{line}" for line in lines)
+
+
+def _result_text(result: Result, *, with_text: bool) -> str:
+    lines = [f"**{one_line(result.title)}** (score: {result.score:.2f})", f"Path: {one_line(result.path, 500)}"]
+    lines.append(f"Lines: {result.start_line}-{result.end_line}")
+    if result.section:
+        lines.append(f"Section: {one_line(result.section)}")
+    if result.page:
+        lines.append(f"Page: {result.page}")
+    lines.append(f"Source: {one_line(result.folder.name)} (ID: {result.folder.key})")
+    lines.append(f"document_id: {result.document_id}")
+    if with_text and result.snippet.strip():
+        lines += ["", fenced(result.snippet)]
+    return "\n".join(lines)
+
+
+def context_text(query: str, found: Findings, excerpts: Sequence[Excerpt], budget: int) -> str:
+    """Documents with their passages and where these are from; the better a document, the larger its share of the budget."""
+    counted = "1 document" if len(excerpts) == 1 else f"{len(excerpts)} documents"
+    lead = f'## Relevant Context\n\n*Found {counted} for: "{one_line(query)}"*{_notes(found)}'
+    room = budget * TOKEN_CHARACTERS - len(lead)
+    parts: list[str] = []
+    for number, excerpt in enumerate(excerpts):
+        left = len(excerpts) - number
+        share = room * 2 // (left + 1)  # so that shares go down evenly, the last one to what is left
+        part = _excerpt_text(number + 1, excerpt, share)
+        if part is None:
+            continue
+        parts.append(part)
+        room -= len(part)
+    if excerpts and not parts:
+        raise too_small(len(lead) + len(_head(1, excerpts[0].result)) + 80 * TOKEN_CHARACTERS)
+    return lead + "".join(parts)
+
+
+def _head(number: int, result: Result) -> str:
+    head = f"\n\n### {number}. {one_line(result.title)}\n[document_id: {result.document_id}]"
+    return f"{head} (source: {one_line(result.folder.name)}, score: {result.score:.2f})"
+
+
+def _excerpt_text(number: int, excerpt: Excerpt, room: int) -> str | None:
+    """A document with as many of its passages as there is room for, in reading order; None where not one fits."""
+    head, end = _head(number, excerpt.result), "\n\n---"
+    room -= len(head) + len(end)
+    chosen: list[tuple[Passage, str]] = []
+    for passage in excerpt.passages:
+        text = _passage_text(excerpt.result, passage, room)
+        if text is None:
+            break
+        chosen.append((passage, text))
+        room -= len(text)
+    if not chosen:
+        return None
+    chosen.sort(key=lambda one: one[0].start_line)
+    return head + "".join(text for _, text in chosen) + end
+
+
+def _passage_text(result: Result, passage: Passage, room: int) -> str | None:
+    where = f" (page {passage.page})" if passage.page else ""
+    where += f", lines {passage.start_line}-{passage.end_line}"
+    where += f" - {one_line(passage.section)}" if passage.section else ""
+    head = f"\n\n*Source: {one_line(result.path, 500)}{where}*\n\n"
+    text = passage.text.replace(PAGE_END, "").strip("\n")
+    whole = head + fenced(text)
+    if len(whole) <= room:
+        return whole
+    tokens = (room - len(head) - (len(fenced(text)) - len(text)) - 2) // TOKEN_CHARACTERS
+    return head + fenced(cut_to_tokens(text, tokens) + "\n…") if tokens >= MIN_TEXT_TOKENS else None
+
+
+# -- documents ---------------------------------------------------------------------------------------------------------
+
+
+def document_text(facts: Sequence[tuple[str, str]], title: str, text: str, start: int, budget: int, key: str) -> str:
+    """A document from `start` on: what it is, and as much of its text as the budget allows, up to the end of a line."""
+    head = f"**{one_line(title)}**\n" + "\n".join(f"{name}: {one_line(value, 500)}" for name, value in facts)
+    room = budget * TOKEN_CHARACTERS - len(head) - CURSOR_ROOM - 2 * len("\n````text\n")
+    if room < MIN_TEXT_TOKENS * TOKEN_CHARACTERS:
+        raise too_small(len(head) + CURSOR_ROOM + 2 * MIN_TEXT_TOKENS * TOKEN_CHARACTERS)
+    part = text[start:]
+    if len(part) > room:
+        part = part[:room]
+        line_end = part.rfind("\n") + 1
+        part = part[:line_end] if line_end > room // 2 else part
+    end = start + len(part)
+    if start or end < len(text):
+        head += f"\nCharacters: {start + 1:,}-{end:,} of {len(text):,}"
+    if pages := text.count(PAGE_END):
+        first, last = 1 + text.count(PAGE_END, 0, start), min(pages, 1 + text.count(PAGE_END, 0, max(start, end - 1)))
+        head += f"\nPages: {first}-{last} of {pages}" if (first, last) != (1, pages) else f"\nPages: {pages}"
+    body = f"{head}\n\n{fenced(part.replace(PAGE_END, '').strip(chr(10)))}"
+    if end < len(text):
+        body += f'\n\n{len(text) - end:,} characters more: go on with cursor "{make_cursor(key, end)}"'
+    return body
+
+
+# -- sources -----------------------------------------------------------------------------------------------------------
+
+
+def sources_text(states: Sequence[SourceState], now: datetime | None = None) -> str:
+    """The sources, each with where it is and what it holds."""
+    if not states:
+        return "Knowledge Base Sources\n\nThere are no sources yet. A person adds one with: cortex kb add PATH"
+    return "\n\n".join(("Knowledge Base Sources", *(source_text(state, now) for state in states)))
+
+
+def source_text(state: SourceState, now: datetime | None = None) -> str:
+    """One source in three lines, and one more where something is wrong."""
+    lines = [
+        f"• {one_line(state.name)} (ID: {state.key})",
+        f"  Path: {one_line(state.root, 1000)}",
+        f"  Documents: {state.documents:,} | Chunks: {state.chunks:,} | Last sync: {ago(state.last_sync, now)}",
+    ]
+    if not state.present:
+        lines.append("  The folder is not there now; what it held is still found.")
+    return "\n".join(lines)
+
+
+def stats_text(overview: Overview, states: Sequence[SourceState], now: datetime | None = None) -> str:
+    """Counts, capabilities, and the files that could not be read."""
+    of = f": {one_line(states[0].name)} (ID: {states[0].key})" if overview.single else ""
+    lines = [f"Knowledge Base Statistics{of}", ""]
+    if overview.single:
+        lines.append(f"Last sync: {ago(states[0].last_sync, now)}")
+    else:
+        lines.append(f"Sources: {len(states)}")
+    lines += [
+        f"Documents: {sum(one.documents for one in states):,}",
+        f"Chunks: {sum(one.chunks for one in states):,}",
+        f"Total size: {size_text(sum(one.size for one in states))}",
+        "Search capabilities:",
+        "  Keyword (fts5): available",
+        f"  Semantic: {overview.semantic}",
+        f"  Hybrid: {'available' if overview.meaning else 'keyword only'}",
+    ]
+    lines += unread_lines(states, NAMED_FILES)
+    return "\n".join(lines)
+
+
+def unread_lines(states: Sequence[SourceState], most: int, name: Callable[[str], str] = one_line) -> list[str]:
+    """The files that could not be read, with the reasons, and how many others were left out because they are no documents."""
+    unread = [(state, file) for state in states for file in state.unread]
+    lines: list[str] = []
+    if unread:
+        lines.append(f"Files that could not be read: {len(unread):,}")
+        several = len(states) > 1
+        for state, file in unread[:most]:
+            place = f"{state.name}: {file.path}" if several else file.path
+            lines.append(f"  {name(place)}: {name(file.reason)}")
+        if len(unread) > most:
+            lines.append(f"  and {len(unread) - most:,} more")
+    others: dict[str, int] = {}
+    for state in states:
+        for reason, count in state.others.items():
+            others[reason] = others.get(reason, 0) + count
+    if others:
+        counted = ", ".join(f"{count:,} {reason}" for reason, count in sorted(others.items()))
+        lines.append(f"Left out by kind: {counted}")
+    return lines
+
+
+def ago(moment: str, now: datetime | None = None) -> str:
+    """How long ago a moment in RFC 3339 was."""
+    if not moment:
+        return "never"
+    seconds = int(((now or datetime.now(UTC)) - datetime.fromisoformat(moment)).total_seconds())
+    for size, unit in _UNITS:
+        if seconds >= size:
+            count = seconds // size
+            return f"{count} {unit}{'' if count == 1 else 's'} ago"
+    return "just now"
+
+
+def size_text(size: int) -> str:
+    """A size for people."""
+    for unit, bytes_ in (("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000)):
+        if size >= bytes_:
+            return f"{size / bytes_:.1f} {unit}"
+    return f"{size} bytes"

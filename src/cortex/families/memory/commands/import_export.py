@@ -1,0 +1,201 @@
+"""`cortex memory import|export`: memories from files, and into one."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cortex.base.errors import FileError, InputError
+from cortex.base.text import rfc3339
+from cortex.base.types import MemoryState, Progress, ProgressCallback, Skipped
+from cortex.engine.library import Library
+from cortex.engine.store import Remembered
+from cortex.families.memory import file_import
+from cortex.families.memory.commands.options import (
+    DryFlag,
+    KindOption,
+    MatchingOption,
+    OlderOption,
+    OriginOption,
+    ProjectOption,
+    ScopeOption,
+    StateName,
+    StateOption,
+    TagOption,
+    filter_of,
+    memories,
+)
+from cortex.families.memory.commands.render import counted
+from cortex.families.memory.export import Kept, export_of
+from cortex.families.memory.file_import import Brought
+from cortex.families.memory.selection import choose
+from cortex.families.memory.writer import Taken, add_all
+from cortex.toolkit.terminal.options import JsonFlag
+from cortex.toolkit.terminal.output import print_json, progress_bar, say
+
+NAMED = 20  # refused ones that are named; --json names all
+PARTIAL = 2
+PROGRESS_EVERY = 50
+
+
+class FormName(StrEnum):
+    """What a file is."""
+
+    AUTO = "auto"
+    EXPORT = "claude-mem-export"
+    MARKDOWN = "markdown"
+
+
+class TakenState(StrEnum):
+    """What imported memories count as."""
+
+    STAGING = "staging"
+    APPROVED = "approved"
+    PROMOTED = "promoted"
+    EXPORTED = "exported"
+
+
+def import_path(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="An export, a Markdown file, or a folder of them.")],
+    form: Annotated[FormName, typer.Option("--from", help="What it is; auto: as its name says.")] = FormName.AUTO,
+    project: Annotated[
+        str, typer.Option("--project", metavar="NAME", help="Whose they are; default: as the file says, or its folder.")
+    ] = "",
+    scope: Annotated[str, typer.Option("--scope", metavar="NAME", help="Their scope; default: their project.")] = "",
+    state: Annotated[
+        TakenState, typer.Option("--state", help="What they count as; exported: as the file says, else staging.")
+    ] = TakenState.STAGING,
+    dry_run: DryFlag = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """Take memories from a file: an export of claude-mem or of ours, CLAUDE.md, MEMORY.md, a folder of notes."""
+    if path.suffix.lower() in (".db", ".sqlite", ".sqlite3"):
+        hint = f"A claude-mem database needs no import: it is read where it is, with ACK_MEM_DB={path}."
+        raise InputError("ARGUMENT_INVALID", f"{path} is a database, no export", suggestions=(hint,))
+    skipped: list[Skipped] = []
+    readers = {FormName.EXPORT: file_import.read_export, FormName.MARKDOWN: file_import.read_markdown}
+    brought = readers.get(form, file_import.read)(path, project=project, tell=skipped.append)
+    with memories() as library, progress_bar(not as_json) as progress:
+        taken = _take(library, _told(brought, progress), state, scope, dry=dry_run)
+    refused = [*taken.refused, *((one.path, one.reason) for one in skipped)]
+    if as_json:
+        told = [{"title": title, "reason": reason} for title, reason in refused]
+        print_json(
+            {
+                "added": len(taken.added),
+                "duplicates": taken.duplicates,
+                "refused": told,
+                "dry_run": dry_run,
+                "memories": [] if dry_run else list(taken.added),
+            }
+        )
+    else:
+        _tell_import(taken, refused, state, dry=dry_run)
+    return PARTIAL if refused else 0
+
+
+def _take(library: Library, brought: Iterable[Brought], state: TakenState, scope: str, *, dry: bool) -> Taken:
+    if state is TakenState.EXPORTED:
+        return add_all(library, brought, scope=scope, dry=dry)
+    chosen = (replace(one, state=None, scope=scope or one.scope) for one in brought)
+    return add_all(library, chosen, state=MemoryState(state), scope=scope, dry=dry)
+
+
+def _told(brought: Iterable[Brought], progress: ProgressCallback) -> Iterator[Brought]:
+    """The same, while a bar shows how many there were; how many there will be nobody knows."""
+    for number, one in enumerate(brought, 1):
+        if number % PROGRESS_EVERY == 0:
+            progress(Progress("reading", number, 0))
+        yield one
+
+
+def _tell_import(taken: Taken, refused: list[tuple[str, str]], state: TakenState, *, dry: bool) -> None:
+    counts = f"{len(taken.added):,} added, {taken.duplicates:,} known already, {len(refused):,} refused"
+    say(f"Would be: {counts}" if dry else f"✓ {counts}")
+    for reason, count in Counter(reason for _, reason in refused[NAMED:]).items():
+        say(f"  {count:,} more: {reason}", error=True)
+    for title, reason in refused[:NAMED]:
+        say(f"  {title or 'without a title'}: {reason}", error=True)
+    if taken.added and not dry and state is TakenState.STAGING:
+        say("  Look at those in staging with `cortex memory list --state staging`, then approve or reject them")
+
+
+def export_some(
+    state: StateOption = None,
+    project: ProjectOption = "",
+    scope: ScopeOption = "",
+    tag: TagOption = None,
+    kind: KindOption = "",
+    origin: OriginOption = "",
+    matching: MatchingOption = "",
+    older_than: OlderOption = "",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; default: stdout.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """Write memories as JSON that `cortex memory import` and claude-mem read; your own and those of other products."""
+    states = state or [StateName.ALL]
+    wanted = filter_of(
+        states,
+        project=project,
+        scope=scope,
+        tag=tag,
+        kind=kind,
+        origin=origin,
+        matching=matching,
+        older_than=older_than,
+    )
+    with memories(whole=True, quiet=as_json) as library:
+        rows = choose(library, wanted)[0]
+        kept = [_kept(library, one) for one in reversed(rows)]
+    told = export_of(kept, at=int(time.time() * 1000), query=matching, project=project)
+    if output is None:
+        print_json(told)
+        return 0
+    _write(output, json.dumps(told, ensure_ascii=False, indent=2) + "\n", force=force)
+    if as_json:
+        print_json({"file": str(output), "memories": len(kept)})
+    else:
+        say(f"✓ Wrote {counted(len(kept))} to {output}")
+    return 0
+
+
+def _kept(library: Library, one: Remembered) -> Kept:
+    judgement = one.judgement
+    return Kept(
+        one.memory,
+        one.state,
+        one.scope,
+        library.store.remembered.citations(one.id),
+        judgement.actor if judgement else "",
+        rfc3339(judgement.at) if judgement else "",
+        judgement.successor if judgement else "",
+    )
+
+
+def _write(path: Path, text: str, *, force: bool) -> None:
+    """A file that only its owner may read; one that is there is replaced as a whole, or not at all."""
+    if not force and os.path.lexists(path):
+        raise InputError("ARGUMENT_INVALID", f"{path} is there already; add --force to overwrite it")
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp") if force else path
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        if force:
+            os.replace(beside, path)
+    except FileExistsError:
+        raise InputError("ARGUMENT_INVALID", f"{path} is there already; add --force to overwrite it") from None
+    except OSError as error:
+        raise FileError("PERMISSION_DENIED", f"{path} can't be written: {error.strerror}") from None

@@ -1,0 +1,330 @@
+"""`cortex memory`: what was learnt, kept by a person: written, listed, looked at, searched. Judging is in memory_curate.py, editing in
+memory_edit.py, files in memory_import.py.
+
+They are the person's, not a project's: no project's file counts here. Exit codes: 0 done, 1 an error, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cortex.base.errors import CortexError
+from cortex.base.paths import relative_of
+from cortex.base.types import Citation, Memory, MemoryState, Mode
+from cortex.engine.citations import check
+from cortex.engine.library import Library
+from cortex.engine.sources.project import Project, project_at
+from cortex.engine.store import Remembered
+from cortex.families.memory.commands import curate, edit, import_export
+from cortex.families.memory.commands.options import (
+    IdArgument,
+    KindOption,
+    MatchingOption,
+    NewState,
+    OlderOption,
+    OriginOption,
+    ProjectOption,
+    ScopeOption,
+    StateName,
+    StateOption,
+    TagOption,
+    citations_of,
+    filter_of,
+    memories,
+)
+from cortex.families.memory.commands.render import Whole, row_json, say_marks, say_rows, say_whole, whole_json
+from cortex.families.memory.databases import (
+    Database,
+    current_scope,
+    databases,
+    has_memories,
+    scope_folders,
+    searched_places,
+)
+from cortex.families.memory.ids import told_id
+from cortex.families.memory.search import Asked, find, sources_of
+from cortex.families.memory.selection import choose, find_told, named
+from cortex.families.memory.session_context import session_of
+from cortex.families.memory.staleness import changes_in
+from cortex.families.memory.tools.render import Paths, scope_rows
+from cortex.families.memory.writer import Written, add
+from cortex.toolkit.terminal.options import JsonFlag, read_text
+from cortex.toolkit.terminal.output import print_json, say
+from cortex.toolkit.terminal.prompts import decide
+from cortex.toolkit.terminal.workspace import here
+
+HISTORY = 50  # decisions that are shown of one memory
+
+app = typer.Typer(name="memory", help="What was learnt: write it down, judge it, find it again.", no_args_is_help=True)
+
+
+class StatusName(StrEnum):
+    """What may answer."""
+
+    APPROVED = "approved"
+    STAGING = "staging"
+    ALL = "all"
+
+
+class ModeName(StrEnum):
+    """How a question is answered."""
+
+    HYBRID = "hybrid"
+    MEANING = "meaning"
+    WORDS = "words"
+
+
+@app.command("add")
+def add_one(
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="What was learnt, in one line.")],
+    subtitle: Annotated[str, typer.Option("--subtitle", metavar="TEXT", help="A second line.")] = "",
+    fact: Annotated[
+        list[str] | None, typer.Option("--fact", metavar="TEXT", help="Something that is so; may be repeated.")
+    ] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", metavar="TAG", help="What it is about; may be repeated.")
+    ] = None,
+    file: Annotated[
+        list[str] | None, typer.Option("--file", metavar="PATH", help="A file that it is about; may be repeated.")
+    ] = None,
+    citation: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cite", metavar="PATH[#SYMBOL]", help="Code that it speaks of: answers say when it has changed."
+        ),
+    ] = None,
+    text: Annotated[str, typer.Option("--text", metavar="TEXT", help="The whole story; -: from stdin.")] = "",
+    project: Annotated[
+        str | None, typer.Option("--project", metavar="NAME", help="Whose it is; default: the project here.")
+    ] = None,
+    scope: Annotated[str, typer.Option("--scope", metavar="NAME", help="Its scope; default: its project.")] = "",
+    kind: Annotated[str, typer.Option("--kind", metavar="KIND", help="Such as decision, gotcha, bugfix.")] = "",
+    session: Annotated[str, typer.Option("--session", metavar="ID", help="The session that it comes from.")] = "",
+    supersedes: Annotated[
+        list[str] | None,
+        typer.Option("--supersedes", metavar="ID", help="What it takes the place of; may be repeated."),
+    ] = None,
+    state: Annotated[NewState, typer.Option("--state", help="What it counts as.")] = NewState.APPROVED,
+    as_json: JsonFlag = False,
+) -> int:
+    """Write down what was learnt; it is found at once."""
+    folder = here()
+    place = project_at(folder)
+    told = read_text(text)
+    with memories() as library:
+        cited = citations_of(library, folder, citation or ())
+        files = dict.fromkeys((*(_file_told(place, folder, one) for one in file or ()), *(one.path for one in cited)))
+        memory = Memory(
+            "",
+            title,
+            subtitle=subtitle.strip(),
+            facts=tuple(one.strip() for one in fact or () if one.strip()),
+            concepts=tuple(dict.fromkeys(one.strip() for one in tag or () if one.strip())),
+            files=tuple(files),
+            text=told,
+            project=place.name if project is None else project.strip(),
+            session=session,
+            kind=kind.strip(),
+            provenance="person",
+        )
+        gone = named(library, supersedes or ())
+        if gone or MemoryState(state) is MemoryState.PROMOTED:
+            replaced = [f"in place of “{one.memory.title}”" for one in gone]
+            decide(library.settings, "judge_memory", "\n".join([memory.title, *replaced, "Add it?"]))
+        done = add(library, memory, state=MemoryState(state), scope=scope, supersedes=gone, citations=cited)
+        present = databases(library.settings)
+    _tell_added(done, memory, gone, present, as_json=as_json)
+    return 0
+
+
+def _tell_added(
+    done: Written, memory: Memory, gone: Sequence[Remembered], present: Sequence[Database], *, as_json: bool
+) -> None:
+    known = done.duplicate_of
+    if as_json:
+        print_json(
+            {
+                "id": told_id(known, present) if known else done.key,
+                "created": done.created,
+                "state": done.state.value if done.state else "",
+                "duplicate_of": told_id(known, present) if known else None,
+                "similar_to": [{"id": told_id(one, present), "title": one.memory.title} for one in done.similar_to],
+                "superseded": [told_id(one, present) for one in gone],
+            }
+        )
+        return
+    if known:
+        say(f"Known already as {told_id(known, present)}: {known.memory.title}")
+        if done.state is not known.state and done.state:
+            say(f"  It is {done.state.value} now")
+    else:
+        say(f"✓ Added {done.key}: {' '.join(memory.title.split())}")
+        say(f"  {done.state.value if done.state else ''}, project {memory.project or 'none'}")
+    for one in gone:
+        say(f"  Takes the place of {told_id(one, present)}: {one.memory.title}")
+    for one in done.similar_to:
+        say(f"  Similar: {told_id(one, present)}: {one.memory.title}")
+
+
+def _file_told(place: Project, folder: Path, told: str) -> str:
+    """A file as seen from the project's root where it lies in it, else as it was typed."""
+    with suppress(CortexError, ValueError, OSError):
+        if os.path.lexists(folder / told):
+            return relative_of(place.path, Path(os.path.normpath(folder / told)))
+    return told
+
+
+@app.command("list")
+def list_memories(
+    state: StateOption = None,
+    project: ProjectOption = "",
+    scope: ScopeOption = "",
+    tag: TagOption = None,
+    kind: KindOption = "",
+    origin: OriginOption = "",
+    matching: MatchingOption = "",
+    older_than: OlderOption = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many.")] = 30,
+    as_json: JsonFlag = False,
+) -> int:
+    """List memories, newest first."""
+    wanted = filter_of(
+        state or [StateName.ALL],
+        project=project,
+        scope=scope,
+        tag=tag,
+        kind=kind,
+        origin=origin,
+        matching=matching,
+        older_than=older_than,
+    )
+    with memories() as library:
+        rows, total = choose(library, wanted, limit)
+        present, uncurated = databases(library.settings), library.settings.memory.uncurated
+    if as_json:
+        print_json({"memories": [row_json(one, present, uncurated) for one in rows], "total": total})
+        return 0
+    if not rows:
+        say("nothing found" if state or wanted != filter_of([StateName.ALL]) else _nothing_yet(library), error=True)
+    say_rows(rows, present)
+    say_marks(rows, uncurated)
+    if total > len(rows):
+        say(f"{len(rows):,} of {total:,}; more with --limit", error=True)
+    return 0
+
+
+def _nothing_yet(library: Library) -> str:
+    places = ", ".join(map(str, searched_places(library.settings)))
+    return f"There are no memories yet: write one with `cortex memory add TITLE`; a claude-mem database would be read from: {places}"
+
+
+@app.command("show")
+def show(told: IdArgument, as_json: JsonFlag = False) -> int:
+    """Show all of a memory: what it says, where it comes from, what was decided about it, whether the code that it cites has changed."""
+    with memories() as library:
+        one = find_told(library, told)
+        present = databases(library.settings)
+        whole = Whole(
+            one,
+            present,
+            library.settings.memory.uncurated,
+            session_of(present, one.memory.session),
+            tuple((cited, _changed(library, cited)) for cited in library.store.remembered.citations(one.id)),
+            tuple(library.store.remembered.decisions(HISTORY, one.ref)),
+        )
+    if as_json:
+        print_json(whole_json(whole))
+    else:
+        say_whole(whole)
+    return 0
+
+
+def _changed(library: Library, cited: Citation) -> str:
+    try:
+        return check(cited, library.view_in(Path(cited.root)))
+    except CortexError as error:
+        return f"it can't be compared: {error.message}"
+
+
+@app.command("search")
+def search(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="A question or a few words.")],
+    tag: TagOption = None,
+    project: ProjectOption = "",
+    scope: ScopeOption = "",
+    status: Annotated[
+        StatusName, typer.Option("--status", help="What may answer; all: approved ones and those in staging.")
+    ] = StatusName.APPROVED,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, metavar="N", help="How many results.")] = 10,
+    mode: Annotated[ModeName, typer.Option("--mode", help="How to search.")] = ModeName.HYBRID,
+    as_json: JsonFlag = False,
+) -> int:
+    """Search the memories, as the tool query_memories does."""
+    names = project_at(here()).names
+    with memories(tell=False) as library:
+        if mode is not ModeName.WORDS:
+            library.embedding.try_out()
+        asked = Asked(query, tuple(tag or ()), project, scope, status, limit, mode=Mode(mode), near=names)
+        found = find(library, asked)
+        present, uncurated = found.present, library.settings.memory.uncurated
+        changes_of = changes_in(library)
+        stale = [changes_of(hit.one) for hit in found.hits]
+        nothing = "nothing found" if has_memories(library.settings) else _nothing_yet(library)
+    for note in found.notes:
+        say(f"note: {note}", error=True)
+    if as_json:
+        rows = [
+            {**row_json(hit.one, present, uncurated), "relevance": hit.relevance, "maybe_stale": list(changes)}
+            for hit, changes in zip(found.hits, stale, strict=True)
+        ]
+        print_json({"results": rows, "total": found.total, "mode": found.mode or Mode.WORDS})
+        return 0
+    if not found.hits:
+        say(nothing, error=True)
+    rows = [hit.one for hit in found.hits]
+    say_rows(rows, present, stale=stale)
+    say_marks(rows, uncurated)
+    return 0
+
+
+@app.command("scopes")
+def scopes(as_json: JsonFlag = False) -> int:
+    """List the scopes: how many memories each has, and which one is current here."""
+    project = project_at(here())
+    with memories() as library:
+        settings = library.settings
+        present = databases(settings)
+        sources = tuple(source.id for source in sources_of(library, present, "all"))
+        counts = library.store.remembered.scopes(sources)
+    rows = scope_rows(counts, (*present, *scope_folders(settings)), Paths(settings.home))
+    current = current_scope(settings.memory.scope, project, [one.scope for one in counts])
+    if as_json:
+        print_json({"scopes": rows, "current_scope": current})
+        return 0
+    width = max((len(str(row["name"])) for row in rows), default=0)
+    for row in rows:
+        mark = "*" if str(row["name"]).casefold() == current.casefold() else " "
+        say(f"{mark} {row['name']!s:<{width}}  {row['memory_count']:>6}  {row['last_updated']}  {row['path']}")
+    if not rows:
+        say(_nothing_yet(library), error=True)
+    say(f"current scope: {current}", error=True)
+    return 0
+
+
+app.command("edit")(edit.edit_one)
+app.command("approve")(curate.approve)
+app.command("reject")(curate.reject)
+app.command("promote")(curate.promote)
+app.command("supersede")(curate.supersede_one)
+app.command("delete")(curate.delete_some)
+app.command("undo")(curate.undo_last)
+app.command("log")(curate.show_log)
+app.command("import")(import_export.import_path)
+app.command("export")(import_export.export_some)

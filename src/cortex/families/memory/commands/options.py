@@ -1,0 +1,172 @@
+"""What the commands about memories have in common: their options, the memories that these mean, and the library opened for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cortex.base.errors import InputError
+from cortex.base.settings.values import parse_duration
+from cortex.base.types import Citation, Progress
+from cortex.engine.citations import cite
+from cortex.engine.library import Library
+from cortex.engine.sources.project import project_at
+from cortex.engine.store import Remembered
+from cortex.families.memory.background import tend
+from cortex.families.memory.mirror import copied, is_due, sync
+from cortex.families.memory.selection import Filter, choose, named
+from cortex.toolkit.terminal.library import open_library
+from cortex.toolkit.terminal.output import progress_bar, say
+from cortex.toolkit.terminal.workspace import from_root
+
+SYNC_SECONDS = 2.0  # for rows that are new in other products' databases
+STANDSTILL_SECONDS = 20.0  # after which nobody waits for them any longer
+_YEAR, _WEEK = 365 * 86_400, 7 * 86_400
+
+
+class StateName(StrEnum):
+    """Which memories, by what was decided about them."""
+
+    ALL = "all"
+    APPROVED = "approved"
+    PROMOTED = "promoted"
+    STAGING = "staging"
+    UNCURATED = "uncurated"
+    REJECTED = "rejected"
+    SUPERSEDED = "superseded"
+    ANY = "any"
+
+
+class NewState(StrEnum):
+    """What a memory counts as from the start."""
+
+    STAGING = "staging"
+    APPROVED = "approved"
+    PROMOTED = "promoted"
+
+
+IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Which memories, by their ids.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Its id, or the beginning of one of your own.")]
+StateOption = Annotated[
+    list[StateName] | None,
+    typer.Option(
+        "--state",
+        help="Only in this state; all: those that are found, any: rejected and superseded ones, too; may be repeated.",
+    ),
+]
+ProjectOption = Annotated[str, typer.Option("--project", metavar="NAME", help="Only of this project.")]
+ScopeOption = Annotated[str, typer.Option("--scope", metavar="NAME", help="Only of this scope.")]
+TagOption = Annotated[
+    list[str] | None, typer.Option("--tag", metavar="TAG", help="Only with this tag; of several all must be there.")
+]
+KindOption = Annotated[str, typer.Option("--kind", metavar="KIND", help="Only of this kind, such as decision.")]
+OriginOption = Annotated[
+    str, typer.Option("--origin", metavar="FILE", help="Only those of this database; own: those written here.")
+]
+MatchingOption = Annotated[
+    str, typer.Option("--matching", metavar="WORDS", help="Only those that hold every one of these words.")
+]
+OlderOption = Annotated[
+    str, typer.Option("--older-than", metavar="AGE", help="Only those older than, for example, 30d, 8w or 1y.")
+]
+AllFlag = Annotated[bool, typer.Option("--all", help="Every memory that the other options leave.")]
+DryFlag = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the log.")]
+
+
+@contextmanager
+def memories(*, tell: bool = True, whole: bool = False, quiet: bool = False) -> Iterator[Library]:
+    """The library, with what hooks brought and other products wrote since; what could not be read is told.
+
+    With `whole` all of it is waited for, with a bar unless it is to be quiet: for a decision about every memory.
+    """
+    with open_library() as library:
+        if library.holds():
+            tend(library)
+        else:  # whoever holds it does that
+            sync(library, seconds=SYNC_SECONDS)
+        if whole:
+            _await_whole(library, quiet=quiet)
+        if tell:
+            state = copied(library)
+            for problem in state.problems:
+                say(f"warning: {problem}", error=True)
+            if state.left and state.rows:
+                say(f"note: up to {state.left:,} of {state.rows:,} rows of other products are not read yet", error=True)
+            elif state.left or (not state.problems and is_due(library)):
+                say("note: what other products wrote last is not read yet", error=True)
+        yield library
+
+
+def _await_whole(library: Library, *, quiet: bool) -> None:
+    """Read other products' databases to the end; not for ever where whoever does it gets no further."""
+    left, since = -1, time.monotonic()
+    with progress_bar(not quiet) as progress:
+        while is_due(library) and time.monotonic() - since < STANDSTILL_SECONDS:
+            sync(library, seconds=SYNC_SECONDS)
+            state = copied(library)
+            progress(Progress("copying", state.rows - state.left, state.rows))
+            if state.left != left:
+                left, since = state.left, time.monotonic()
+
+
+def filter_of(
+    states: Sequence[StateName],
+    *,
+    project: str = "",
+    scope: str = "",
+    tag: Sequence[str] | None = None,
+    kind: str = "",
+    origin: str = "",
+    matching: str = "",
+    older_than: str = "",
+) -> Filter:
+    """What the options ask for."""
+    before = max(1, int((time.time() - seconds_of(older_than)) * 1000)) if older_than else 0
+    names = tuple(one.value for one in states)
+    return Filter(names, project, scope, tuple(tag or ()), kind, origin, matching, before)
+
+
+def chosen_by(
+    library: Library, ids: Sequence[str] | None, wanted: Filter, default: Filter, *, everything: bool
+) -> list[Remembered]:
+    """The memories that ids or filters mean; `default` is what `wanted` is where no filter was given.
+
+    Raises: InputError ARGUMENT_INVALID, MEMORY_UNKNOWN or MEMORY_AMBIGUOUS.
+    """
+    if ids and (everything or wanted != default):
+        raise InputError("ARGUMENT_INVALID", "name memories by their ids, or choose them by options, not both")
+    if ids:
+        return named(library, ids)
+    if not everything:
+        raise InputError(
+            "ARGUMENT_INVALID",
+            "which memories? Name them by their ids, or add --all for every one that the options leave",
+        )
+    return choose(library, wanted)[0]
+
+
+def seconds_of(age: str) -> float:
+    """The seconds of an age such as 30d, 8w or 1y. Raises: InputError ARGUMENT_INVALID."""
+    text = age.strip().lower()
+    for ending, seconds in (("w", _WEEK), ("y", _YEAR)):
+        if text.endswith(ending) and text[:-1].isdecimal():
+            return min(int(text[:-1]) * seconds, time.time())
+    try:
+        if not text or text[-1].isdecimal():
+            raise ValueError
+        return min(parse_duration(text), time.time())
+    except ValueError:
+        raise InputError("ARGUMENT_INVALID", f"{age!r} is no age; one is written as 12h, 30d, 8w or 1y") from None
+
+
+def citations_of(library: Library, folder: Path, targets: Sequence[str]) -> tuple[Citation, ...]:
+    """What is cited, as it is now. Raises: FileError, InputError."""
+    place = project_at(folder)
+    return tuple(cite(place.path, from_root(place, folder, one), library.view_in(place.path)) for one in targets)

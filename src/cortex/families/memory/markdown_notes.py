@@ -1,0 +1,214 @@
+"""What a Markdown or text file says of itself: front matter, title, date. Pure.
+
+Front matter is read as far as people write it: `key: value`, and lists in brackets or in lines with dashes (YAML), `key = value` (TOML).
+What isn't understood stays in the text. Road not taken: a YAML reader, which the settings have, and which knows a hundred ways to write
+what a note never says.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+
+from cortex.families.memory.adapters.coerce import milliseconds
+
+TITLE_CHARACTERS = 100
+MAX_FRONT_LINES = 200
+MAX_SUBTITLE = 300
+
+_MONTHS = {
+    name: number
+    for number, names in enumerate(
+        "jan january,feb february,mar march,apr april,may,jun june,jul july,aug august,sep sept september,oct october,nov november,"
+        "dec december".split(","), 1)
+    for name in names.split()
+}  # fmt: skip
+_MONTH = r"(?P<month>" + "|".join(sorted(_MONTHS, key=len, reverse=True)) + r")\b\.?"
+_DATES = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"(?<!\d)(?P<year>(?:19|20)\d\d)[-/.](?P<number>\d\d)[-/.](?P<day>\d\d)(?!\d)",
+        rf"(?<!\d)(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s{{1,3}}{_MONTH},?\s{{1,3}}(?P<year>(?:19|20)\d\d)(?!\d)",
+        rf"\b{_MONTH}\s{{1,3}}(?P<day>\d{{1,2}})(?:st|nd|rd|th)?,?\s{{1,3}}(?P<year>(?:19|20)\d\d)(?!\d)",
+        r"(?<!\d)(?P<year>(?:19|20)\d\d)(?P<number>[01]\d)(?P<day>[0-3]\d)(?!\d)",
+    )
+)
+_CLOCK = re.compile(
+    r"(?<![\d:])(?P<hour>\d{1,2}):(?P<minute>[0-5]\d)(?::[0-5]\d)?\s?(?P<half>[ap]\.?m\b)?", re.IGNORECASE
+)
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*$")
+_FENCE = re.compile(r" {0,3}(```|~~~)")
+_LINK = re.compile(r"!?\[([^\]\[]*)\]\([^)\s]*\)")
+_BRACKETS = re.compile(r"[\[(]([^\])]{6,60})[\])]")
+_FIELD = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+(.*))?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A file's text and what it says of itself; what it doesn't is empty."""
+
+    title: str
+    subtitle: str
+    tags: tuple[str, ...]
+    kind: str
+    created: int  # milliseconds since 1970
+    text: str
+
+
+def read_note(text: str, path: str) -> Note | None:
+    """What a file says, None where that is nothing; its name may tell the date."""
+    fields, body = split_front_matter(text.removeprefix("\ufeff"))
+    body = body.strip("\n").rstrip()
+    lines = body.split("\n")
+    first = next((line.strip() for line in lines if line.strip()), "")
+    heading = _first_heading(lines)
+    title = cut_title(_first(fields, "title", "name") or _plain(heading) or first)
+    if not title:
+        return None
+    if heading == title and (begins := _HEADING.match(lines[0])) and begins[1] == title:
+        body = "\n".join(lines[1:]).strip("\n")  # the title says it
+    return Note(
+        title=title,
+        subtitle=" ".join(_first(fields, "description", "subtitle", "summary").split())[:MAX_SUBTITLE],
+        tags=_tags(fields),
+        kind=_first(fields, "type", "kind"),
+        created=_created(fields, first, path),
+        text=body,
+    )
+
+
+def split_front_matter(text: str) -> tuple[Mapping[str, tuple[str, ...]], str]:
+    """The fields of the front matter that are understood, in small letters, and the rest of the text."""
+    lines = text.split("\n")
+    mark = lines[0].rstrip()
+    if mark not in ("---", "+++"):
+        return {}, text
+    end = next((row for row in range(1, min(len(lines), MAX_FRONT_LINES)) if lines[row].rstrip() == mark), 0)
+    if not end:
+        return {}, text
+    fields, left = (_toml if mark == "+++" else _yaml)(lines[1:end])
+    return fields, "\n".join([*left, *lines[end + 1 :]])
+
+
+def cut_title(text: str) -> str:
+    """The beginning of a line, at most so long, up to the end of a word."""
+    line = " ".join(text.split())
+    if len(line) <= TITLE_CHARACTERS:
+        return line
+    cut = line[: TITLE_CHARACTERS + 1].rpartition(" ")[0]
+    return cut if len(cut) > TITLE_CHARACTERS // 2 else line[:TITLE_CHARACTERS]
+
+
+def find_moment(text: str) -> int:
+    """The first date in a text, with the time beside it where there is one, as milliseconds since 1970; 0 where there is none."""
+    for pattern in _DATES:
+        for found in pattern.finditer(text):
+            parts = found.groupdict()
+            month = int(parts["number"]) if parts.get("number") else _MONTHS[parts["month"].lower()]
+            try:
+                on = date(int(parts["year"]), month, int(parts["day"]))
+            except ValueError:  # 2026-13-40
+                continue
+            at = datetime.combine(on, _clock(text[: found.start()] + " " + text[found.end() :]), UTC)
+            return int(at.timestamp() * 1000)
+    return 0
+
+
+def _clock(text: str) -> time:
+    found = _CLOCK.search(text)
+    if found is None:
+        return time()
+    hour = int(found["hour"])
+    if found["half"]:
+        if not 1 <= hour <= 12:
+            return time()
+        hour = hour % 12 + (12 if found["half"].lower().startswith("p") else 0)
+    return time(hour, int(found["minute"])) if hour < 24 else time()
+
+
+def _created(fields: Mapping[str, tuple[str, ...]], first: str, path: str) -> int:
+    told = _first(fields, "date", "created", "created_at", "updated")
+    exact = 0 if told.isdigit() and len(told) < 10 else milliseconds(told)  # 2026 and 20260105 are no seconds
+    if moment := exact or find_moment(told):
+        return moment
+    heading = _HEADING.match(first)
+    places = [*_BRACKETS.findall(first), heading[1] if heading else ""]
+    return next((moment for place in places if (moment := find_moment(place))), 0) or find_moment(path)
+
+
+def _first_heading(lines: list[str]) -> str:
+    """The first heading outside of code, as it is written."""
+    fence = ""
+    for line in lines:
+        if found := _FENCE.match(line):
+            fence = "" if fence == found[1] else fence or found[1]
+        elif not fence and (heading := _HEADING.match(line)) and heading[1]:
+            return heading[1]
+    return ""
+
+
+def _plain(heading: str) -> str:
+    return _LINK.sub(lambda found: found[1], heading)
+
+
+# -- front matter ------------------------------------------------------------------------------------------------------
+
+
+def _yaml(lines: list[str]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    fields: dict[str, tuple[str, ...]] = {}
+    left: list[str] = []
+    open_list = ""
+    for line in lines:
+        entry = line.strip()
+        if open_list and entry.startswith("- "):
+            fields[open_list] += (_unquoted(entry[2:]),)
+        elif (found := _FIELD.match(line)) and found[1].lower() in _KNOWN and (found[2] or "")[:1] not in ("|", ">"):
+            value = (found[2] or "").strip()
+            open_list = "" if value else found[1].lower()
+            fields[found[1].lower()] = _values(value)
+        elif entry and not entry.startswith("#"):
+            open_list = ""
+            left.append(line)
+    return fields, left
+
+
+def _values(value: str) -> tuple[str, ...]:
+    if value.startswith("[") and value.endswith("]"):
+        return tuple(part for one in value[1:-1].split(",") if (part := _unquoted(one)))
+    return (_unquoted(value),) if _unquoted(value) else ()
+
+
+def _unquoted(value: str) -> str:
+    value = value.strip()
+    if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+        return value[1:-1].strip()
+    return value.partition(" #")[0].strip()
+
+
+def _toml(lines: list[str]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    try:
+        said = tomllib.loads("\n".join(lines))
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return {}, lines
+    known = {name.lower(): value if isinstance(value, list) else [value] for name, value in said.items()}
+    left = [] if known.keys() <= _KNOWN else lines
+    return {name: tuple(map(str, known[name])) for name in known.keys() & _KNOWN}, left
+
+
+_KNOWN = frozenset({
+    "title", "name", "description", "subtitle", "summary", "tags", "tag", "keywords", "concepts", "categories", "type", "kind", "date",
+    "created", "created_at", "updated",
+})  # fmt: skip
+
+
+def _first(fields: Mapping[str, tuple[str, ...]], *names: str) -> str:
+    return next((fields[name][0] for name in names if fields.get(name)), "")
+
+
+def _tags(fields: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Tags as people write them: a list, or words with commas between; each once."""
+    found = [one for name in ("tags", "tag", "keywords", "concepts", "categories") for one in fields.get(name, ())]
+    return tuple(dict.fromkeys(tag for one in found for part in one.split(",") if (tag := part.strip().lstrip("#"))))

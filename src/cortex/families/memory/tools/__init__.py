@@ -1,0 +1,41 @@
+"""The memory family: what was learnt before, here and elsewhere, as four tools. Nothing in it can write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from cortex.base.settings import Settings
+from cortex.engine.pool import Engines
+from cortex.engine.search.federated import Place
+from cortex.families.memory.tools.definitions import TOOLS
+from cortex.families.memory.tools.render import error_text
+from cortex.families.memory.tools.search_target import place_of
+from cortex.families.memory.tools.session import Recall
+from cortex.toolkit import instructions
+from cortex.toolkit.tool import Family
+
+__all__ = ["TOOLS", "Recall", "open_family"]
+
+
+def open_family(settings: Settings, engines: Engines, folder: Path, scope: str) -> Family:
+    """The family over the memories of the person whose settings these are, for somebody who works in that folder."""
+    context = Recall(settings, engines, folder, scope)
+    context.start()
+    return Family(
+        name="memory",
+        instructions=instructions.text("memory"),
+        context=context,
+        tools=TOOLS,
+        render_error=error_text,
+        close=context.close,
+        places=partial(_places, context),
+    )
+
+
+@contextmanager
+def _places(context: Recall) -> Iterator[list[Place]]:
+    with context.open() as library:
+        yield [place_of(library)]

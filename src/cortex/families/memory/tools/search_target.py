@@ -1,0 +1,54 @@
+"""The memories as a place of a search over several stores."""
+
+from __future__ import annotations
+
+from cortex.base.errors import InputError
+from cortex.base.types import Cancel, Hit, Mode, Page, Query
+from cortex.engine.library import Library
+from cortex.engine.search.federated import Place
+from cortex.engine.store import Wanted
+from cortex.families.memory.databases import databases
+from cortex.families.memory.ids import find_memory, told_id
+from cortex.families.memory.index_text import text_of
+from cortex.families.memory.mirror import copied
+from cortex.families.memory.search import sources_of, states_of
+
+FAMILY = "memory"
+
+
+def place_of(library: Library) -> Place:
+    """All memories that count as approved."""
+    present = databases(library.settings)
+    sources = sources_of(library, present, "approved")
+
+    def ask(query: Query, cancel: Cancel) -> Page:
+        if query.mode in (Mode.EXACT, Mode.FULL):
+            raise InputError(
+                "ARGUMENT_INVALID", f"memories can't be searched in mode {query.mode.value}: ask code alone"
+            )
+        state = copied(library)
+        notes = (*state.problems, *((f"at most {state.left:,} more are not indexed yet",) if state.left else ()))
+        if not sources:
+            return Page((), 0, query.mode, notes or ("there are no memories yet: write one with `cortex memory add`",))
+        states = states_of(library, "approved")
+        wanted = Wanted(sources=tuple(source.id for source in sources), states=states)
+        docs = library.store.remembered.docs(wanted) if states else None
+        page = library.search(query, cancel=cancel, sources=sources, docs=docs)
+        return Page(page.hits, page.total, page.mode, (*page.notes, *notes), page.docs, page.chunks, page.cached)
+
+    def cite(hit: Hit) -> dict[str, object]:
+        one = library.store.remembered.by_docs([hit.doc]).get(hit.doc)
+        return (
+            {}
+            if one is None
+            else {"id": told_id(one, present), "title": one.memory.title, "project": one.memory.project}
+        )
+
+    def read(told: str) -> tuple[str, str]:
+        one = find_memory(library, told, "")
+        return one.memory.title, text_of(one.memory)
+
+    def written(told: str) -> float:
+        return find_memory(library, told, "").memory.created / 1000
+
+    return Place(FAMILY, "memories", ask, cite=cite, opener="get_memory id", read=read, written=written)

@@ -1,0 +1,116 @@
+"""`cortex inbox`: what waits for the person: what happened, what to do, what to judge; and being done with it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cortex.base.actors import PERSON
+from cortex.base.errors import InputError
+from cortex.engine.store import kind_of_id
+from cortex.families.team.commands.options import KeyOption, number_of, one_of, team
+from cortex.families.team.commands.render import day, say_more, say_rows
+from cortex.families.team.inbox import EVERYTHING, LIMIT, NOTIFICATIONS, Entry, acknowledge
+from cortex.families.team.inbox import inbox as inbox_of
+from cortex.toolkit.terminal.options import JsonFlag
+from cortex.toolkit.terminal.output import many, moment, print_json, say
+from cortex.toolkit.terminal.prompts import writer
+
+MOST = 1000  # notifications that are done with at once
+SHOWN_BY = {
+    "thread": "cortex thread show {}",
+    "task": "cortex task show {}",
+    "artifact": "cortex artifact show {}",
+    "observation": "cortex observation show {}",
+    "subcortex": "cortex subcortex show {}",
+    "draft": "cortex drafts show {}",
+    "link": "cortex link confirm {0}, or cortex link dismiss {0}",
+}
+DONE_BY = {
+    "task": "`cortex task update ID --state done`",
+    "draft": "`cortex drafts approve ID` or `reject ID`",
+    "artifact": "`cortex artifact edit ID --reviewed --review-by DATE`",
+    "link": "`cortex link confirm ID` or `dismiss ID`",
+}
+
+
+def inbox(
+    everything: Annotated[bool, typer.Option("--all", help="What waits for others and for agents, too.")] = False,
+    kinds: Annotated[
+        list[str] | None,
+        typer.Option("--include", metavar="WHAT", help=f"Only {', '.join(EVERYTHING)}; may be repeated."),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, metavar="N", help="How many.")] = LIMIT,
+    as_json: JsonFlag = False,
+) -> int:
+    """Show what waits for you: notifications, your tasks and what is blocked, drafts and contradictions to judge."""
+    wanted = tuple(one_of(one, EVERYTHING, "--include") for one in kinds or EVERYTHING)
+    with team() as library:
+        found = inbox_of(library, None if everything else PERSON, wanted, limit)
+    if as_json:
+        print_json({"entries": [_entry_json(one) for one in found.entries], "more": found.more})
+        return 0
+    if not found.entries:
+        say("Nothing waits for you.", error=True)
+        return 0
+    for one in found.entries:
+        say_rows([(one.id, day(one.at), one.type, one.title)])
+        say(f"  {one.why}")
+        if command := next_command(one):
+            say(f"  {command}")
+    say_more(found.more)
+    return 0
+
+
+def done(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID...", help="Notifications, by their ids or beginnings of them.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every notification that is for you.")] = False,
+    key: KeyOption = "",
+    as_json: JsonFlag = False,
+) -> int:
+    """Be done with notifications: they don't come again."""
+    if bool(ids) == everything:
+        raise InputError("ARGUMENT_INVALID", "name notifications by their ids, or take --all, one of both")
+    for told in ids or ():
+        _check_notification(told)
+    with team() as library:
+        if everything:
+            entries = inbox_of(library, PERSON, (NOTIFICATIONS,), MOST).entries
+            numbers = [one.id for one in entries]
+        else:
+            numbers = [number_of(library, one, "notification") for one in ids or ()]
+        gone = acknowledge(library, numbers, actor=writer(), key=key) if numbers else ()
+    if as_json:
+        print_json({"done": list(gone)})
+    else:
+        say(f"✓ Done with {many(len(gone), 'notification')}")
+    return 0
+
+
+def _check_notification(told: str) -> None:
+    """Say how to be done with what is no notification. Raises: InputError ARGUMENT_INVALID."""
+    kind = kind_of_id(told.strip())
+    if kind in DONE_BY:
+        raise InputError("ARGUMENT_INVALID", f"{told} is no notification but a {kind}: {DONE_BY[kind]} does that")
+
+
+def next_command(one: Entry) -> str:
+    """The command that shows what an entry is about, "" where there is none."""
+    return SHOWN_BY.get(kind_of_id(one.next), "").format(one.next)
+
+
+def _entry_json(one: Entry) -> dict[str, object]:
+    return {
+        "id": one.id,
+        "kind": one.kind,
+        "type": one.type,
+        "about": one.about,
+        "title": one.title,
+        "why": one.why,
+        "at": moment(one.at),
+        "next": next_command(one),
+        "sensitive": one.sensitive,
+    }

@@ -1,0 +1,150 @@
+"""`cortex link`: how one record stands to another, and judging what only looks like a contradiction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from cortex.base.errors import InputError
+from cortex.base.record_model import Link, Record
+from cortex.engine.library import Library
+from cortex.families.team.caveats import absence_of
+from cortex.families.team.commands.options import (
+    AllFlag,
+    IdsArgument,
+    KeyOption,
+    LimitOption,
+    StateOption,
+    decide,
+    number_of,
+    one_of,
+    team,
+)
+from cortex.families.team.commands.record_context import list_records
+from cortex.families.team.commands.render import Titles, brief_json, day, record_json, say_more, told_title
+from cortex.families.team.validation import RELATIONS
+from cortex.families.team.writes import actions
+from cortex.families.team.writes.create import create
+from cortex.toolkit.terminal.options import JsonFlag
+from cortex.toolkit.terminal.output import print_json, say
+from cortex.toolkit.terminal.prompts import writer
+
+KIND = "link"
+START = "There is no link yet: `cortex link add FROM RELATION TO` makes one"
+RELATIONS_HELP = ", ".join(RELATIONS)
+
+app = typer.Typer(name=KIND, help="How records stand to one another.", no_args_is_help=True)
+
+
+@app.command("add")
+def add(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="The id of the record that says more.")],
+    relation: Annotated[str, typer.Argument(metavar="RELATION", help=f"One of {RELATIONS_HELP}.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="The id of the record that it stands to.")],
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="In which way.")] = "",
+    key: KeyOption = "",
+    as_json: JsonFlag = False,
+) -> int:
+    """Say how one record stands to another."""
+    word = one_of(relation, RELATIONS, "RELATION")
+    with team() as library:
+        ends = [number_of(library, one, "") for one in (source, target)]
+        made = Link(ends[0], word, ends[1], note)
+        known = library.store.recorded.get(ends)
+        replaces = word == "supersedes" and all(one.kind == "artifact" for one in known.values())
+        question = f"Have {told_title(ends[0], known)} take the place of {told_title(ends[1], known)}?"
+        actor = decide(library, "supersede_artifact", question) if replaces else writer()
+        record = create(library, made, actor=actor, key=key)
+        known = _ends(library, [record])
+    if as_json:
+        print_json(_row(record, known))
+    else:
+        say(f"✓ Linked {record.id}: {_told(record, known)}")
+    return 0
+
+
+@app.command("list")
+def list_links(
+    about: Annotated[str, typer.Argument(metavar="ID", help="Only those from or to this record.")] = "",
+    state: StateOption = None,
+    everything: AllFlag = False,
+    relation: Annotated[
+        str, typer.Option("--relation", metavar="RELATION", help=f"Only of this one: {RELATIONS_HELP}.")
+    ] = "",
+    limit: LimitOption = 30,
+    as_json: JsonFlag = False,
+) -> int:
+    """List links, the last changed first; candidates are for you to judge, dismissed ones come with --all."""
+    word = one_of(relation, RELATIONS, "--relation")
+    with team() as library:
+        number = number_of(library, about, "")
+        found = list_records(
+            library,
+            KIND,
+            limit,
+            usual=("candidate", "confirmed"),
+            states=state,
+            everything=everything,
+            refs=[("relation", word)] if word else (),
+            keep=(lambda body: number in (body.source, body.target)) if number else None,
+        )
+        known = _ends(library, found.rows)
+    if as_json:
+        rows = [{**_row(one, known), "warnings": list(absence_of(one.id, found.absent))} for one in found.rows]
+        print_json({"links": rows, "more": found.more})
+    elif not found.rows:
+        say(START if found.nothing_yet else "nothing found", error=True)
+    else:
+        for one in found.rows:
+            say(" ".join((one.id, day(one.updated), one.body.state, *absence_of(one.id, found.absent))))
+            say(f"  {_told(one, known)}")
+        say_more(found.more)
+    return 0
+
+
+@app.command("confirm")
+def confirm(ids: IdsArgument, key: KeyOption = "", as_json: JsonFlag = False) -> int:
+    """Say that candidates are so: answers warn of it."""
+    return _judge(ids, key, confirmed=True, as_json=as_json)
+
+
+@app.command("dismiss")
+def dismiss(ids: IdsArgument, key: KeyOption = "", as_json: JsonFlag = False) -> int:
+    """Say that candidates are not so: they are not shown again."""
+    return _judge(ids, key, confirmed=False, as_json=as_json)
+
+
+def _judge(ids: Sequence[str], key: str, *, confirmed: bool, as_json: bool) -> int:
+    if key and len(ids) > 1:
+        raise InputError("ARGUMENT_INVALID", "a key is for one write: name one link with --key")
+    with team() as library:
+        numbers = [number_of(library, one, KIND) for one in ids]
+        links = library.store.recorded.get(numbers).values()
+        shown = [f"{one.id}: {_told(one, _ends(library, [one]))}" for one in links]
+        question = "Is that so?" if confirmed else "Dismiss that?"
+        actor = decide(library, "judge_link", "\n".join([*shown, question]))
+        done = [actions.judge_link(library, one, confirmed, actor=actor, key=key) for one in numbers]
+        known = _ends(library, done)
+    if as_json:
+        print_json({"links": [_row(one, known) for one in done]})
+        return 0
+    for one in done:
+        say(f"✓ {one.body.state.capitalize()} {one.id}: {_told(one, known)}")
+    return 0
+
+
+def _ends(library: Library, links: Sequence[Record[Any]]) -> Titles:
+    return library.store.recorded.get([end for one in links for end in (one.body.source, one.body.target)])
+
+
+def _row(link: Record[Any], known: Titles) -> dict[str, object]:
+    ends = {name: known.get(getattr(link.body, name)) for name in ("source", "target")}
+    return {**record_json(link), "ends": {name: brief_json(one) if one else None for name, one in ends.items()}}
+
+
+def _told(link: Record[Any], known: Titles) -> str:
+    body = link.body
+    note = f" ({body.note})" if body.note else ""
+    return f"{told_title(body.source, known)} {body.relation.replace('_', ' ')} {told_title(body.target, known)}{note}"

@@ -1,0 +1,83 @@
+"""`cortex observation`: what was seen and kept, by agents and plugins above all; nobody has to approve it, so that people look here."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cortex.families.team.commands.options import (
+    IdArgument,
+    InSubcortexOption,
+    LimitOption,
+    WithTagOption,
+    number_of,
+    one_of,
+    team,
+)
+from cortex.families.team.commands.record_context import (
+    labels_of,
+    list_records,
+    look_around,
+    say_around,
+    tell_list,
+    whole_json,
+)
+from cortex.families.team.commands.render import day, say_head, say_list, say_text
+from cortex.families.team.references import resolve_ref
+from cortex.families.team.validation import OBSERVATION_TYPES
+from cortex.toolkit.terminal.options import JsonFlag
+from cortex.toolkit.terminal.output import print_json
+
+KIND = "observation"
+START = "There is no observation yet: agents make them with cortex_create_observations"
+TYPES_HELP = ", ".join(OBSERVATION_TYPES)
+
+app = typer.Typer(name=KIND, help="What agents saw and kept.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_observations(
+    type: Annotated[str, typer.Option("--type", metavar="TYPE", help=f"Only of this type: {TYPES_HELP}.")] = "",
+    subcortex: InSubcortexOption = "",
+    thread: Annotated[str, typer.Option("--thread", metavar="ID", help="Only of this thread.")] = "",
+    tag: WithTagOption = None,
+    limit: LimitOption = 30,
+    as_json: JsonFlag = False,
+) -> int:
+    """List observations, the newest first."""
+    told = one_of(type, OBSERVATION_TYPES, "--type")
+    with team() as library:
+        found = list_records(
+            library,
+            KIND,
+            limit,
+            usual=(),
+            subcortex=subcortex,
+            tags=tag,
+            refs=[("thread", number_of(library, thread, "thread"))] if thread else (),
+            keep=(lambda body: body.type == told) if told else None,
+        )
+    return tell_list(
+        found,
+        "observations",
+        START,
+        lambda one: (one.id, day(one.created), one.body.type, one.author, one.body.title),
+        as_json=as_json,
+    )
+
+
+@app.command("show")
+def show(told: IdArgument, as_json: JsonFlag = False) -> int:
+    """Show an observation: what was seen, where it belongs, and what contradicts it."""
+    with team() as library:
+        record = resolve_ref(library.store.recorded, told, KIND)
+        around = look_around(library, record)
+    if as_json:
+        print_json(whole_json(record, around))
+        return 0
+    say_head(record, labels_of(record, around), around.warnings)
+    say_text(record.body.summary)
+    say_list("Attachments", [f"{one.name}: {one.ref}" for one in record.body.attachments])
+    say_around(record, around)
+    return 0

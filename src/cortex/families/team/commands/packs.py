@@ -1,0 +1,256 @@
+"""`cortex pack build` and `pull`: what somebody new should know, as a file for people and for agents that have no MCP tools.
+
+The content is the bootstrap pack, with the texts of what is pinned, since nobody can open an id there, and with days instead of ages,
+since a file stays. Sensitive records aren't in it unless told so. How it is worded and made to fit is not known here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cortex.base.errors import ConfigError, FileError, InputError
+from cortex.base.record_model import SENSITIVE
+from cortex.base.runtime.atomic_file import written_aside
+from cortex.base.text import estimate_tokens
+from cortex.engine.library import Library
+from cortex.families.team.bootstrap_pack import GLOBAL, SUBCORTEX, WORKSPACE
+from cortex.families.team.commands.options import team
+from cortex.families.team.commands.pack_render import MARK, Pack, fit, texts
+from cortex.families.team.context_pack import Bootstrap, Entry, Topic, bootstrap
+from cortex.families.team.writes.placement import Route, route
+from cortex.toolkit.terminal import workspace
+from cortex.toolkit.terminal.options import JsonFlag
+from cortex.toolkit.terminal.output import many, print_json, printable, say
+
+BUDGET, MOST_BUDGET = 16_000, 200_000  # tokens
+JSON_MARK = '{"cortex_pack":'
+NAME = "cortex-pack"
+
+app = typer.Typer(
+    name="pack", help="What somebody new should know, as a file for where there are no tools.", no_args_is_help=True
+)
+
+
+class Format(StrEnum):
+    """How a pack is written."""
+
+    MARKDOWN = "markdown"
+    JSON = "json"
+
+
+OutputOption = Annotated[
+    str,
+    typer.Option(
+        "--output", "--out", "-o", metavar="FILE", help="Where to write it; default: cortex-pack.md; -: stdout."
+    ),
+]
+FormatOption = Annotated[
+    Format | None, typer.Option("--format", help="How to write it; default: by the name of the file.")
+]
+ScopeOption = Annotated[
+    str,
+    typer.Option(
+        "--scope",
+        metavar="SCOPE",
+        help="global, workspace or subcortex:SLUG; default: the workspace here, or global where there is none.",
+    ),
+]
+BudgetOption = Annotated[
+    int, typer.Option("--budget", max=MOST_BUDGET, metavar="N", help="The most tokens that it may cost.")
+]
+SensitiveFlag = Annotated[bool, typer.Option("--sensitive", help="With sensitive records.")]
+ForceFlag = Annotated[bool, typer.Option("--force", help="Overwrite a file that is no pack.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a pack goes, and how it is written."""
+
+    output: str
+    path: Path
+    format: Format
+    as_json: bool  # what was done is told as JSON
+
+
+@app.command("build")
+def build(
+    output: OutputOption = "",
+    format: FormatOption = None,
+    scope: ScopeOption = "",
+    budget: BudgetOption = BUDGET,
+    sensitive: SensitiveFlag = False,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """Write what somebody new should know into a file: rules, subcortexes with charters, what is pinned, words, priorities, incidents."""
+    place = _place(output, format, force=force, as_json=as_json)
+    with team() as library:
+        found = _found(library, scope.strip(), sensitive=sensitive)
+    _put(place, fit(found, budget))
+    return 0
+
+
+@app.command("pull")
+def pull(
+    output: OutputOption = "",
+    format: FormatOption = None,
+    scope: ScopeOption = "",
+    pinned: Annotated[
+        bool, typer.Option("--include-pinned/--no-pinned", help="With what is pinned, and its texts.")
+    ] = True,
+    budget: BudgetOption = BUDGET,
+    sensitive: SensitiveFlag = False,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """Sync with the Core, then write the pack as it is there now; from what is here, and with exit code 3, where it can't be reached."""
+    from cortex.families.team.commands.sync import EXITS, OFFLINE, Outcome, join_configured, run_sync
+    from cortex.families.team.sync.client import Offline
+
+    place = _place(output, format, force=force, as_json=as_json)
+    with team() as library:
+        try:
+            join_configured(library)
+            outcome = run_sync(library).outcome
+        except Offline as error:
+            outcome = Outcome(OFFLINE, error=error.message)
+        found = _found(library, scope.strip(), sensitive=sensitive)
+    if outcome.error:
+        say(f"warning: {outcome.error}; the pack is made of what is here", error=True)
+    if not pinned:
+        found = replace(found, topics=tuple(replace(one, pinned=()) for one in found.topics))
+    _put(place, fit(found, budget), synced={"status": outcome.status, "error": outcome.error or None})
+    return EXITS[outcome.status]
+
+
+def _place(output: str, format: Format | None, *, force: bool, as_json: bool) -> Place:
+    """Where a pack is to go, before any of it is made. Raises: InputError, FileError."""
+    if output == "-" and as_json:
+        raise InputError(
+            "ARGUMENT_INVALID", "--output - writes the pack to stdout: take --format json instead of --json"
+        )
+    chosen = format or (Format.JSON if output.lower().endswith(".json") else Format.MARKDOWN)
+    path = Path(output or f"{NAME}.{'json' if chosen is Format.JSON else 'md'}")
+    if output != "-":
+        _check_free(path, force=force)
+    return Place(output, path, chosen, as_json)
+
+
+def _put(place: Place, made: Pack, **more: object) -> None:
+    """Write a pack, and say so, to programs with what else there is to know. Raises: FileError."""
+    text = made.json if place.format is Format.JSON else made.markdown
+    if place.output == "-":
+        sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+        print(printable(text, lines=True), end="")
+        return
+    _write(place.path, text)
+    if place.as_json:
+        print_json({**_told(place.path, place.format, made, text), **more})
+    else:
+        _say(place.path, made, text)
+
+
+def _told(path: Path, chosen: Format, made: Pack, text: str) -> dict[str, object]:
+    counts = {name: len(value) for name, value in made.body.items() if isinstance(value, list)}
+    return {
+        "output": str(path.absolute()),
+        "format": chosen.value,
+        "scope": made.body["scope"],
+        "tokens": estimate_tokens(text),
+        "truncated": made.body["truncated"],
+        "counts": counts,
+    }
+
+
+def _say(path: Path, made: Pack, text: str) -> None:
+    say(f"✓ Wrote {path}: {made.body['scope']}, {estimate_tokens(text):,} tokens")
+    for note in texts(made.body.get("notes")):
+        say(f"note: {note}", error=True)
+    if made.body["truncated"]:
+        say("note: not all of it found room; more with --budget", error=True)
+
+
+# -- what is in it -----------------------------------------------------------------------------------------------------
+
+
+def _found(library: Library, scope: str, *, sensitive: bool) -> Bootstrap:
+    """What to tell. Raises: InputError ARGUMENT_INVALID, SCOPE_NOT_FOUND; ConfigError."""
+    if scope and scope not in (GLOBAL, WORKSPACE) and not scope.startswith(SUBCORTEX):
+        raise InputError("ARGUMENT_INVALID", f"unknown scope {scope!r}; known: global, workspace, subcortex:SLUG")
+    way = Route()
+    if scope in ("", WORKSPACE):
+        try:
+            way = route(library.store.recorded, workspace.find([])[0].settings.families)
+            scope = WORKSPACE
+        except ConfigError as error:
+            if scope or error.code != "WORKSPACE_MISSING":
+                raise
+            scope = GLOBAL
+    found = bootstrap(library, scope, workspace_route=way)
+    return found if sensitive else _without_sensitive(found)
+
+
+def _without_sensitive(found: Bootstrap) -> Bootstrap:
+    """What may be passed on, and how many records may not."""
+    pins = [pin for one in found.topics for pin in one.pinned]
+    entries = [*found.here, *found.incidents, *found.priorities, *pins, *found.lately]
+    gone = {one.id for one in entries if _is_sensitive(one)}
+    topics = [replace(one, pinned=_open(one.pinned)) for one in found.topics if not _is_sensitive(one)]
+    gone |= {one.record.id for one in found.topics if _is_sensitive(one)}
+    note = f"{many(len(gone), 'sensitive record')} left out; take them in with --sensitive"
+    slugs = {one.record.body.slug for one in topics}
+    return replace(
+        found,
+        topics=tuple(topics),
+        here=_open(found.here),
+        incidents=_open(found.incidents),
+        priorities=_open(found.priorities),
+        lately=_open(found.lately),
+        glossary=tuple(word for word in found.glossary if word.subcortex in slugs),
+        naming=tuple(dict.fromkeys(rule for one in topics if one.ours for rule in one.record.body.naming)),
+        notes=(*found.notes, *((note,) if gone else ())),
+    )
+
+
+def _open(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    return tuple(one for one in entries if not _is_sensitive(one))
+
+
+def _is_sensitive(one: Entry | Topic) -> bool:
+    return one.record.body.sensitivity == SENSITIVE
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
+
+
+def _check_free(path: Path, *, force: bool) -> None:
+    """Refuse to overwrite what is no pack. Raises: InputError, FileError."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            begin = file.read(len(MARK) + len(JSON_MARK))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise FileError("PERMISSION_DENIED", f"{path} can't be written: {error.strerror}") from None
+    if begin and not force and not begin.startswith((MARK, JSON_MARK)):
+        raise InputError(
+            "ARGUMENT_INVALID",
+            f"{path} is there already, and no pack; nothing was written",
+            suggestions=("Choose another name with --output, or overwrite it with --force.",),
+        )
+
+
+def _write(path: Path, text: str) -> None:
+    """Write the pack, with the rights of the one that it replaces. Raises: FileError."""
+    target = Path(os.path.realpath(path))
+    with written_aside(target) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+        os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o644)

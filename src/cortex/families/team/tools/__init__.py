@@ -1,0 +1,52 @@
+"""The team family: what a team keeps, found with everything else there is, and contributed to safely: what agents write waits for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cortex.base.settings import Settings, Workspace
+from cortex.engine.pool import Engines
+from cortex.families.team.tools.definitions import TOOLS
+from cortex.families.team.tools.plugins import open_plugins
+from cortex.families.team.tools.render import error_text
+from cortex.families.team.tools.session import Team
+from cortex.toolkit import instructions
+from cortex.toolkit.tool import Family
+
+__all__ = ["TOOLS", "Team", "open_family"]
+
+
+def open_family(
+    settings: Settings,
+    engines: Engines,
+    found: Sequence[Workspace],
+    beside: Sequence[Family] = (),
+    hidden: Sequence[Family] = (),
+    missing: Mapping[str, str] | None = None,
+    *,
+    read_only: bool = False,
+) -> Family:
+    """The family for somebody who works in these workspaces.
+
+    It searches what the families `beside` it have, and those that are `hidden`: opened for it alone, and closed with it. `missing`
+    says of families that could not be opened why.
+    """
+    others = {family.name: family for family in (*beside, *hidden)}
+    plugins = open_plugins(settings, found[0].root if found else None)
+    served = [family.name for family in beside]
+    context = Team(settings, engines, found, others, served, plugins, missing or {})
+    context.start()
+
+    def close() -> None:
+        context.close()
+        for one in hidden:
+            one.close()
+
+    return Family(
+        name="team",
+        instructions=instructions.text("team"),
+        context=context,
+        tools=tuple(tool for tool in TOOLS if not (read_only and tool.writes)),
+        render_error=error_text,
+        close=close,
+    )

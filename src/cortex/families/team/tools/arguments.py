@@ -1,0 +1,157 @@
+"""The arguments of the team's tools, named as their contract has them; `max_chars`, `cursor` and what a code link says besides are ours.
+
+What is wrong with one observation of many is told of that one, so its limits are checked where it is written and not here. The
+descriptions are short on purpose: every client pays for them in every conversation; so an empty default is made by a function, which
+keeps it out of the schema.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from cortex.base.record_model import Task
+from cortex.families.team.validation import OBSERVATION_TYPES, SENSITIVITIES, STATES
+from cortex.toolkit.tool import Arguments, Whole
+
+OBSERVATIONS = 100  # of one call
+
+
+def _yes() -> bool:
+    return True
+
+
+class Budgeted(Arguments):
+    budget: Annotated[Whole | None, Field(description="tokens")] = None
+    max_chars: Whole | None = None
+
+
+class GetBootstrapPack(Budgeted):
+    scope: Annotated[str | None, Field(description="global, workspace (default) or subcortex:<slug>")] = None
+
+
+class CodeSubject(Arguments):
+    path: str = Field(default_factory=str)
+    symbol: str | None = None
+    repo: str | None = None
+    line_start: Annotated[Whole | None, Field(ge=1)] = None
+    line_end: Annotated[Whole | None, Field(ge=1)] = None
+
+
+class Subject(Arguments):
+    thread_id: str | None = None
+    task_id: str | None = None
+    subcortex_slug: str | None = None
+    artifact_id: str | None = None
+    code_link: CodeSubject | None = None
+    ref: Annotated[str | None, Field(description="memories:ID, documents:ID, chunks:ID or any record's id")] = None
+
+
+class Include(Arguments):
+    """What a context pack has; all of it unless somebody says no."""
+
+    canon_artifacts: bool = Field(default_factory=_yes)
+    recent_threads: bool = Field(default_factory=_yes)
+    recent_observations: bool = Field(default_factory=_yes)
+    in_progress_tasks: bool = Field(default_factory=_yes)
+    contradictions: bool = Field(default_factory=_yes)
+
+
+class GetContextPack(Budgeted):
+    subject: Annotated[Subject, Field(description="One of these")]
+    include: Include = Field(default_factory=Include, description="Default: all")
+    cursor: str | None = None
+
+
+class GetThread(Budgeted):
+    thread_id: str
+    comment_mode: Literal["top", "recent", "referenced"] = "referenced"
+    cursor: str | None = None
+
+
+class GetArtifact(Budgeted):
+    artifact_id: str
+    version: Annotated[Whole | None, Field(ge=1)] = None
+    cursor: str | None = None
+
+
+class GetInbox(Budgeted):
+    cursor: str | None = None
+    limit: Annotated[Whole, Field(ge=1, le=100)] = 10
+    include: tuple[Literal["notifications", "tasks", "reviews"], ...] | None = None
+
+
+# -- writes ------------------------------------------------------------------------------------------------------------
+
+
+class Keyed(Arguments):
+    idempotency_key: Annotated[str | None, Field(description="Required: one per write, the same on a retry")] = None
+    commit_id: Annotated[str | None, Field(description="In its place: one write of each tool")] = None
+
+
+class AttachmentRef(Arguments):
+    name: str = Field(default_factory=str)
+    ref: Annotated[str, Field(description="path or URL")]
+    media_type: str = Field(default_factory=str)
+
+
+class OneObservation(Arguments):
+    model_config = ConfigDict(json_schema_extra={"required": ["title"]})
+
+    title: str = Field(default_factory=str)
+    summary_md: str = Field(default_factory=str)
+    type: Annotated[str, Field(json_schema_extra={"enum": list(OBSERVATION_TYPES)})] = "other"
+    tags: tuple[str, ...] = Field(default_factory=tuple)
+    links: tuple[str, ...] = Field(
+        default_factory=tuple, description="ids, subcortex:<slug>, path#symbol or path:1-9 of code, URLs", max_length=50
+    )
+    sensitivity: Annotated[str, Field(json_schema_extra={"enum": list(SENSITIVITIES)})] = "normal"
+
+
+class CreateObservations(Keyed):
+    observations: Annotated[tuple[OneObservation, ...], Field(json_schema_extra={"maxItems": OBSERVATIONS})]
+    attachments: tuple[AttachmentRef, ...] = Field(default_factory=tuple, max_length=20)
+
+
+def _ref(value: object) -> object:
+    """A target as one text, though it may be told as {"thread_id": …} or {"type": …, "id": …}."""
+    if isinstance(value, dict):
+        told: dict[str, Any] = value
+        named = [part for name, part in told.items() if name != "type"]
+        return named[0] if len(named) == 1 else value
+    return value
+
+
+class Metadata(Arguments):
+    title: str = Field(default_factory=str)
+    citations: tuple[str, ...] = Field(default_factory=tuple, description="ids or URLs it rests on", max_length=50)
+    tags: tuple[str, ...] = Field(default_factory=tuple)
+    reason: str = Field(default_factory=str)
+    type: str = Field(default_factory=str, description="of the artifact (adr, runbook, …) or thread (decision, …)")
+    summary_md: str = Field(default_factory=str)
+    links: tuple[str, ...] = Field(default_factory=tuple, description="path#symbol of code", max_length=50)
+    sensitivity: Annotated[str, Field(json_schema_extra={"enum": list(SENSITIVITIES)})] = "normal"
+    status: str = Field(default_factory=str, description="of a task_update")
+    blocked_reason: str = Field(default_factory=str)
+
+
+class CreateDraft(Keyed):
+    draft_type: Literal["comment", "thread", "artifact", "task_update"]
+    target_ref: Annotated[
+        str | None, BeforeValidator(_ref), Field(description="thread_id, task_id or subcortex_slug")
+    ] = None
+    body_md: str
+    metadata: Metadata = Field(default_factory=Metadata)
+
+
+class PublishComment(Keyed):
+    thread_id: str
+    body_md: str
+
+
+class UpdateTask(Keyed):
+    task_id: str
+    status: Annotated[str | None, Field(json_schema_extra={"enum": list(STATES[Task])})] = None
+    blocked_reason: str | None = None
+    notes: str | None = None

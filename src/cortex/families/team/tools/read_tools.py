@@ -1,0 +1,234 @@
+"""The tools that open one thing: a thread, an artifact, the inbox. Shapes are in rows.py, budgets in answers.py."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from cortex.base.errors import InputError
+from cortex.base.record_model import FOUND_KINDS, Artifact, Comment, Record, Thread, Wanted
+from cortex.base.text import TOKEN_CHARACTERS
+from cortex.engine.library import Library
+from cortex.engine.store import RecordLookup, kind_of_id
+from cortex.families.team.caveats import absence_of, warnings_of
+from cortex.families.team.inbox import EVERYTHING, Entry, inbox
+from cortex.families.team.references import resolve_ref
+from cortex.families.team.tools import render
+from cortex.families.team.tools.arguments import GetArtifact, GetInbox, GetThread
+from cortex.families.team.tools.offline_notice import sync_warnings
+from cortex.families.team.tools.render import Row, Slot, call_text, chosen_budget, told
+from cortex.families.team.tools.row_views import Slug, artifact_row, comment_row, short_row, thread_row
+from cortex.families.team.tools.session import Team
+from cortex.toolkit.pagination import make_cursor, read_cursor
+from cortex.toolkit.tool import Answer, Call
+
+BUDGET, MOST_BUDGET = 4_000, 32_000  # tokens
+COMMENTS = 1_000  # of a thread that are chosen from, the newest
+LINKED = 20
+LOOK_AHEAD = 50  # entries of the inbox behind a page that are counted
+NEWEST = 2  # comments that are told though nothing refers to them
+COMMENT_SHARE = 6  # no comment takes more of the answer than one part in so many
+
+
+def get_thread(context: Team, arguments: GetThread, call: Call) -> Answer:
+    """A thread: what it is about, its summary, and those of its comments that matter."""
+    budget = chosen_budget(arguments.budget, arguments.max_chars, BUDGET, MOST_BUDGET)
+    with context.open() as library:
+        lookup = library.store.recorded
+        thread = _thread(lookup, arguments.thread_id)
+        key = repr((thread.id, arguments.comment_mode))
+        offset = read_cursor(key, arguments.cursor)
+        comments = lookup.select(Wanted(kinds=("comment",), refs=(("thread", thread.id),)), COMMENTS)
+        chosen = chosen_comments(thread, comments, arguments.comment_mode)
+        total = lookup.count(Wanted(kinds=("comment",), refs=(("thread", thread.id),)))
+        head = thread_row(thread, slug_of(library), warnings_of(library, thread, now()))
+        linked = linked_rows(library, thread)
+        absent = library.store.outbox.absent()
+    if offset:
+        head = {name: head[name] for name in ("id", "title", "state")}
+    head["comment_count"] = total
+    most = budget * TOKEN_CHARACTERS // COMMENT_SHARE
+    shown = chosen[offset:]
+    slots = [
+        Slot("comments", [comment_row(one, most, absence_of(one.id, absent)) for one in shown], 3),
+        Slot("linked", [] if offset else linked, 1),
+    ]
+
+    def cursor(count: int) -> str:
+        return make_cursor(key, offset + count)
+
+    def more(after: str) -> str:
+        return call_text("get_thread", thread_id=thread.id, comment_mode=arguments.comment_mode, cursor=after)
+
+    others = call_text("get_thread", thread_id=thread.id, comment_mode="recent") if total > len(chosen) else ""
+    text = render.slots_text(told(head), slots, budget, next_call=others, more_call=more, cursor=cursor)
+    return Answer(text)
+
+
+def _thread(lookup: RecordLookup, ref: str) -> Record[Thread]:
+    """The thread of this id, or that the comment of this id is in. Raises: InputError RECORD_UNKNOWN."""
+    if kind_of_id(ref) == "comment":
+        ref = resolve_ref(lookup, ref, "comment").body.thread
+    return resolve_ref(lookup, ref, "thread")
+
+
+def chosen_comments(thread: Record[Thread], comments: Sequence[Record[Comment]], mode: str) -> list[Record[Comment]]:
+    """The comments to tell, the weightiest first: all of them, but for `referenced` those that something refers to and the newest.
+
+    A comment is referred to by the summary, by an answer to it, and by who cites it.
+    """
+    if mode == "recent":
+        return list(comments)
+    weights: Counter[str] = Counter(thread.body.summary_sources)
+    for one in comments:
+        weights.update((one.body.parent, *one.body.citations))
+    newest = {one.id for one in comments[:NEWEST]}
+    if mode == "referenced":
+        comments = [one for one in comments if weights[one.id] or one.id in newest]
+    return sorted(comments, key=lambda one: -weights[one.id])  # stable: the newest first among equals
+
+
+def linked_rows(library: Library, record: Record[Any]) -> list[Row]:
+    """What else speaks of a record, or stands to it in some relation, as short rows."""
+    lookup = library.store.recorded
+    rows: dict[str, Row] = {}
+    absent = library.store.outbox.absent()
+    links = [one.body for one in lookup.links([record.id]) if one.body.state == "confirmed"]
+    ends = lookup.get([end for link in links for end in (link.source, link.target)])
+    for link in links:
+        there = link.target if link.source == record.id else link.source
+        if there in ends:
+            how = link.relation if link.source == record.id else f"{link.relation} this"
+            rows[there] = {**short_row(ends[there], absence_of(there, absent)), "relation": how}
+    around = lookup.pointing([record.id], ("evidence", "citation", "supersedes"), LINKED)
+    for kind in ("task", "observation"):
+        around += lookup.select(Wanted(kinds=(kind,), refs=((record.kind, record.id),)), LINKED)
+    for one in around:
+        if one.kind in FOUND_KINDS and one.kind != "comment":
+            rows.setdefault(one.id, short_row(one, absence_of(one.id, absent)))
+    rows.pop(record.id, None)
+    return list(rows.values())[:LINKED]
+
+
+def get_artifact(context: Team, arguments: GetArtifact, call: Call) -> Answer:
+    """An artifact, now or as it was in a version."""
+    budget = chosen_budget(arguments.budget, arguments.max_chars, BUDGET, MOST_BUDGET)
+    with context.open() as library:
+        current: Record[Artifact] = resolve_ref(library.store.recorded, arguments.artifact_id, "artifact")
+        shown = _version(library, current, arguments.version)
+        key = repr((shown.id, shown.version))
+        offset = read_cursor(key, arguments.cursor)
+        head = artifact_row(shown, slug_of(library), warnings_of(library, current, now()))
+        if shown.version != current.version:
+            head["current_version"] = current.version
+        if linked := linked_rows(library, current):
+            head["linked"] = linked
+    if offset:
+        head = {name: head[name] for name in ("id", "title", "version")}
+
+    def more(after: str) -> str:
+        return call_text("get_artifact", artifact_id=shown.id, version=arguments.version, cursor=after)
+
+    body = shown.body.body
+    successor = call_text("get_artifact", artifact_id=shown.body.superseded_by) if shown.body.superseded_by else ""
+    text = render.paged_text(
+        head, "body", body, offset, budget, cursor=partial(make_cursor, key), more_call=more, next_call=successor
+    )
+    return Answer(text)
+
+
+def _version(library: Library, current: Record[Artifact], version: int | None) -> Record[Artifact]:
+    if version is None or version == current.version:
+        return current
+    known = library.store.recorded.versions(current.id)
+    if version not in known:
+        raise InputError(
+            "RECORD_UNKNOWN",
+            f"{current.id} has no version {version}: it has 1 to {current.version}",
+            context={"id": current.id, "version": current.version},
+        )
+    return known[version]
+
+
+def get_inbox(context: Team, arguments: GetInbox, call: Call) -> Answer:
+    """What waits: for the agent, and for the person that it works for."""
+    budget = chosen_budget(arguments.budget, arguments.max_chars, BUDGET, MOST_BUDGET)
+    if arguments.cursor and not kind_of_id(arguments.cursor):
+        raise InputError("CURSOR_INVALID", "this cursor does not belong to the inbox")
+    with context.open() as library:
+        waiting = _waiting(library, context.actor.name, arguments)
+        warnings = sync_warnings(library)
+    entries = waiting[: arguments.limit]
+    slot = Slot("entries", [_entry_row(one) for one in entries], left=len(waiting) - len(entries))
+    following = open_call(entries[0].next) if entries else ""
+
+    def more(after: str) -> str:
+        return call_text("get_inbox", include=list(arguments.include or ()), cursor=after)
+
+    head: Row = told({"note": "" if entries else "nothing waits", "warnings": warnings})
+    text = render.slots_text(
+        head,
+        [slot],
+        budget,
+        next_call=following,
+        more_call=more,
+        cursor=lambda count: entries[count - 1].id if count else "",
+    )
+    return Answer(text)
+
+
+def _waiting(library: Library, name: str, arguments: GetInbox) -> list[Entry]:
+    """A page of what waits, and some of what comes after: first what an agent can do something about, then what a person judges."""
+    after, found = arguments.cursor or "", list[Entry]()
+    judged = kind_of_id(after) in ("draft", "artifact", "link")
+    for part, over in ((("notifications", "tasks"), judged), (("reviews",), False)):
+        include = [one for one in part if one in (arguments.include or EVERYTHING)]
+        if include and not over:
+            before = after if judged == (part == ("reviews",)) else ""
+            found += inbox(library, name, include=include, limit=arguments.limit + LOOK_AHEAD, before=before).entries
+    return found
+
+
+def _entry_row(entry: Entry) -> Row:
+    return told(
+        {
+            "id": entry.id,
+            "type": entry.type or entry.kind,
+            "about": entry.about if entry.about != entry.id else "",
+            "title": render.cut(entry.title, 160),
+            "why": entry.why,
+            "age": render.age_of(entry.at),
+            "open": entry.next if entry.next not in (entry.about, entry.id) else "",
+            "sensitive": entry.sensitive,
+        }
+    )
+
+
+def open_call(number: str) -> str:
+    """The call that opens a record."""
+    match kind_of_id(number):
+        case "thread":
+            return call_text("get_thread", thread_id=number)
+        case "artifact":
+            return call_text("get_artifact", artifact_id=number)
+        case "task":
+            return call_text("get_context_pack", subject={"task_id": number})
+    return call_text("get_context_pack", subject={"ref": number})
+
+
+def slug_of(library: Library) -> Slug:
+    """How a subcortex is called, by its id."""
+
+    def slug(number: str) -> str:
+        found = library.store.recorded.one(number) if number else None
+        return found.body.slug if found else number
+
+    return slug
+
+
+def now() -> int:
+    """Milliseconds since 1970."""
+    return int(time.time() * 1000)

@@ -1,0 +1,216 @@
+"""Records as rows of an answer: short names, ids everywhere, ages instead of moments, and nothing that says nothing. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cortex.base.record_model import (
+    SENSITIVE,
+    Artifact,
+    CodeLink,
+    Comment,
+    Draft,
+    Link,
+    Observation,
+    Record,
+    Subcortex,
+    Task,
+    Thread,
+)
+from cortex.families.team.context_pack import Entry
+from cortex.families.team.permalinks import permalink
+from cortex.families.team.tools.render import Row, age_of, cut, told
+
+TITLE_CHARACTERS = 160
+
+Slug = Callable[[str], str]  # of a subcortex, by its id
+_LINES = re.compile(r"(.+?):(\d{1,9})(?:-(\d{1,9}))?")
+
+
+def code_link(text: str) -> CodeLink:
+    """A piece of code as one writes it: path, path#symbol, path:3 or path:3-9."""
+    path, _, symbol = text.strip().partition("#")
+    lines = _LINES.fullmatch(path)
+    if lines is None:
+        return CodeLink(path, symbol=symbol)
+    return CodeLink(lines[1], symbol=symbol, line_start=int(lines[2]), line_end=int(lines[3] or 0))
+
+
+def code_text(link: CodeLink) -> str:
+    """The same in the other direction."""
+    if link.symbol:
+        return f"{link.path}#{link.symbol}"
+    if link.line_start:
+        return f"{link.path}:{link.line_start}" + (f"-{link.line_end}" if link.line_end else "")
+    return link.path
+
+
+def short_row(record: Record[Any], warnings: Sequence[str] = ()) -> Row:
+    """A record that another answer names: its id tells its kind."""
+    return told(
+        {
+            "id": record.id,
+            "title": cut(record.body.title, TITLE_CHARACTERS),
+            "state": usual_state(record),
+            "age": age_of(record.updated),
+            "warnings": list(warnings),
+        }
+    )
+
+
+def usual_state(record: Record[Any]) -> str:
+    """The state of a record, "" where all of its kind have the same."""
+    return record.body.state if isinstance(record.body, Thread | Artifact | Task) else ""
+
+
+def entry_row(entry: Entry, *, why: bool = True) -> Row:
+    """A record in a pack: what it claims, how it stands, and why it is there."""
+    record, body = entry.record, entry.record.body
+    row: Row = {"id": record.id}
+    match body:
+        case Comment():
+            row |= {"by": record.author, "text": entry.claim}
+        case Link():
+            row |= {"source": body.source, "target": body.target, "claim": entry.claim, "state": body.state}
+        case Task():
+            title, blocked = cut(body.title, TITLE_CHARACTERS), entry.claim if body.state == "blocked" else ""
+            row |= {"title": title, "state": body.state, "claim": blocked or entry.claim}
+            row |= {"priority": "" if body.priority == "normal" else body.priority, "for": list(body.assignees)}
+        case _:
+            same = entry.claim.rstrip(".").casefold() == body.title.rstrip(".").casefold()
+            row |= {"title": cut(body.title, TITLE_CHARACTERS), "claim": "" if same else entry.claim}
+            row |= {"state": usual_state(record)}
+    row |= {"age": age_of(record.updated), "why": entry.why if why else "", "warnings": list(entry.warnings)}
+    return told(row)
+
+
+def opened_row(record: Record[Any], slug: Slug, warnings: Sequence[str]) -> Row:
+    """A record that a pack is about, whole: `text` is what it says."""
+    match record.body:
+        case Thread():
+            row = thread_row(record, slug, warnings)
+            return told({**row, "body": "", "text": row.get("body")})
+        case Artifact():
+            return told({**artifact_row(record, slug, warnings), "text": record.body.body})
+        case Subcortex() as body:
+            return told(
+                {
+                    "id": record.id,
+                    "slug": body.slug,
+                    "title": body.name,
+                    "state": "" if body.state == "active" else body.state,
+                    "stewards": list(body.stewards),
+                    "warnings": list(warnings),
+                    "naming": list(body.naming),
+                    "glossary": [f"{one.term}: {one.meaning}" for one in body.glossary],
+                    "text": "\n\n".join(part for part in (body.description, body.charter) if part),
+                }
+            )
+        case body:
+            text = body.summary if isinstance(body, Observation) else getattr(body, "body", "")
+            text = body.note if isinstance(body, Link) else text
+            fields = (
+                "type",
+                "priority",
+                "blocked_reason",
+                "notes",
+                "thread",
+                "task",
+                "parent",
+                "review_notes",
+                "published",
+            )
+            return told(
+                {
+                    "id": record.id,
+                    "link": permalink(record.id),
+                    "title": "" if isinstance(body, Comment) else body.title,
+                    "state": body.state if isinstance(body, Task | Draft | Link) else "",
+                    **{name: getattr(body, name, "") for name in fields},
+                    "target": body.target if isinstance(body, Draft) else "",
+                    "changes": [f"{field}: {value}" for field, value in getattr(body, "patch", ())],
+                    "subcortex": slug(getattr(body, "subcortex", "")),
+                    "for": list(getattr(body, "assignees", ())),
+                    "by": record.author,
+                    "age": age_of(record.updated),
+                    "tags": list(getattr(body, "tags", ())),
+                    "warnings": list(warnings),
+                    "code": [code_text(link) for link in getattr(body, "code_links", ())],
+                    "attachments": [one.ref for one in getattr(body, "attachments", ())],
+                    "cites": list(getattr(body, "citations", ())),
+                    "text": text,
+                }
+            )
+
+
+def comment_row(record: Record[Comment], most: int, warnings: Sequence[str] = ()) -> Row:
+    """A comment in its thread."""
+    body = record.body
+    return told(
+        {
+            "id": record.id,
+            "link": permalink(record.id),
+            "by": record.author,
+            "age": age_of(record.created),
+            "re": body.parent,
+            "warnings": list(warnings),
+            "text": cut(body.body, most),
+            "cites": list(body.citations),
+            "sensitive": body.sensitivity == SENSITIVE,
+        }
+    )
+
+
+def thread_row(record: Record[Thread], slug: Slug, warnings: Sequence[str]) -> Row:
+    """A thread without its comments."""
+    body = record.body
+    return told(
+        {
+            "id": record.id,
+            "link": permalink(record.id),
+            "title": body.title,
+            "type": body.type,
+            "state": body.state,
+            "subcortex": slug(body.subcortex),
+            "by": record.author,
+            "age": age_of(record.created),
+            "tags": list(body.tags),
+            "task": body.task,
+            "warnings": list(warnings),
+            "resolution": body.resolution,
+            "summary": body.summary,
+            "summary_by": body.summary_by,
+            "body": body.body,
+            "code": [code_text(link) for link in body.code_links],
+        }
+    )
+
+
+def artifact_row(record: Record[Artifact], slug: Slug, warnings: Sequence[str]) -> Row:
+    """An artifact without its body."""
+    body = record.body
+    return told(
+        {
+            "id": record.id,
+            "link": permalink(record.id),
+            "title": body.title,
+            "type": body.type,
+            "state": body.state,
+            "version": record.version,
+            "owner": body.owner or record.author,
+            "review_by": body.review_by,
+            "reviewed": age_of(body.last_reviewed) if body.last_reviewed else "",
+            "verification": "" if body.verification == "unverified" else body.verification,
+            "subcortex": slug(body.subcortex),
+            "age": age_of(record.updated),
+            "tags": list(body.tags),
+            "supersedes": body.supersedes,
+            "superseded_by": body.superseded_by,
+            "warnings": list(warnings),
+            "summary": body.summary,
+            "evidence": [told({"type": one.kind, "ref": one.ref, "note": one.note}) for one in body.evidence],
+            "code": [code_text(link) for link in body.code_links],
+        }
+    )

@@ -1,0 +1,323 @@
+"""`cortex.search`: one question to everything, records, code, documents, memories and chunk files; merged by relevance.
+
+With `chunk_types` or `tags` it is the search of the chunk files, by the contract and with the answer of their own family.
+A row says what it is, where it is and why it was found; `next` names the tool that opens each type, once for all rows of it. What the
+client has no tool for opens as a context pack. A filter that only records can pass asks records alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from cortex.base.errors import Cancelled, CortexError, FileError, InputError
+from cortex.base.record_model import FOUND_KINDS, KINDS, Comment, Record
+from cortex.base.types import Cancel, Page, Query
+from cortex.engine.library import Library
+from cortex.engine.search.federated import Located, Place, search_all
+from cortex.families.team import search as finding
+from cortex.families.team.caveats import warnings_for
+from cortex.families.team.tools.arguments import Budgeted
+from cortex.families.team.tools.read_tools import now
+from cortex.families.team.tools.render import (
+    Row,
+    Slot,
+    age_of,
+    call_text,
+    chosen_budget,
+    cut,
+    same,
+    slots_text,
+    smallest_budget,
+    told,
+)
+from cortex.families.team.tools.row_views import usual_state
+from cortex.families.team.tools.search_target import FAMILY, place_of
+from cortex.families.team.tools.session import Team
+from cortex.families.team.validation import STATES
+from cortex.toolkit.pagination import make_cursor, read_cursor
+from cortex.toolkit.tool import Answer, Arguments, Call, Whole, bind, find_tool, nearest_within, perform
+
+SEARCH_BUDGET, MOST_BUDGET = 4_000, 16_000
+SNIPPETS = (320, 320, 320, 160)  # characters of text: of the first three, and of each other
+TITLE, WHY = 120, 80  # characters
+MOST_NOTES = 3
+DEFAULT_LIMIT, MOST = 10, 100  # results
+SPREAD = 0.03  # what each further hit of a family counts less; from .02 to .07 the same questions are answered (bench/mixed.py)
+MAX_DAY = 40  # characters of a moment
+DAY_MS = 86_400_000
+
+RECORDS = {f"{kind}s" if not kind.endswith("x") else f"{kind}es": kind for kind in FOUND_KINDS}
+OTHERS = {
+    "code": "code",
+    "documents": "kb",
+    "memories": "memory",
+    "chunks": "chunks",
+}  # a type, and the family that has it
+TYPE_OF = {family: name for name, family in OTHERS.items()}
+TYPES = (*RECORDS, *OTHERS)
+OPENERS = {
+    "thread": "cortex_get_thread thread_id",
+    "comment": "cortex_get_thread thread_id",
+    "artifact": "cortex_get_artifact artifact_id",
+    "task": "cortex_get_context_pack subject.task_id",
+    "subcortex": "cortex_get_context_pack subject.subcortex_slug",
+    "observation": "cortex_get_context_pack subject.ref",
+}
+
+Type = Literal[
+    "threads", "comments", "artifacts", "observations", "tasks", "subcortexes", "code", "documents", "memories", "chunks"
+]  # fmt: skip
+
+
+class Filters(Arguments):
+    subcortex: str | None = None
+    since: Annotated[str | None, Field(description="date (UTC), or 7d", max_length=MAX_DAY)] = None
+    until: Annotated[str | None, Field(description="that day included", max_length=MAX_DAY)] = None
+    status: str | None = None
+    sensitivity: Literal["normal", "sensitive"] | None = None
+    tags: tuple[str, ...] = Field(default_factory=tuple)
+
+
+class Search(Budgeted):
+    query: str
+    types: tuple[Type, ...] | None = None
+    filters: Annotated[Filters, Field(description="Of records", default_factory=Filters)]
+    limit: Annotated[
+        Whole | None,
+        nearest_within(1, MOST),
+        Field(json_schema_extra={"minimum": 1, "maximum": MOST, "default": DEFAULT_LIMIT}),
+    ] = None
+    cursor: str | None = None
+    chunk_types: Annotated[
+        tuple[str, ...], Field(description="Only chunk files, whole: documentation, symbols, definitions, data")
+    ] = Field(default_factory=tuple)
+    tags: Annotated[tuple[str, ...], Field(description="Only chunk files that have all")] = Field(default_factory=tuple)
+
+
+def search(context: Team, arguments: Search, call: Call) -> Answer:
+    """Find what there is about something."""
+    if arguments.chunk_types or arguments.tags:
+        return _search_chunks(context, arguments, call)
+    budget = chosen_budget(arguments.budget, arguments.max_chars, SEARCH_BUDGET, MOST_BUDGET)
+    key = repr((arguments.query, arguments.types, arguments.filters))
+    offset = read_cursor(key, arguments.cursor)
+    query = Query(arguments.query, limit=arguments.limit or DEFAULT_LIMIT, offset=offset, snippets=SNIPPETS)
+    notes: list[str] = []
+    with ExitStack() as used:
+        library = used.enter_context(context.open())
+        places = _places(context, arguments, library, used, notes)
+        located, page = search_all(places, query, call.cancel, spread=SPREAD)
+        notes += page.notes
+        rows = _rows(located, library)
+    text = _answer(context, arguments, rows, located, page, offset, partial(make_cursor, key), notes, budget)
+    return Answer(text, hits=len(rows))
+
+
+def _search_chunks(context: Team, arguments: Search, call: Call) -> Answer:
+    """Ask the chunk files alone, as their own family answers. Raises: InputError ARGUMENT_INVALID, FileError."""
+    others = {"types": arguments.types, "filters": arguments.filters != Filters(), "cursor": arguments.cursor}
+    if given := [name for name, value in others.items() if value]:
+        raise InputError(
+            "ARGUMENT_INVALID",
+            f"`chunk_types` and `tags` ask the chunk files alone, without `{given[0]}`; for tags of records use `filters.tags`",
+        )
+    family = context.families.get("chunks")
+    if family is None:
+        why = context.missing.get("chunks") or "this project had no chunk files when the session began"
+        raise FileError(
+            "FILE_NOT_FOUND",
+            f"`chunk_types` and `tags` ask the chunk files: {why}",
+            instead=("Leave both out to search everything else; `cortex chunks export` writes chunk files.",),
+        )
+    asked = arguments.model_dump(include={"query", "limit", "chunk_types", "tags"})
+    asked |= {"budget": smallest_budget(arguments.budget, arguments.max_chars)}
+    family, tool = find_tool([family], "cortex_search")
+    return perform(family, tool, bind(tool, asked), call)
+
+
+def _places(context: Team, arguments: Search, library: Library, used: ExitStack, notes: list[str]) -> list[Place]:
+    wanted = arguments.types or TYPES
+    kinds = tuple(RECORDS[name] for name in wanted if name in RECORDS)
+    families = [OTHERS[name] for name in wanted if name in OTHERS]
+    filters = arguments.filters
+    if filters != Filters() and families:
+        if arguments.types:
+            notes.append("filters are about records: code, documents, memories and chunks are not searched")
+        families = []
+    places: list[Place] = []
+    if kinds:
+        asked = finding.Asked(
+            arguments.query,
+            types=kinds,
+            subcortex=filters.subcortex or "",
+            state=_state(filters.status or "", kinds),
+            sensitivity=filters.sensitivity or "",
+            since=moment(filters.since, "since"),
+            until=moment(filters.until, "until"),
+            tags=filters.tags,
+        )
+        places.append(place_of(library, asked))
+    if families:
+        others, failures = used.enter_context(context.others(families))
+        places += others
+        notes += failures
+    return [_spared(one, notes) for one in places] if len(places) > 1 else places
+
+
+def _spared(place: Place, notes: list[str]) -> Place:
+    """A place whose failure costs its own answers and not those of the others."""
+
+    def ask(query: Query, cancel: Cancel) -> Page:
+        try:
+            return place.ask(query, cancel)
+        except (Cancelled, InputError):  # what is wrong with the question is wrong everywhere
+            raise
+        except CortexError as error:
+            notes.append(f"{place.name} could not be searched: {error.message}")
+            return Page((), 0, query.mode)
+
+    return replace(place, ask=ask)
+
+
+def _state(status: str, kinds: Sequence[str]) -> str:
+    """A state that records of these kinds may have. Raises: InputError ARGUMENT_INVALID."""
+    known = dict.fromkeys(state for kind in kinds for state in STATES[KINDS[kind]])
+    if status and status not in known:
+        raise InputError(
+            "ARGUMENT_INVALID",
+            f"`filters.status`: {status[:40]!r} is none of {', '.join(known)}",
+            context={"filter": "status"},
+        )
+    return status
+
+
+def moment(text: str | None, name: str) -> int:
+    """Milliseconds since 1970 of a date, a moment, or so many days ago ("7d"), in UTC unless it says otherwise; 0 for none.
+
+    A day that something is wanted `until` is over when the next one begins. Raises: InputError ARGUMENT_INVALID.
+    """
+    if not text:
+        return 0
+    try:
+        if text.endswith("d") and text[:-1].isdigit():
+            at = datetime.now(UTC) - timedelta(days=int(text[:-1]))
+        else:
+            at = datetime.fromisoformat(text)
+        rest = DAY_MS if name == "until" and _is_day(text) else 0
+        return max(1, int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000) + rest)
+    except (ValueError, OverflowError):
+        raise InputError(
+            "ARGUMENT_INVALID",
+            f"`filters.{name}`: {text!r} is no date; say 2026-01-31, or 7d for the last week",
+            context={"filter": name},
+        ) from None
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def _rows(located: Sequence[Located], library: Library) -> list[Row]:
+    known = library.store.recorded.get(str(one.cited["id"]) for one in located if one.family == FAMILY)
+    warnings = warnings_for(library, list(known.values()), now())
+    return [_row(one, known, warnings) for one in located]
+
+
+def _row(one: Located, known: Mapping[str, Record[Any]], warnings: Mapping[str, Sequence[str]]) -> Row:
+    hit = one.hit
+    row: Row = {"id": _id(one), "type": _type(one), "title": cut(_title(one), TITLE)}
+    snippet = hit.text.strip()
+    record = known.get(str(one.cited.get("id", ""))) if one.family == FAMILY else None
+    if record is not None:
+        heading, snippet = _parted(snippet)
+        row |= {"state": usual_state(record), "age": age_of(record.updated), "warnings": list(warnings[record.id])}
+        if isinstance(record.body, Comment):
+            row |= {"title": cut(heading or _title(one), TITLE), "thread_id": record.body.thread}
+    elif one.family == "code":
+        row |= {"path": hit.path, "lines": f"{hit.start_line}-{hit.end_line}", "workspace": one.source}
+    row |= {
+        "summary_snippet": snippet,
+        "score": round(hit.relevance, 2),
+        "why_this_matched": cut(hit.why, WHY),
+    }
+    return told(row)
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """The heading of a record's text, which a row has as its title (of a comment that is its thread's), and the rest."""
+    heading, _, rest = text.partition("\n")
+    return (heading.removeprefix("# "), rest.strip()) if heading.startswith("# ") else ("", text)
+
+
+def _type(one: Located) -> str:
+    return str(one.cited["type"]) if one.family == FAMILY else TYPE_OF[one.family]
+
+
+def _id(one: Located) -> str:
+    named = one.cited.get("id") or one.cited.get("document_id")
+    return str(named) if named else f"{one.hit.path}:{one.hit.start_line}-{one.hit.end_line}"
+
+
+def _title(one: Located) -> str:
+    title = str(one.cited.get("title") or one.hit.qualified or one.hit.name)
+    return title or one.hit.path
+
+
+def _answer(
+    context: Team,
+    arguments: Search,
+    rows: Sequence[Row],
+    located: Sequence[Located],
+    page: Page,
+    offset: int,
+    cursor_at: Any,
+    notes: Sequence[str],
+    budget: int,
+) -> str:
+    head = told(
+        {
+            "next": {_type(one): _opener(one, context) for one in located},
+            "total": page.total,
+            "notes": [cut(note, 200) for note in dict.fromkeys(notes)][:MOST_NOTES],
+            "note": "" if rows else "nothing found",
+        }
+    )
+
+    def more(after: str) -> str:
+        types, filters = list(arguments.types or ()), arguments.filters.model_dump(mode="json", exclude_defaults=True)
+        return call_text("search", query=same(arguments.query), types=same(types), filters=same(filters), cursor=after)
+
+    left = max(0, page.total - offset - len(rows)) if rows else 0
+    return slots_text(
+        head,
+        [Slot("results", rows, left=left)],
+        budget,
+        next_call="" if rows else call_text("get_bootstrap_pack"),
+        more_call=more,
+        cursor=lambda count: cursor_at(offset + count),
+    )
+
+
+def _opener(one: Located, context: Team) -> str:
+    """The tool that opens what a row is, and by which argument."""
+    if one.family == FAMILY:
+        return OPENERS[_type(one)]
+    if one.opener and one.family in context.served:
+        return one.opener
+    return "cortex_get_context_pack " + (
+        "subject.code_link" if one.family == "code" else f"subject.ref={_type(one)}:ID"
+    )

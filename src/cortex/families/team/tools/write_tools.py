@@ -1,0 +1,234 @@
+"""The tools that write: everything but observations as a draft, unless the settings let an agent do it. Those are in observing.py.
+
+Whether a write is direct is decided once for a key: a retry gets what the first call got, though the settings have changed since. Shapes
+of the arguments are in arguments.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cortex.base.errors import InputError
+from cortex.base.record_model import SENSITIVE, Comment, Draft, Record, Task
+from cortex.base.text import one_line
+from cortex.engine.library import Library
+from cortex.engine.store import kind_of_id
+from cortex.families.team.code_links import absent, cited
+from cortex.families.team.permissions import may
+from cortex.families.team.references import resolve_ref
+from cortex.families.team.tools import render
+from cortex.families.team.tools.arguments import CreateDraft, Keyed, PublishComment, UpdateTask
+from cortex.families.team.tools.render import Row, cut, told
+from cortex.families.team.tools.row_views import code_link
+from cortex.families.team.tools.session import Team
+from cortex.families.team.unknown_people import strangers_in
+from cortex.families.team.validation import ARTIFACT_TYPES, STATES, THREAD_TYPES, check_value, refusal
+from cortex.families.team.writes.actions import checked_patch, update_task_once
+from cortex.families.team.writes.create import create_once
+from cortex.families.team.writes.drafts import create_draft, destination
+from cortex.families.team.writes.placement import route
+from cortex.families.team.writes.transactions import acting, check_key
+from cortex.plugins.policy import plugin_warnings
+from cortex.toolkit.tool import Answer, Call
+
+NO_PLACE = "no thread, task or subcortex is set for this project: a person can say `cortex context set`"
+SCOPE = "subcortex:"  # before a slug, where ids are meant as well
+_TYPES = {"artifact": ARTIFACT_TYPES, "thread": THREAD_TYPES}  # what metadata.type may say of a draft
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def key_of(arguments: Keyed, action: str) -> str:
+    """The key of a write; one commit may be behind several, each of another kind. Raises: InputError RECORD_INVALID with a fresh one."""
+    key = arguments.idempotency_key or (f"{arguments.commit_id}:{action}" if arguments.commit_id else "")
+    check_key(key)
+    return key
+
+
+def payload_of(arguments: Keyed) -> str:
+    """What makes two writes of one key the same: all that was asked, and nothing of how things stand."""
+    return arguments.model_dump_json(exclude={"idempotency_key", "commit_id"})
+
+
+def done_before(library: Library, context: Team, key: str, payload: str, actions: Sequence[str]) -> str:
+    """Which of these actions the key was used for, with the same payload; "" for none."""
+    for action in actions:
+        try:
+            if library.store.records.known(context.actor, key, action, payload) is not None:
+                return action
+        except InputError:  # for something else; whoever writes is told
+            continue
+    return ""
+
+
+# -- drafts ------------------------------------------------------------------------------------------------------------
+
+
+def create_draft_tool(context: Team, arguments: CreateDraft, call: Call) -> Answer:
+    """Keep a contribution for a person to decide about."""
+    key, payload = key_of(arguments, "create_draft"), payload_of(arguments)
+    about = arguments.metadata
+    target = (arguments.target_ref or "").strip().removeprefix(SCOPE)
+    of_task = arguments.draft_type == "task_update"
+    if about.type and arguments.draft_type in _TYPES:
+        check_value("metadata.type", about.type, _TYPES[arguments.draft_type])
+    patch = told(
+        {"state": about.status, "blocked_reason": about.blocked_reason, "notes": arguments.body_md if of_task else ""}
+    )
+    draft = Draft(
+        arguments.draft_type,
+        about.title,
+        arguments.body_md,
+        target=target,
+        target_kind=kind_of_id(target) if kind_of_id(target) in ("thread", "task", "subcortex") else "",
+        patch=_patch(patch) if of_task else (),
+        artifact_type=about.type if arguments.draft_type == "artifact" else "",
+        thread_type=about.type if arguments.draft_type == "thread" else "",
+        citations=about.citations,
+        tags=about.tags,
+        reason=about.reason,
+        summary=about.summary_md,
+        sensitivity=about.sensitivity,
+        code_links=tuple(code_link(link) for link in about.links if link.strip()),
+    )
+    with context.writing() as library:
+        return Answer(render.whole_text(_drafted(context, library, draft, key, payload)))
+
+
+def _patch(fields: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """The fields of a task that change. Raises: InputError RECORD_INVALID."""
+    checked = checked_patch({name: str(value) for name, value in fields.items()})
+    if "state" in checked:
+        check_value("status", checked["state"], STATES[Task])
+    return tuple(checked.items())
+
+
+def _drafted(context: Team, library: Library, draft: Draft, key: str, payload: str) -> Row:
+    """Keep a draft, and say where it will go."""
+    draft = replace(draft, code_links=cited(library, context.root, draft.code_links))
+    way = route(library.reader.store.recorded, context.routes)
+    with plugin_warnings() as warnings:
+        record, replayed, following = create_draft(
+            library, draft, actor=context.actor, key=key, payload=payload, where=way
+        )
+    warnings += strangers_in(library, record.body)
+    warnings += [lost] if (lost := absent(context.root, draft.code_links)) else []
+    place = destination(library.reader.store.recorded, record.body)
+    lost = place.record is None
+    if lost and not draft.target:
+        warnings += [*way.missing, *([] if way.subcortex or way.thread or way.task else [NO_PLACE])]
+    return told(
+        {
+            "draft_id": record.id,
+            "draft_type": record.body.type,
+            "state": record.body.state,
+            "posts_to": ""
+            if place.record is None
+            else {"id": place.record.id, "title": cut(place.record.body.title, 120)},
+            "routed_by": "" if draft.target or lost else way.why,
+            "next_steps": [following],
+            "risk_flags": list(record.body.risk_flags),
+            "warnings": list(dict.fromkeys(warnings)),
+            "replayed": replayed,
+        }
+    )
+
+
+# -- comments and tasks ------------------------------------------------------------------------------------------------
+
+
+def publish_comment_tool(context: Team, arguments: PublishComment, call: Call) -> Answer:
+    """Comment in a thread, or draft it."""
+    key, payload = key_of(arguments, "publish_comment"), payload_of(arguments)
+    with context.writing() as library:
+        before = done_before(library, context, key, payload, ("create_comment", "create_draft"))
+        direct, thread = before == "create_comment", arguments.thread_id
+        why = "agents don't publish comments here (team.agentTier 2 and team.publishComments let them)"
+        if not before and may(acting(library, context.actor), "comment") and context.settings.team.publish_comments:
+            found = _thread(library, thread)
+            direct, thread = found.body.sensitivity != SENSITIVE or may(context.actor, "sensitive"), found.id
+            why = "the thread is sensitive: what is said there is drafted first"
+        if direct:
+            with plugin_warnings() as warnings:
+                made = Comment(thread, arguments.body_md)
+                done = create_once(library, made, actor=context.actor, key=key, payload=payload)
+            warnings += strangers_in(library, done.record.body)
+            row: Row = {
+                "published": True,
+                "comment_id": done.record.id,
+                "thread_id": done.record.body.thread,
+                **told({"warnings": warnings, "replayed": done.replayed}),
+            }
+            return Answer(render.whole_text(row, render.call_text("get_thread", thread_id=done.record.body.thread)))
+        draft = Draft("comment", "", arguments.body_md, target=arguments.thread_id, target_kind="thread")
+        row = _drafted(context, library, draft, key, payload)
+    return Answer(render.whole_text({"published": False, "why": why, **row}))
+
+
+def _thread(library: Library, thread_id: str) -> Record[Any]:
+    """The thread that is written to. Raises: InputError TARGET_NOT_FOUND."""
+    try:
+        return resolve_ref(library.reader.store.recorded, thread_id, "thread")
+    except InputError as error:
+        raise InputError("TARGET_NOT_FOUND", error.message, context=error.context) from None
+
+
+def update_task_tool(context: Team, arguments: UpdateTask, call: Call) -> Answer:
+    """Change a task, or draft it."""
+    key, payload = key_of(arguments, "update_task"), payload_of(arguments)
+    fields = {"state": arguments.status, "blocked_reason": arguments.blocked_reason, "notes": arguments.notes}
+    if not any(value is not None for value in fields.values()):
+        raise refusal("status", "nothing would change: say a status, a blocked_reason or notes")
+    patch = _patch({name: value for name, value in fields.items() if value is not None})
+    with context.writing() as library:
+        before = done_before(library, context, key, payload, ("update_task", "create_draft"))
+        if before == "update_task" or (may(acting(library, context.actor), "update_task") and before != "create_draft"):
+            return Answer(render.whole_text(_updated(context, library, arguments.task_id, patch, key, payload)))
+        title = _change_title(library, arguments.task_id, patch)
+        draft = Draft("task_update", title, "", target=arguments.task_id, target_kind="task", patch=patch)
+        row = _drafted(context, library, draft, key, payload)
+    return Answer(render.whole_text({"updated": False, **row}))
+
+
+def _change_title(library: Library, task_id: str, patch: Sequence[tuple[str, str]]) -> str:
+    """What a change of a task is called: the task and the change in words; of a task that isn't there the change alone."""
+    words = {"state": "state", "blocked_reason": "blocked by", "notes": "notes"}
+    values = [(name, value.replace("_", " ") if name == "state" else value) for name, value in patch]
+    change = ", ".join(f"{words.get(name, name)} {one_line(value, 60)}" for name, value in values)
+    try:
+        return f"{one_line(resolve_ref(library.reader.store.recorded, task_id, 'task').body.title, 150)}: {change}"
+    except InputError:
+        return change
+
+
+def _updated(
+    context: Team,
+    library: Library,
+    task_id: str,
+    patch: Sequence[tuple[str, str]],
+    key: str,
+    payload: str,
+) -> Row:
+    try:
+        with plugin_warnings() as warnings:
+            done = update_task_once(library, task_id, dict(patch), actor=context.actor, key=key, payload=payload)
+    except InputError as error:
+        if error.code != "RECORD_UNKNOWN":
+            raise
+        raise InputError("TARGET_NOT_FOUND", error.message, context=error.context) from None
+    record = done.record
+    return told(
+        {
+            "updated": True,
+            "task_id": record.id,
+            "title": cut(record.body.title, 120),
+            "status": record.body.state,
+            "blocked_reason": record.body.blocked_reason,
+            "version": record.version,
+            "warnings": warnings,
+            "replayed": done.replayed,
+        }
+    )

@@ -1,0 +1,258 @@
+"""The changes that have a name: what is done with an artifact, a thread, a subcortex, a task and a link after it was written.
+
+How a record is changed at all, and what follows from it, is in `revising`; what is written first is in `writing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cortex.base.record_model import (
+    Actor,
+    Artifact,
+    Comment,
+    Evidence,
+    Link,
+    Observation,
+    Record,
+    Subcortex,
+    Task,
+    Thread,
+)
+from cortex.base.settings import Settings
+from cortex.engine.library import Library
+from cortex.engine.store import Step
+from cortex.families.team.notifications import who
+from cortex.families.team.references import resolve_ref
+from cortex.families.team.validation import refusal
+from cortex.families.team.writes.create import Created
+from cortex.families.team.writes.supersession import check_supersedes, write_superseded
+from cortex.families.team.writes.update import carry_out, revise_in
+
+Patch = Mapping[str, str]
+
+PATCH_FIELDS = ("state", "priority", "blocked_reason", "notes", "assignees")  # "status" is "state"
+_PINS = {"thread": "pinned_threads", "artifact": "pinned_artifacts", "task": "pinned_tasks"}
+
+
+# -- artifacts ---------------------------------------------------------------------------------------------------------
+
+
+def accept_artifact(
+    library: Library,
+    artifact: str,
+    *,
+    actor: Actor,
+    key: str = "",
+    version: int | None = None,
+    evidence: Sequence[Evidence] = (),
+) -> Record[Artifact]:
+    """Accept an artifact, which needs evidence, its own or some more; what it says that it supersedes is superseded with that."""
+    named = {one.ref: one for one in evidence}
+
+    def work(step: Step) -> str:
+        def change(body: Artifact) -> Artifact:
+            known = {one.ref: one for one in body.evidence}
+            return replace(body, state="accepted", evidence=tuple((known | named).values()))
+
+        return revise_in(step, artifact, change, "accept_artifact", version=version, kind="artifact").id
+
+    return carry_out(
+        library, work, actor=actor, key=key, action="accept_artifact", payload=repr((artifact, version, *evidence))
+    ).record
+
+
+def supersede_artifact(
+    library: Library, old: str, new: str, *, actor: Actor, key: str = "", note: str = ""
+) -> Record[Artifact]:
+    """Have one artifact take the place of another, told in both, and as a link; gives the old one.
+
+    Raises: InputError RECORD_INVALID, where they would go round in a circle, or the old one is superseded already.
+    """
+
+    def supersede(step: Step) -> str:
+        before = resolve_ref(step, old, "artifact")
+        after = resolve_ref(step, new, "artifact")
+        check_supersedes(step, before, after)
+        if after.body.supersedes != before.id:
+            after = step.put(replace(after, body=replace(after.body, supersedes=before.id)))
+        write_superseded(step, before, after, note)
+        return before.id
+
+    return carry_out(
+        library, supersede, actor=actor, key=key, action="supersede_artifact", payload=repr((old, new, note))
+    ).record
+
+
+def deprecate_artifact(
+    library: Library, artifact: str, *, actor: Actor, key: str = "", note: str = ""
+) -> Record[Artifact]:
+    """Say that an artifact doesn't hold any more; why not stands above what it says, where whoever finds it reads it first."""
+
+    def change(body: Artifact) -> Artifact:
+        if body.state == "deprecated":
+            return body
+        why = f"**Deprecated:** {note.strip()}\n\n" if note.strip() else ""
+        return replace(body, state="deprecated", body=why + body.body)
+
+    def work(step: Step) -> str:
+        return revise_in(step, artifact, change, "deprecate_artifact", kind="artifact").id
+
+    return carry_out(
+        library, work, actor=actor, key=key, action="deprecate_artifact", payload=repr((artifact, note))
+    ).record
+
+
+# -- threads and subcortexes -------------------------------------------------------------------------------------------
+
+
+def resolve_thread(
+    library: Library, thread: str, resolution: str = "", *, actor: Actor, key: str = ""
+) -> Record[Thread]:
+    """Close a thread, with what came of it."""
+
+    def change(body: Thread) -> Thread:
+        return replace(body, state="resolved", resolution=resolution or body.resolution)
+
+    def work(step: Step) -> str:
+        return revise_in(step, thread, change, "resolve_thread", kind="thread").id
+
+    return carry_out(
+        library, work, actor=actor, key=key, action="resolve_thread", payload=repr((thread, resolution))
+    ).record
+
+
+def reopen_thread(library: Library, thread: str, *, actor: Actor, key: str = "") -> Record[Thread]:
+    """Open a thread again."""
+    return _set_state(library, thread, "thread", "open", actor, key, "reopen_thread")
+
+
+def archive(library: Library, ref: str, *, actor: Actor, key: str = "", kind: str = "") -> Record[Any]:
+    """Put a thread or a subcortex away: it stays, and nothing is added to it."""
+    return _set_state(library, ref, kind, "archived", actor, key, "archive")
+
+
+def pin(library: Library, subcortex: str, ref: str, *, actor: Actor, key: str = "") -> Record[Subcortex]:
+    """Have a thread, an artifact or a task stand at the top of a subcortex."""
+    return _pin(library, subcortex, ref, True, actor, key)
+
+
+def unpin(library: Library, subcortex: str, ref: str, *, actor: Actor, key: str = "") -> Record[Subcortex]:
+    """Take something from the top of a subcortex."""
+    return _pin(library, subcortex, ref, False, actor, key)
+
+
+def _pin(library: Library, subcortex: str, ref: str, there: bool, actor: Actor, key: str) -> Record[Subcortex]:
+    def work(step: Step) -> str:
+        chosen = resolve_ref(step, ref)
+        field = _PINS.get(chosen.kind)
+        if field is None:
+            raise refusal("ref", f"{chosen.id} can't be pinned: threads, artifacts and tasks can", tuple(_PINS))
+
+        def change(body: Subcortex) -> Subcortex:
+            others = tuple(one for one in getattr(body, field) if one != chosen.id)
+            return replace(body, **{field: (*others, chosen.id) if there else others})
+
+        return revise_in(step, subcortex, change, "edit_subcortex", kind="subcortex").id
+
+    return carry_out(
+        library, work, actor=actor, key=key, action="pin" if there else "unpin", payload=repr((subcortex, ref))
+    ).record
+
+
+# -- tasks and links ---------------------------------------------------------------------------------------------------
+
+
+def update_task(
+    library: Library,
+    task: str,
+    patch: Patch | Callable[[Task], Patch],
+    *,
+    actor: Actor,
+    key: str = "",
+    payload: str = "",
+    version: int | None = None,
+) -> Record[Task]:
+    """Change the fields of a task that PATCH_FIELDS names; `patch` may be made of what the task says when it is changed.
+
+    Raises: InputError RECORD_UNKNOWN, RECORD_INVALID, RECORD_CHANGED; with a `patch` that is made, and a key, `payload` is needed.
+    """
+    return update_task_once(library, task, patch, actor=actor, key=key, payload=payload, version=version).record
+
+
+def update_task_once(
+    library: Library,
+    task: str,
+    patch: Patch | Callable[[Task], Patch],
+    *,
+    actor: Actor,
+    key: str = "",
+    payload: str = "",
+    version: int | None = None,
+) -> Created:
+    """As `update_task`, and whether that had been done before under the same key."""
+
+    def work(step: Step) -> str:
+        fields = patch(resolve_ref(step, task, "task").body) if callable(patch) else patch
+        return apply_task_patch(step, task, fields, library.settings, version=version).id
+
+    asked = payload or repr((task, version, "" if callable(patch) else sorted(patch.items())))
+    return carry_out(library, work, actor=actor, key=key, action="update_task", payload=asked)
+
+
+def apply_task_patch(
+    step: Step, task: str, patch: Mapping[str, str], settings: Settings | None = None, *, version: int | None = None
+) -> Record[Task]:
+    """Change fields of a task inside a step; assignees are names with commas between."""
+    fields = checked_patch(patch)
+
+    def change(body: Task) -> Task:
+        after = body
+        for name, value in fields.items():
+            if name == "assignees":
+                names = (who(one, settings, me=step.author) for one in value.split(",") if one.strip())
+                after = replace(after, assignees=tuple(dict.fromkeys(names)))
+            else:
+                after = replace(after, **{name: value})
+        if after.state != "blocked" and body.state == "blocked" and "blocked_reason" not in fields:
+            after = replace(after, blocked_reason="")
+        if after.assignees and after.state == "inbox" and "state" not in fields:
+            after = replace(after, state="assigned")
+        return after
+
+    return revise_in(step, task, change, "update_task", version=version, kind="task")
+
+
+def checked_patch(patch: Mapping[str, str]) -> dict[str, str]:
+    """The fields of a task that a patch changes. Raises: InputError RECORD_INVALID."""
+    fields = {"state" if name == "status" else name: value for name, value in patch.items()}
+    if unknown := [name for name in fields if name not in PATCH_FIELDS]:
+        raise refusal(
+            f"patch.{unknown[0]}",
+            f"a task has no {unknown[0]!r} to change; allowed: {', '.join(PATCH_FIELDS)}",
+            PATCH_FIELDS,
+        )
+    if not fields:
+        raise refusal("patch", f"the patch changes nothing; allowed: {', '.join(PATCH_FIELDS)}", PATCH_FIELDS)
+    return fields
+
+
+def judge_link(library: Library, link: str, confirmed: bool, *, actor: Actor, key: str = "") -> Record[Link]:
+    """Say that a link holds, or that it doesn't."""
+    state = "confirmed" if confirmed else "dismissed"
+    return _set_state(library, link, "link", state, actor, key, "judge_link")
+
+
+# -- in common ---------------------------------------------------------------------------------------------------------
+
+
+def _set_state(library: Library, ref: str, kind: str, state: str, actor: Actor, key: str, action: str) -> Record[Any]:
+    def work(step: Step) -> str:
+        record = resolve_ref(step, ref, kind)
+        if isinstance(record.body, Comment | Observation):  # each has one state for ever
+            raise refusal("state", f"the state of {record.id} can't be changed")
+        return revise_in(step, record.id, lambda body: replace(body, state=state), action).id
+
+    return carry_out(library, work, actor=actor, key=key, action=action, payload=repr((ref, state))).record

@@ -1,0 +1,102 @@
+"""An MCP server as `cortex mcp` describes it: its address, its identity, its log level.
+
+Used by the command where it serves from its own process, and by cortexd for each client.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from cortex.base.errors import InputError, NetworkError
+from cortex.base.settings import Settings
+from cortex.interfaces.assembly.families import Asked
+
+if TYPE_CHECKING:  # the SDK is loaded once stdout is claimed
+    from cortex.interfaces.transports.http.gateway import Site
+    from cortex.interfaces.transports.mcp.server import Identity
+
+calls = logging.getLogger("cortex.calls")
+Tell = Callable[[str], None]
+DEFAULT_ADDRESS = ("127.0.0.1", 8765)  # where server.transport is http and no flag says where
+
+
+class ToolNames(StrEnum):
+    """How names of tools are spelled."""
+
+    UNDERSCORE = "underscore"
+    DOTTED = "dotted"
+
+
+def log_level(asked: Asked) -> str:
+    """What goes to stderr. Where documents alone are served, `mcp.kb.logging` has its say, unless somebody chose `server.logLevel`."""
+    settings = asked.settings
+    if asked.names != ("kb",) or settings.origin("server.logLevel") != "default":
+        return settings.server.log_level
+    chosen = asked.person.mcp.kb
+    return chosen.logging.level if chosen.logging.to_stderr else "error"
+
+
+def http_site(http: str | None, asked: Asked) -> Site | None:
+    """Where to serve and for whom, if it is HTTP that is wanted. Raises: InputError, NetworkError ADDRESS_REFUSED."""
+    if http is None and asked.settings.server.transport != "http":
+        return None
+    host, port = _address(http) if http else DEFAULT_ADDRESS
+    told = [(one.settings, str(one.root)) for one in asked.found]
+    return site_at(host, port, told or [(asked.person, "you")])
+
+
+def site_at(host: str, port: int, told: Sequence[tuple[Settings, str]]) -> Site:
+    """Where to serve, with the token and the rate of the first settings; all of them may forbid other machines.
+
+    Raises: NetworkError ADDRESS_REFUSED.
+    """
+    from cortex.interfaces.transports.http.gateway import Site, is_loopback
+
+    for settings, where in told:
+        if settings.server.local_only and not is_loopback(host):
+            raise NetworkError(
+                "ADDRESS_REFUSED",
+                f"server.localOnly is on for {where}, and {host} is not a loopback address",
+                suggestions=(f"Use 127.0.0.1, or turn it off in: {settings.origin('server.localOnly')}.",),
+            )
+    server = told[0][0].server
+    return Site(host, port, server.http_token, server.rate_limit)
+
+
+def identity_of(asked: Asked, tool_names: ToolNames, tell: Tell | None = None) -> Identity:
+    """How the server calls itself and its tools, and who hears of each call; `tell` reaches the stderr of a client of cortexd."""
+    from cortex.interfaces.transports.mcp.server import Identity
+
+    server = asked.settings.server
+    trace = _tracer(asked, tell)
+    return Identity(server.name, server.version, dotted=tool_names is ToolNames.DOTTED, trace=trace)
+
+
+def _tracer(asked: Asked, tell: Tell | None) -> Callable[[str, str], None] | None:
+    """Logs each call at level debug: all of them by server.logLevel, those of documents by mcp.kb.logging too."""
+    settings, documents = asked.settings, asked.person.mcp.kb.logging
+    everything = settings.server.log_level == "debug"
+    chosen = settings.origin("server.logLevel") != "default"
+    # Without cortexd the log is stderr, which is for documents only where they are told to use it.
+    kb = documents.level == "debug" and not chosen and (tell is not None or documents.to_stderr)
+    if not everything and not kb:
+        return None
+
+    def trace(family: str, text: str) -> None:
+        if everything or family == "kb":
+            # Whatever the level of the process is: a client of cortexd has its own.
+            calls.handle(calls.makeRecord(calls.name, logging.DEBUG, __file__, 0, text, (), None))
+        if kb and family == "kb" and documents.to_stderr and tell is not None:
+            tell(text)
+
+    return trace
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65_535:
+        raise InputError("ARGUMENT_INVALID", f"--http wants HOST:PORT, for example 127.0.0.1:8765, not {text!r}")
+    return host.strip("[]") or "127.0.0.1", int(port)

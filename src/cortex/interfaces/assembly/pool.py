@@ -1,0 +1,29 @@
+"""The pool of engines that a server shares between its clients.
+
+Opening the person's library here also starts what memories need in the background, which the engine itself knows nothing of.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cortex.base.settings import Settings
+from cortex.engine.engine import Engine
+from cortex.engine.library import Library
+from cortex.engine.pool import Engines
+from cortex.engine.pool import open_engine as open_plain_engine
+from cortex.families.memory.background import begin, tend
+
+
+def engine_pool(*, keep: bool, linger: float = 0.0, rest: float = 0.0) -> Engines:
+    """Return a pool whose library copies memories of other products and takes in what hooks left."""
+    return Engines(keep=keep, linger=linger, rest=rest, opener=open_engine)
+
+
+def open_engine(root: Path, settings: Settings) -> Engine:
+    """Open the engine of a folder; the home's library gets the background work of memories."""
+    engine = open_plain_engine(root, settings)
+    if isinstance(engine, Library):
+        engine.chores = (tend,)
+        begin(engine)
+    return engine

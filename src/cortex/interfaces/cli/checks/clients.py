@@ -1,0 +1,251 @@
+"""Whether the clients' entries lead to this program and to folders that are there: one that doesn't is why a "server failed".
+
+Repairs go the way of `cortex install`: planned, recorded with a copy of what was there, undone by `cortex uninstall`. Only entries
+that start `cortex mcp` are touched, and only their program, arguments and folder. An entry of another installation that works is
+left alone: which of two is wanted can't be known.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+from cortex.base.errors import ConfigError, CortexError
+from cortex.interfaces.cli.checks import Finding, error, ok, warning
+from cortex.interfaces.install import plans, safe_files, undo_log
+from cortex.interfaces.install.clients import CLIENTS, NAME, Client, Hooks, Machine, entry_file, hooks_file
+from cortex.interfaces.install.config_entries import (
+    Server,
+    add_hooks,
+    change_entry,
+    is_ours,
+    read_entry,
+    read_hook_programs,
+    read_server,
+    read_variables,
+)
+from cortex.interfaces.install.jsonc_edit import Broken
+from cortex.interfaces.install.plans import WORKSPACE
+
+VARIABLE = "CODEINDEX_WORKSPACE_PATH"
+SHARED = "cortex"  # the program in a project's file, which holds no path of a person
+_EXPANDED = re.compile(r"\$|^~|%[^%]+%")  # what clients and shells put other text in place of
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A client's entry: a person's, or that of the project at `root`."""
+
+    client: Client
+    file: Path
+    root: Path | None
+    machine: Machine
+    home: Path  # where changes are recorded
+
+    @property
+    def where(self) -> str:
+        """Whose it is, for people."""
+        return f"{self.client.title} ({self.file})"
+
+    @property
+    def again(self) -> str:
+        """The command that makes it anew."""
+        return f"cortex install {self.client.name}{' --scope project' if self.root else ''}"
+
+    def read(self) -> object:
+        """What is there now. Raises: Broken, CortexError."""
+        return read_entry(safe_files.read_text(self.file, safe_files.read(self.file, self.root) or b""), self.client)
+
+    def started(self) -> tuple[Server, str]:
+        """How it starts our server, and the folder that a variable names. Raises: ConfigError, where it isn't ours any more."""
+        entry = self.read()
+        server = read_server(entry)
+        if server is None or not is_ours(entry):
+            raise ConfigError("CLIENT_FILE_INVALID", f"{self.file} has changed meanwhile")
+        return server, str(read_variables(entry).get(VARIABLE, ""))
+
+    def find(self, program: str) -> str | None:
+        """Where a program is, None where it isn't; as it is written where only the client knows which one is meant."""
+        if _EXPANDED.search(program):
+            return program
+        if os.path.dirname(program) and not os.path.isabs(
+            program
+        ):  # from the project, or from wherever the client starts
+            return program if self.root is None else shutil.which(str(self.root / program))
+        return shutil.which(program)
+
+    def change(self, server: Server, without: str = "") -> None:
+        """Let it start the server so. Raises: CortexError; then the file is as it was."""
+        changed = partial(change_entry, client=self.client, server=server, without=without)
+        plans.install(plans.plan_change(self.client, self.file, self.root, changed), self.home)
+
+    def remove(self) -> None:
+        """Take it out, as `cortex uninstall` does. Raises: CortexError."""
+        failed: list[str] = []
+        plans.uninstall(plans.plan_uninstall([self.client], self.machine, self.root, self.home, failed), self.home)
+        if failed:
+            raise ConfigError("CLIENT_FILE_INVALID", failed[0])
+
+
+def check_clients(machine: Machine, roots: list[Path], home: Path) -> Iterator[Finding]:
+    """Look at the entry called cortex in every client's file, the person's and the projects'."""
+    found = 0
+    for root in (None, *roots):
+        for client in CLIENTS:
+            file = entry_file(client, machine, root)
+            if file is None or not file.is_file():
+                continue
+            spot = Spot(client, file, root, machine, home)
+            try:
+                entry = spot.read()
+            except (Broken, CortexError) as broken:
+                yield warning("clients", f"{client.title}: {file} can't be read: {broken}", "Repair it in an editor.")
+                continue
+            if entry is not None:
+                found += 1
+                yield from _judge(spot, entry)
+    if not found:
+        yield ok("clients", "no client has an entry for Cortex; `cortex install` makes them")
+    for root in (None, *roots):
+        owners: dict[Path | None, list[Client]] = {}  # some share a file
+        for client in CLIENTS:
+            owners.setdefault(hooks_file(client, machine, root), []).append(client)
+        for file, clients in owners.items():
+            if file is not None and file.is_file():
+                known = undo_log.read_record(home, file)
+                owner = next((one for one in clients if known and one.name in known.clients), clients[0])
+                yield from _judge_hooks(Spot(owner, file, root, machine, home))
+
+
+def _judge(spot: Spot, entry: object) -> Iterator[Finding]:
+    server = read_server(entry)
+    if server is None or not is_ours(entry):
+        fix = f"Rename it, or {spot.again} --replace."
+        yield warning("clients", f"{spot.where} has another server called {NAME}", fix)
+        return
+    faults = [
+        *_judge_program(spot, server),
+        *_judge_folders(spot, server, str(read_variables(entry).get(VARIABLE, ""))),
+    ]
+    yield from faults or [_well(spot, server)]
+
+
+def _well(spot: Spot, server: Server) -> Finding:
+    program = str(spot.find(server.command))
+    ours = sysconfig.get_path("scripts")
+    text = f"{spot.where} starts {program}"
+    name = os.path.basename(program).lower()
+    known = os.path.isabs(program) and not _EXPANDED.search(program)
+    if known and name.startswith("cortex") and os.path.realpath(os.path.dirname(program)) != os.path.realpath(ours):
+        text += f", another installation than this one in {ours}; that works, and is left as it is"
+    return ok("clients", text)
+
+
+def _judge_program(spot: Spot, server: Server) -> Iterator[Finding]:
+    if spot.find(server.command) is not None:
+        return
+    if os.path.dirname(server.command):
+        text = f"{spot.where} starts {server.command}, which isn't there or can't be run"
+        yield error("clients", text, spot.again, lambda: _start_this(spot))
+        return
+    text = f"{spot.where} starts {server.command}, which is not on the PATH"
+    fix = f"Put {sysconfig.get_path('scripts')} on the PATH"
+    if spot.root is None:
+        yield error("clients", text, f"{fix}, or connect it by its full path: {spot.again}", lambda: _start_this(spot))
+    else:
+        yield error("clients", text, f"{fix}.")
+
+
+def _start_this(spot: Spot) -> str:
+    """Let an entry start this program; its arguments and all else of it stay."""
+    from cortex.interfaces.cli.install import own_program
+
+    server, _ = spot.started()
+    program = own_program() if spot.root is None else SHARED
+    spot.change(Server(program, server.arguments[server.arguments.index("mcp") :]))
+    return f"{spot.client.title} starts {program} now"
+
+
+def _judge_hooks(spot: Spot) -> Iterator[Finding]:
+    hooks = spot.client.hooks
+    assert hooks is not None
+    try:
+        text = safe_files.read_text(spot.file, safe_files.read(spot.file, spot.root) or b"")
+        programs = read_hook_programs(text, hooks)
+    except (Broken, CortexError):  # a file of hooks alone may be as broken as it likes: nothing of ours runs from it
+        return
+    for program in programs:
+        if spot.find(program) is None:
+            text = f"the hooks of {spot.where} run {program}, which isn't there or can't be run"
+            fixable = spot.root is None or os.path.dirname(program)
+            yield error("hooks", text, f"{spot.again} --hooks", (lambda: _run_this(spot, hooks)) if fixable else None)
+            return
+
+
+def _run_this(spot: Spot, hooks: Hooks) -> str:
+    """Let the hooks that are there run this program."""
+    from cortex.interfaces.cli.install import own_program
+
+    program = own_program() if spot.root is None else SHARED
+    change = partial(add_hooks, hooks=hooks, program=program, system=spot.machine.system, present=True)
+    plans.install(plans.plan_change(spot.client, spot.file, spot.root, change), spot.home)
+    return f"the hooks of {spot.client.title} run {program} now"
+
+
+def _judge_folders(spot: Spot, server: Server, variable: str) -> Iterator[Finding]:
+    named, lost = _folders(server.arguments), _is_lost(variable)
+    missing = [*([variable] if lost else ()), *(one for one in named if _is_lost(one))]
+    placed = spot.root is not None or named or variable
+    if missing:
+        text = f"{spot.where} serves {', '.join(missing)}, which is no folder"
+        fix = spot.again if spot.root else f"{spot.again} {WORKSPACE} FOLDER"
+        yield error("clients", text, fix, lambda: _drop_missing(spot))
+    elif not placed and spot.client.homeless:
+        text = f"{spot.where} names no folder, and {spot.client.title} starts servers outside of your projects"
+        yield warning("clients", text, f"{spot.again} {WORKSPACE} FOLDER")
+    elif not placed and spot.client.arguments:
+        text = f"{spot.where} doesn't say in which project, and {spot.client.title} starts servers outside of them"
+        yield warning("clients", text, spot.again, lambda: _drop_missing(spot))
+
+
+def _drop_missing(spot: Spot) -> str:
+    """Take folders that aren't there out of an entry; without any, the client's project is served, or the entry goes with them."""
+    server, variable = spot.started()
+    left = _without_missing(server.arguments)
+    placed = _folders(left) or (variable and not _is_lost(variable))
+    if not placed and spot.root is None and spot.client.homeless:
+        spot.remove()
+        return f"{spot.client.title} has no folder of yours to serve any more: its entry was removed"
+    if not placed:
+        left = (*left, *spot.client.arguments)
+    spot.change(Server(server.command, left), VARIABLE if _is_lost(variable) else "")
+    serves = ", ".join(_folders(left)) if placed else "the project that it is in"
+    return f"{spot.client.title} serves {serves or variable} now"
+
+
+def _folders(arguments: tuple[str, ...]) -> list[str]:
+    """The folders that a command line names."""
+    after = [value for word, value in pairwise(arguments) if word == WORKSPACE]
+    return after + [word.partition("=")[2] for word in arguments if word.startswith(f"{WORKSPACE}=")]
+
+
+def _without_missing(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    left: list[str] = []
+    for word in arguments:
+        if left[-1:] == [WORKSPACE] and _is_lost(word):
+            left.pop()
+        elif not (word.startswith(f"{WORKSPACE}=") and _is_lost(word.partition("=")[2])):
+            left.append(word)
+    return tuple(left)
+
+
+def _is_lost(folder: str) -> bool:
+    """Whether it names a folder of this machine that isn't there; what is relative depends on where the client starts it."""
+    return os.path.isabs(folder) and not os.path.isdir(folder)

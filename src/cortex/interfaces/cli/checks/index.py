@@ -1,0 +1,188 @@
+"""Whether a folder's index is sound: the store's integrity, how far it is behind, whose vectors it has, who writes to it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+
+from cortex.base.errors import FileError, StoreError
+from cortex.base.settings import Workspace
+from cortex.base.types import Cancel
+from cortex.engine.embedders.circuit_breaker import name_of
+from cortex.engine.engine import Engine
+from cortex.engine.index_repair import DISCARDED
+from cortex.engine.sources import git
+from cortex.engine.store_folder import rebuild_damaged
+from cortex.interfaces.cli.checks import Finding, error, ok, warning
+from cortex.interfaces.daemon import control
+
+SHOWN = 3
+SAME = "Give all the same indexing.embeddingProvider, then `cortex restart`, or end that process."
+
+
+def check_index(engine: Engine) -> Iterator[Finding]:
+    """Look at an index that could be opened."""
+    yield from _integrity(engine)
+    yield from _freshness(engine)
+    yield from _vectors(engine)
+    yield _writer(engine)
+    if refused := git.refusal(engine.root):
+        yield error("repository", refused, refused.rpartition(": ")[2])
+    yield from _settings(engine)
+    for text in engine.settings.warnings:
+        yield warning("settings", text, "Correct it; `cortex config show` says what counts.")
+
+
+def _settings(engine: Engine) -> Iterator[Finding]:
+    """Whether the index holds all files, and whether it was made with what the settings say."""
+    for text in engine.state.shortcomings():
+        yield warning("settings", text, "cortex index", lambda: _update(engine))
+    told = engine.state.describe()
+    if special := told.get("madeWith"):
+        yield ok("settings", f"the index was made with {json.dumps(special)}; all else is the default")
+    if (override := engine.state.override) is not None:
+        text = f"the tool update_config changed them for all clients: {override.in_words()}"
+        yield warning("settings", text, "cortex config end-override")
+
+
+def unusable(found: Workspace, broken: StoreError | FileError) -> Finding:
+    """What to say of an index that can't be opened."""
+    if broken.code not in DISCARDED:
+        return error("store", f"{broken.message} [{broken.code}]", broken.suggestions[0])
+    fix = "Search or `cortex index`: a project's index is built anew by itself, and the old one kept."
+    return error("store", f"{broken.message} [{broken.code}]", fix, lambda: _replace(found))
+
+
+def _integrity(engine: Engine) -> Iterator[Finding]:
+    problems = engine.store.check()
+    for problem in problems:
+        yield error("store", problem, "cortex index --force", lambda: _rebuild(engine))
+    if not problems:
+        yield ok("store", f"{engine.store.directory} is sound" if engine.store.directory else "there is none yet")
+
+
+def _freshness(engine: Engine) -> Iterator[Finding]:
+    """The last run, and the files compared by size and time."""
+    state = engine.freshness()
+    if not state.last_indexed:
+        text = "the folder was never indexed completely: run `cortex index`"
+        yield error("freshness", text, "cortex index", lambda: _update(engine))
+        return
+    truth, source = engine.store.truth, engine.source.id
+    known, skips = truth.known(source), truth.skips(source)
+    seen = {file.path: (file.size, file.mtime_ns) for file in engine.files()}
+    before = {path: (one.size, one.mtime_ns) for path, one in known.items()}
+    before |= {path: (size, mtime) for path, (size, mtime, _) in skips.items()}
+    behind = sorted(path for path in {*seen, *before} if seen.get(path) != before.get(path))
+    if not behind:
+        yield ok("freshness", f"{len(known)} files as they are on disk, indexed {state.last_indexed}")
+        return
+    shown = ", ".join(behind[:SHOWN]) + (", …" if len(behind) > SHOWN else "")
+    text = f"{len(behind)} files have changed since they were indexed ({shown})"
+    if engine.store.lease.holder() not in (0, os.getpid()):
+        yield ok("freshness", f"{text}; the process that keeps it is about to see them")
+    else:
+        yield warning("freshness", text, "cortex index", lambda: _update(engine))
+
+
+def _vectors(engine: Engine) -> Iterator[Finding]:
+    """Whose vectors there are, whether they are the wanted ones, and how far those are."""
+    state = engine.embedding.status()
+    made = _made(engine)
+    if state is None:
+        if made:
+            yield _unwanted(engine, made)
+        return
+    name = f"{state.provider} {state.model}".strip()
+    if state.problem:
+        yield warning("vectors", f"{name}: {state.problem}", "Correct it, or choose another with `cortex models use`.")
+    elif state.share == 1.0 and made <= {name}:
+        yield ok("vectors", f"made by {name}")
+    else:
+        others = "".join(f", and there are vectors of {other}" for other in sorted(made - {name}))
+        text = f"{state.share:.0%} is embedded by {name}; now {state.answering or 'words'} answer{others}"
+        clash = _clash(engine, name)
+        fix = SAME if clash else "cortex index"
+        yield warning("vectors", f"{text}; {clash}" if clash else text, fix, lambda: _embed(engine))
+
+
+def _made(engine: Engine) -> set[str]:
+    """Whose vectors there are."""
+    return {name_of(one.stamp) for one in engine.store.indexes.sets.on_disk() if one is not None}
+
+
+def _unwanted(engine: Engine, made: set[str]) -> Finding:
+    """What to say of vectors where no embedder is wanted."""
+    text = f"there are vectors of {', '.join(sorted(made))}, and nothing embeds now: search goes by words"
+    if writer := _other_writer(engine):
+        return warning("vectors", f"{text}; {writer} keeps them", SAME)
+    fix = "Choose an embedder with `cortex models use`, or remove them with `cortex doctor --fix`."
+    return warning("vectors", text, fix, lambda: _remove_vectors(engine))
+
+
+def _other_writer(engine: Engine) -> str:
+    """The other process that alone writes to the store, "" where there is none."""
+    pid = engine.store.lease.holder()
+    return "" if pid in (0, os.getpid()) else f"process {pid}" if pid > 0 else "another process"
+
+
+def _clash(engine: Engine, name: str) -> str:
+    """Why an embedder's vectors aren't made: another process writes, and makes none of these."""
+    writer, made = _other_writer(engine), sorted(_made(engine))
+    if not writer or any(f"{one} ".startswith(f"{name} ") for one in made):
+        return ""
+    others = f"vectors of {', '.join(made)}" if made else "no vectors"
+    return f"{writer} alone writes to this store, and there are {others}, none of {name}"
+
+
+def _writer(engine: Engine) -> Finding:
+    """Who holds the lease."""
+    pid = engine.store.lease.holder()
+    if pid in (0, os.getpid()):
+        return ok("writer", "no other process writes to this store")
+    words = control.command_line(pid) if pid > 0 else []
+    if control.is_cortexd(pid):
+        return ok("writer", f"cortexd, process {pid}")
+    if pid < 0:
+        text = "a process holds the store's lease and hasn't said which it is"
+        return warning("writer", text, f"Look who has {engine.store.directory}/lease open: lsof, fuser or handle.")
+    what = " ".join(words)[:200] or "its command line can't be seen"
+    return ok("writer", f"process {pid} ({what}) writes to this store; all others read it")
+
+
+def _rebuild(engine: Engine) -> str:
+    report = engine.index(force=True)
+    if engine.holds():
+        engine.embedding.embed(cancel=Cancel())
+    return f"built anew: {report.added + report.changed + report.unchanged} files"
+
+
+def _update(engine: Engine) -> str:
+    report = engine.index()
+    return f"indexed: {report.added} added, {report.changed} changed, {report.deleted} deleted"
+
+
+def _embed(engine: Engine) -> str:
+    engine.index()
+    if engine.holds():
+        return "everything is embedded" if engine.embedding.embed(cancel=Cancel()) else "not everything is embedded yet"
+    state = engine.embedding.status()
+    if state is None or state.share == 1.0:
+        return "everything is embedded"
+    if clash := _clash(engine, f"{state.provider} {state.model}".strip()):
+        raise StoreError("STORE_LOCKED", clash)
+    return f"{_other_writer(engine) or 'another process'} embeds in the background: {state.share:.0%} is done"
+
+
+def _remove_vectors(engine: Engine) -> str:
+    if not engine.holds():
+        raise StoreError("STORE_LOCKED", f"{_other_writer(engine) or 'another process'} writes to this store")
+    engine.store.indexes.sets.keep_only(())
+    return "they are removed; what was paid for is kept for a while, should you choose its embedder again"
+
+
+def _replace(found: Workspace) -> str:
+    kept = rebuild_damaged(found.root, found.settings)
+    with Engine(found.root, found.settings) as engine:
+        return f"the damaged store was kept as {kept.name}; {_rebuild(engine)}"

@@ -1,0 +1,342 @@
+"""`cortex search`: ask a folder a question on the command line, or a folder and the person's documents, memories and records together."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cortex.base.errors import ConfigError, CortexError, InputError
+from cortex.base.paths import find_project_root
+from cortex.base.settings import Settings, Workspace, environment, load
+from cortex.base.types import Cancel, Freshness, Hit, Mode, Page, Query
+from cortex.engine.engine import Engine
+from cortex.engine.library import Library
+from cortex.engine.search import NO_EMBEDDER
+from cortex.engine.search.federated import Located, Place, search_all
+from cortex.engine.store import STORE_NAME
+from cortex.engine.store_folder import find_store
+from cortex.families.code.tools.definitions import exact_text, language_called
+from cortex.families.code.tools.render import context_of, search_metadata
+from cortex.families.code.tools.session import FAMILY as CODE
+from cortex.families.code.tools.session import Workspaces, places_of
+from cortex.families.documents.tools.search_target import FAMILY as KB
+from cortex.families.documents.tools.search_target import place_of
+from cortex.families.memory.mirror import sync
+from cortex.families.memory.tools.search_target import FAMILY as MEMORY
+from cortex.families.memory.tools.search_target import place_of as place_of_memories
+from cortex.interfaces.assembly.pool import engine_pool
+from cortex.toolkit.terminal import workspace
+from cortex.toolkit.terminal.options import JsonFlag
+from cortex.toolkit.terminal.output import ask, decline, print_json, printable, progress_bar, say
+
+MODES = {
+    "auto": Mode.HYBRID,
+    "hybrid": Mode.HYBRID,
+    "meaning": Mode.MEANING,
+    "embeddings": Mode.MEANING,
+    "semantic": Mode.MEANING,
+    "words": Mode.WORDS,
+    "tfidf": Mode.WORDS,
+    "fts5": Mode.WORDS,
+    "exact": Mode.EXACT,
+    "fullworkspace": Mode.FULL,
+}
+SNIPPET = (400,)  # characters, enough to judge a hit; programs get the whole text
+READS_FILES = (Mode.EXACT, Mode.FULL)  # as they are now: the index need not follow them first
+DEFAULT_MODE = "hybrid"
+WEAK = " weak"
+TEAM = "team"
+SEARCHED = (CODE, KB, MEMORY, TEAM)
+OVER = ("superseded", "deprecated", "archived", "cancelled", "rejected")  # states that a person must see beside a hit
+COPY_SECONDS = 2.0  # for what other products wrote since
+
+
+def search(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="A question, a name, or with --mode exact a text.")],
+    path: Annotated[
+        list[Path] | None, typer.Option("--path", metavar="PATH", help="The folder; may be repeated.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, metavar="N", help="How many results.")] = 10,
+    mode: Annotated[
+        str, typer.Option("--mode", metavar="MODE", help="hybrid, meaning, words, exact or fullworkspace.")
+    ] = DEFAULT_MODE,
+    lang: Annotated[
+        list[str] | None, typer.Option("--lang", metavar="LANGUAGE", help="Only this language; may be repeated.")
+    ] = None,
+    regex: Annotated[bool, typer.Option("--regex", help="The query is a regular expression (exact mode).")] = False,
+    threshold: Annotated[
+        float, typer.Option("--threshold", min=0.0, max=1.0, metavar="X", help="Least relevance.")
+    ] = 0.0,
+    within: Annotated[
+        str,
+        typer.Option(
+            "--in", metavar="WHAT", help="What to search, separated by commas: code, kb (your documents), memory, team."
+        ),
+    ] = CODE,
+    explain: Annotated[bool, typer.Option("--explain", help="Show why each result is where it is.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Search a folder; what isn't indexed yet is indexed first. With --in your documents, memories and records are searched, too, or alone."""
+    families = _families_called(within)
+    called = Mode.EXACT if regex else _mode_called(mode)
+    exact = None if called is Mode.EXACT else exact_text(query)
+    if exact is not None:
+        called, (query, regex) = Mode.EXACT, exact
+    wanted = Query(
+        text=query,
+        mode=called,
+        limit=limit,
+        threshold=threshold,
+        languages=tuple(language_called(name) for name in lang or ()),
+        regex=regex,
+        snippets=() if as_json else SNIPPET,
+        explain=explain,
+    )
+    with ExitStack() as used:
+        found = _workspaces(path or [], wanted) if CODE in families else ()
+        weak_below = (found[0].settings if found else _person_settings()).search.relevance_threshold
+        places, states, late = _open(used, families, found, wanted, as_json)
+        started = time.perf_counter()
+        located, page = search_all(places, wanted, Cancel())
+        milliseconds = 1000 * (time.perf_counter() - started)
+        metadata = search_metadata(page, milliseconds, [state() for state in states])
+    told = _Told(families != (CODE,), len(places) > 1, weak_below)
+    if as_json:
+        print_json({"results": [_row(one, told) for one in located], "metadata": metadata})
+    else:
+        _print_hits(located, page, late, told, asked=mode != DEFAULT_MODE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a hit must tell beside its path to be found."""
+
+    family: bool
+    workspace: bool
+    weak_below: float  # the relevance below which tools leave a hit out
+
+    def is_weak(self, hit: Hit) -> bool:
+        return hit.relevance < self.weak_below
+
+
+def _families_called(names: str) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    unknown = [name for name in found if name not in SEARCHED]
+    if unknown or not found:
+        raise InputError("ARGUMENT_INVALID", f"unknown: --in {names!r}; known: {', '.join(SEARCHED)}")
+    return found
+
+
+def _mode_called(name: str) -> Mode:
+    if name not in MODES:
+        raise InputError("ARGUMENT_INVALID", f"unknown mode {name!r}; known: {', '.join(MODES)}")
+    return MODES[name]
+
+
+def _person_settings() -> Settings:
+    return load(None, environment=environment())
+
+
+def _workspaces(paths: list[Path], wanted: Query) -> tuple[Workspace, ...]:
+    """The workspaces to search; a folder that is no project is indexed only after a yes.
+
+    Raises: ConfigError WORKSPACE_MISSING, where there is no terminal to ask on.
+    """
+    found = workspace.find(paths)
+    guessed = not paths and not found[0].settings.workspace.paths
+    root = found[0].root
+    if not guessed or wanted.mode in READS_FILES or find_project_root(root, Path.home()) is not None:
+        return found
+    if _is_indexed(found[0]):
+        return found
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            "WORKSPACE_MISSING",
+            f"{root} is no project and has no index yet; nothing was indexed or searched",
+            context={"cwd": str(root)},
+            instead=(f"Index it first: cortex index {shlex.quote(str(root))}", "Or name a folder: --path FOLDER."),
+        )
+    if not ask(f"{root} is no project. Read and index all of its files, so that they can be searched?"):
+        decline()
+    return found
+
+
+def _is_indexed(found: Workspace) -> bool:
+    if not (find_store(found.root, found.settings.home) / STORE_NAME).exists():
+        return False
+    with Engine(found.root, found.settings, read_only=True) as engine:
+        return bool(engine.freshness().last_indexed)
+
+
+def _open(
+    used: ExitStack, families: tuple[str, ...], found: Sequence[Workspace], wanted: Query, as_json: bool
+) -> tuple[list[Place], list[Callable[[], Freshness]], list[str]]:
+    """The places to search, for as long as `used` is open; how fresh each of them is, and the workspaces that aren't indexed yet."""
+    places: list[Place] = []
+    states: list[Callable[[], Freshness]] = []
+    late: list[str] = []
+    by_meaning = wanted.mode in (Mode.HYBRID, Mode.MEANING)
+    if CODE in families:
+        workspaces = Workspaces(found, engine_pool(keep=False))
+        used.callback(workspaces.close)
+        engines = used.enter_context(workspaces.open())
+        for problem in workspaces.left_out:
+            say(f"warning: {problem}", error=True)
+        late = [] if wanted.mode in READS_FILES else [name for name, engine in engines if not _freshen(engine, as_json)]
+        places, states = places_of(engines), [engine.freshness for _, engine in engines]
+        for _, engine in engines if by_meaning else ():
+            engine.embedding.try_out()
+    if {KB, MEMORY, TEAM} & set(families):
+        library = Library(_person_settings())
+        used.callback(library.close)
+        library.catch_up()
+        if by_meaning:
+            library.reader.embedding.try_out()
+        if KB in families:
+            places.append(place_of(library.reader))
+        if MEMORY in families:
+            sync(library, seconds=COPY_SECONDS)
+            places.append(place_of_memories(library.reader))
+        if TEAM in families:
+            from cortex.families.team.search import Asked
+            from cortex.families.team.tools.search_target import (
+                place_of as place_of_records,  # a search of code alone needs none of it
+            )
+
+            places.append(place_of_records(library.reader, Asked(withheld=True)))
+    return places, states, late
+
+
+def _freshen(engine: Engine, as_json: bool) -> bool:
+    """Bring the index up to date where nobody else does; after the search's time limit the answer comes from what is there."""
+    if not engine.holds():
+        return True
+    cancel, failures = Cancel(), []
+
+    def work() -> None:
+        try:
+            with progress_bar(not as_json) as progress:
+                engine.index(progress=progress, cancel=cancel)
+        except CortexError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work, name="freshen", daemon=True)
+    thread.start()
+    thread.join(engine.settings.search.timeout)
+    finished = not thread.is_alive()
+    if not finished:
+        cancel.cancel()
+        thread.join(10)
+    for failure in failures:
+        say(f"warning: {failure.message}", error=True)
+    return finished
+
+
+def _row(one: Located, told: _Told) -> dict[str, object]:
+    hit = one.hit
+    row: dict[str, object] = {
+        "file": hit.path,
+        "startLine": hit.start_line,
+        "endLine": hit.end_line,
+        "relevance": hit.relevance,
+        "text": hit.text,
+        "context": context_of(hit),
+    }
+    if told.is_weak(hit):
+        row["weak"] = True
+    if hit.evidence:
+        row["evidence"] = dict(hit.evidence)
+    if told.family:
+        return {**row, "family": one.family, "source": one.source, **one.cited}
+    return {**row, "workspace": one.source} if told.workspace else row
+
+
+def _print_hits(located: list[Located], page: Page, late: list[str], told: _Told, *, asked: bool) -> None:
+    """Hits for people, and what there is to know of them; that nobody embeds is told only where a way was asked for."""
+    for name in late:
+        say(f"warning: {name} is not fully indexed yet; run `cortex index` to finish", error=True)
+    for note in page.notes:
+        if asked or not note.endswith(NO_EMBEDDER):
+            say(f"note: {note}", error=True)
+    if not located:
+        say("nothing found", error=True)
+        return
+    if all(told.is_weak(one.hit) for one in located):
+        say("note: all of these are weak: what you look for may not be here", error=True)
+    if sys.stdout.isatty():
+        _print_rich(located, told)
+        return
+    for one in located:
+        weak = WEAK if told.is_weak(one.hit) else ""
+        say(f"{_place(one, told)}  {one.hit.relevance:.2f}{weak}  {one.hit.qualified}{_over(one)}".rstrip())
+        for number, line in _lines(one.hit):
+            say(f"{number:>6}  {line}", lines=True)
+        if one.hit.evidence:
+            say(f"        {_because(one.hit)}")
+
+
+def _lines(hit: Hit) -> list[tuple[int, str]]:
+    """The lines of a hit's text with their numbers; where some were left out, the text has a line that says so."""
+    lines = iter(hit.text.split("\n"))
+    if not hit.lines:
+        return list(enumerate(lines, hit.start_line))
+    found: list[tuple[int, str]] = []
+    before = hit.start_line - 1
+    for number in hit.lines:
+        if number != before + 1:
+            next(lines)
+        found.append((number, next(lines)))
+        before = number
+    return found
+
+
+def _because(hit: Hit) -> str:
+    """The evidence of a hit in one line: what is added, then the factors."""
+    parts = [f"{name} {value:g}" if name.startswith("x ") else f"{name} +{value:g}" for name, value in hit.evidence]
+    return f"{hit.score:g} = {', '.join(parts)}"
+
+
+def _place(one: Located, told: _Told) -> str:
+    path = one.cited.get("id", one.hit.path)  # of a memory or a record, as the commands that show it take it
+    where = f"{one.source}/{path}" if told.family or told.workspace else path
+    page = one.cited.get("page")
+    return f"{where}:{one.hit.start_line}{f' (page {page})' if page else ''}"
+
+
+def _over(one: Located) -> str:
+    """That a record doesn't count any more, or that the team's Core didn't take it."""
+    state, warnings = str(one.cited.get("state", "")), one.cited.get("warnings")
+    if isinstance(warnings, list) and warnings:
+        return f"  ({warnings[0]})"
+    return f"  ({state})" if state in OVER else ""
+
+
+def _print_rich(located: list[Located], told: _Told) -> None:
+    from rich.console import Console
+    from rich.syntax import Syntax
+    from rich.text import Text
+
+    console = Console()
+    for one in located:
+        hit = one.hit
+        title = Text(printable(_place(one, told)), style="bold cyan")
+        weak = told.is_weak(hit)
+        title.append(f"  {hit.relevance:.2f}{WEAK if weak else ''}", style="dim" if weak else "green")
+        title.append(f"  {printable(hit.qualified)}" if hit.qualified else "", style="dim")
+        title.append(_over(one), style="yellow")
+        console.print(title)
+        for number, line in _lines(hit):
+            code = Syntax("", hit.language or "text", theme="ansi_dark").highlight(printable(line, lines=True))
+            code.rstrip()
+            console.print(Text(f"{number:>6}  ", style="dim").append(code))
+        if hit.evidence:
+            console.print(Text(f"        {printable(_because(hit))}", style="dim"))

@@ -1,0 +1,134 @@
+"""Reading and writing other people's files: whole, at once, through links, with their mode, and never outside a project.
+
+Knows nothing of clients. Bytes in, bytes out: line ends and byte order marks are whoever's file it is.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from cortex.base.errors import ConfigError, CortexError, FileError, code_of, error_of
+
+MAX_BYTES = 64_000_000  # Claude Code keeps the history of every project in its file
+
+
+def read(file: Path, within: Path | None = None) -> bytes | None:
+    """What a file holds, None where there is none.
+
+    Raises: FileError, where it can't be read, isn't a file, or is a link out of `within`.
+    """
+    real = _target(file, within)
+    try:
+        if not stat.S_ISREG(os.stat(real).st_mode):
+            raise FileError("FILE_UNREADABLE", f"{file} is not a file", context={"path": str(file)})
+        with open(real, "rb") as source:
+            content = source.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError as error:
+        raise FileError(
+            "FILE_UNREADABLE", f"a file stands in the way of {file}", context={"path": str(file)}
+        ) from error
+    except OSError as error:
+        raise _refused(file, error) from error
+    if len(content) > MAX_BYTES:
+        raise FileError("FILE_UNREADABLE", f"{file} is larger than {MAX_BYTES:,} bytes", context={"path": str(file)})
+    return content
+
+
+def read_text(file: Path, content: bytes) -> str:
+    """A file's bytes as text, with all line ends as they are.
+
+    Raises: ConfigError (CLIENT_FILE_INVALID).
+    """
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        column = error.start - content.rfind(b"\n", 0, error.start)
+        message = f"{file}, line {line}, column {column}: not UTF-8"
+        context = {"path": str(file), "line": line, "column": column}
+        raise ConfigError("CLIENT_FILE_INVALID", message, context=context) from None
+
+
+def write(file: Path, content: bytes, within: Path | None = None, *, private: bool = False) -> None:
+    """Replace a file's content in one step; a link stays one, the mode stays, missing folders are made.
+
+    Raises: FileError, PERMISSION_DENIED or DISK_FULL among them; then the file is as it was.
+    """
+    real = _target(file, within)
+    try:
+        os.makedirs(real.parent, mode=0o700 if private else 0o777, exist_ok=True)
+        mode = _mode(real, private)
+        number, name = tempfile.mkstemp(prefix=f".{real.name[:40]}-", suffix=".tmp", dir=real.parent)
+        try:
+            with open(number, "wb") as target:
+                target.write(content)
+                target.flush()
+                os.fsync(target.fileno())
+            os.chmod(name, mode)
+            os.replace(name, real)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(name)
+            raise
+    except OSError as error:
+        raise _refused(file, error) from error
+
+
+def delete(file: Path, within: Path | None = None) -> None:
+    """Remove a file that we made; a link to it stays."""
+    try:
+        os.unlink(_target(file, within))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _refused(file, error) from error
+
+
+def missing_folders(file: Path) -> tuple[Path, ...]:
+    """The folders that writing a file will make, the outermost first."""
+    found: list[Path] = []
+    folder = Path(os.path.realpath(file)).parent
+    while not folder.exists():
+        found.append(folder)
+        folder = folder.parent
+    return tuple(reversed(found))
+
+
+def remove_folders(folders: Iterable[Path]) -> None:
+    """Remove those of the folders that are empty, the innermost first."""
+    for folder in sorted(folders, key=lambda one: len(one.parts), reverse=True):
+        with suppress(OSError):  # somebody put something into it, or it is gone
+            os.rmdir(folder)
+
+
+def _target(file: Path, within: Path | None) -> Path:
+    """The real file behind links."""
+    real = Path(os.path.realpath(file))
+    if within is not None and not real.is_relative_to(os.path.realpath(within)):
+        message = f"{file} is a link that leaves the project"
+        raise FileError("PATH_OUTSIDE", message, context={"path": str(file)}, suggestions=("Remove the link.",))
+    return real
+
+
+def _mode(real: Path, private: bool) -> int:
+    try:
+        return stat.S_IMODE(os.stat(real).st_mode)
+    except FileNotFoundError:
+        pass
+    if private:
+        return 0o600
+    mask = os.umask(0o077)  # the only way to read it
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _refused(file: Path, error: OSError) -> CortexError:
+    message = f"{file}: {error.strerror or error}"
+    return error_of(code_of(error, "PERMISSION_DENIED"), message, {"path": str(file)})

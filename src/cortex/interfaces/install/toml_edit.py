@@ -1,0 +1,201 @@
+"""Editing TOML as text: one table with simple values is appended, changed or removed; every other character stays.
+
+Reads just enough to know where tables and assignments begin and end (strings over several lines, brackets, comments); what a text
+means is asked of the standard library, before and after. Not taken: tomlkit, a dependency for one table.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from cortex.interfaces.install.jsonc_edit import Broken, Keys
+
+_STRINGS = re.compile(
+    r'"""(?:[^\\]|\\.)*?"{3,5}(?!")|\'\'\'.*?\'{3,5}(?!\')|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'', re.DOTALL
+)
+_KEY = re.compile(r"\s*(?:([A-Za-z0-9_-]+)|\"((?:[^\"\\\n]|\\.)*)\"|'([^'\n]*)')\s*")
+_PLACE = re.compile(r"\(at line (\d+), column (\d+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A table's heading or an assignment, with the lines that it takes."""
+
+    start: int
+    end: int  # behind the line's end
+    heading: bool
+    keys: Keys
+    value: int = 0  # where an assignment's value begins
+
+
+def parse(text: str) -> Mapping[str, object]:
+    """What a text means.
+
+    Raises: Broken.
+    """
+    try:
+        return tomllib.loads(text.removeprefix("\ufeff"))
+    except tomllib.TOMLDecodeError as error:
+        place = _PLACE.search(str(error))
+        lines = text.split("\n")
+        line, column = (int(place[1]), int(place[2])) if place else (len(lines), 1)
+        position = sum(len(one) + 1 for one in lines[: line - 1]) + column - 1
+        raise Broken(text, min(position, len(text)), str(error).partition(" (at ")[0]) from None
+
+
+def put_table(text: str, path: Keys, values: Mapping[str, object]) -> str:
+    """The text with a table at `path` that holds these values; what else is in the table stays.
+
+    Raises: Broken, also where the table can't be written on lines of its own.
+    """
+    before = parse(text)
+    end = "\r\n" if "\r\n" in text else "\n"
+    heading = next((one for one in _statements(text) if one.heading and one.keys == path), None)
+    if heading is None:
+        gap = "" if not text.strip("\ufeff") else end if text.endswith("\n") else end * 2
+        lines = [f"[{'.'.join(map(_name, path))}]", *(f"{_name(key)} = {_write(one)}" for key, one in values.items())]
+        changed = text + gap + end.join(lines) + end
+    else:
+        changed = _change_table(text, heading, values, end)
+    _check(before, changed, path, values)
+    return changed
+
+
+def remove_table(text: str, path: Keys) -> str:
+    """The text without what is at `path`, the tables in it, and the blank line before it."""
+    parse(text)
+    cuts: list[tuple[int, int]] = []
+    table: Keys = ()
+    for one in _statements(text):
+        table = one.keys if one.heading else table
+        whole = one.keys if one.heading else (*table, *one.keys)
+        inside = whole[: len(path)] == path
+        if inside and cuts and not text[cuts[-1][1] : one.start].strip():
+            cuts[-1] = (cuts[-1][0], one.end)
+        elif inside:
+            cuts.append((one.start, one.end))
+    for start, stop in reversed(cuts):
+        before = text[:start]
+        # Not `$`, which matches before a last line end, too: the line end of the line above would go.
+        if re.search(r"(?:^|\n)[ \t]*\r?\n\Z", before):
+            before = re.sub(r"[ \t]*\r?\n\Z", "", before)
+        text = before + text[stop:]
+    return text
+
+
+def _change_table(text: str, heading: Statement, values: Mapping[str, object], end: str) -> str:
+    """Set values in a table that is there."""
+    assignments: dict[str, Statement] = {}
+    inside = False
+    for one in _statements(text):
+        if one.heading:
+            inside = one.start == heading.start
+        elif inside and len(one.keys) == 1:
+            assignments[one.keys[0]] = one
+    missing = [key for key in values if key not in assignments]
+    edits = [(heading.end, heading.end, "".join(f"{_name(key)} = {_write(values[key])}{end}" for key in missing))]
+    for key, one in assignments.items():
+        if key in values:
+            edits.append((one.value, _end_of_value(text, one.value), _write(values[key])))
+    for start, stop, new in sorted(edits, reverse=True):
+        gap = end if new and start == heading.end and not text[:start].endswith("\n") else ""
+        text = text[:start] + gap + new + text[stop:]
+    return text
+
+
+def _check(before: Mapping[str, object], changed: str, path: Keys, values: Mapping[str, object]) -> None:
+    """That the change is what was meant, and nothing else."""
+    try:
+        after = parse(changed)
+    except Broken as error:
+        reason = f"[{'.'.join(path)}] can't be added as a table of its own ({error.reason})"
+        raise Broken(changed, 0, reason) from None
+    wanted = _with(before, path, values)
+    if after != wanted:
+        raise Broken(changed, 0, f"[{'.'.join(path)}] can't be changed in the way that it is written")
+
+
+def _with(content: object, path: Keys, values: Mapping[str, object]) -> dict[str, object]:
+    base: dict[str, object] = dict(content) if isinstance(content, Mapping) else {}
+    if not path:
+        return base | dict(values)
+    return base | {path[0]: _with(base.get(path[0]), path[1:], values)}
+
+
+def _statements(text: str) -> Iterator[Statement]:
+    """Every heading and assignment of a text that is known to be TOML."""
+    position = 1 if text.startswith("\ufeff") else 0
+    while position < len(text):
+        line_end = text.find("\n", position)
+        line_end = len(text) if line_end < 0 else line_end + 1
+        start = position + len(text[position:line_end]) - len(text[position:line_end].lstrip())
+        if start >= line_end or text[start] == "#":
+            position = line_end
+            continue
+        if text[start] == "[":
+            brackets = 2 if text.startswith("[[", start) else 1
+            keys, _ = _keys(text, start + brackets)
+            # An array of tables is nobody's table: "[[a]]" never equals the path of "[a]".
+            yield Statement(position, line_end, True, (*keys, "[]") if brackets == 2 else keys)
+            position = line_end
+            continue
+        keys, equals = _keys(text, start)
+        value = equals + 1 + len(text[equals + 1 :]) - len(text[equals + 1 :].lstrip(" \t"))
+        stop = text.find("\n", _end_of_value(text, value))
+        stop = len(text) if stop < 0 else stop + 1
+        yield Statement(position, stop, False, keys, value)
+        position = stop
+
+
+def _keys(text: str, position: int) -> tuple[Keys, int]:
+    """A dotted key, and where it ends."""
+    keys: list[str] = []
+    while found := _KEY.match(text, position):
+        bare, quoted, literal = found.groups()
+        keys.append(
+            bare if bare is not None else literal if literal is not None else tomllib.loads(f'key = "{quoted}"')["key"]
+        )
+        position = found.end()
+        if text[position : position + 1] != ".":
+            break
+        position += 1
+    return tuple(keys), position
+
+
+def _end_of_value(text: str, position: int) -> int:
+    """Where a value ends: behind its last bracket or its string, or before a comment or the line's end."""
+    depth = 0
+    end = position
+    while position < len(text):
+        character = text[position]
+        if character in "\"'":
+            found = _STRINGS.match(text, position)
+            position = end = found.end() if found else len(text)
+            continue
+        if character == "#":
+            if depth == 0:
+                break
+            position = text.find("\n", position)
+            if position < 0:
+                break
+            continue
+        if character == "\n" and depth == 0:
+            break
+        depth += (character in "[{") - (character in "]}")
+        position += 1
+        if not character.isspace():
+            end = position
+    return end
+
+
+def _name(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key)
+
+
+def _write(value: object) -> str:
+    """A string or a list of strings: JSON's form of these is TOML's."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

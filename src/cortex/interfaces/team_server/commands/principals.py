@@ -1,0 +1,165 @@
+"""`cortex core principal …`: who may use the Core, what each may do, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from cortex.base.errors import InputError
+from cortex.base.visibility import EVERYWHERE
+from cortex.engine.store.records.ledger import Ledger
+from cortex.engine.store.records.principals import Principal
+from cortex.interfaces.team_server import principals
+from cortex.interfaces.team_server.commands.options import DbOption, NameArgument, ledger
+from cortex.toolkit.terminal.options import JsonFlag
+from cortex.toolkit.terminal.output import moment, print_json, say
+
+TIERS = "0 reads; 1 observes and drafts; 2 writes threads, comments, tasks; 3 approves and accepts; 4 everything."
+SLUG = "A subcortex by its slug or id; *: all that aren't private."
+
+ScopeArgument = Annotated[str, typer.Argument(metavar="SLUG", help=SLUG)]
+
+app = typer.Typer(name="principal", help="Who may use the Core, and what each may see and do.", no_args_is_help=True)
+
+
+@app.command()
+def add(
+    name: NameArgument,
+    tier: Annotated[int, typer.Option("--tier", min=0, max=4, metavar="N", help=TIERS)] = 2,
+    read: Annotated[
+        list[str] | None, typer.Option("--read", metavar="SLUG", help=f"Reads there. {SLUG} May be repeated.")
+    ] = None,
+    write: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--write", metavar="SLUG", help="Reads and writes there; may be repeated. Without --read and --write: *."
+        ),
+    ] = None,
+    sensitive: Annotated[bool, typer.Option("--sensitive", help="Sees what is sensitive, too.")] = False,
+    db: DbOption = "",
+    as_json: JsonFlag = False,
+) -> int:
+    """Make somebody known to the Core; `cortex core token create NAME` lets them in."""
+    with ledger(db) as opened:
+        if opened.principals.named(name):
+            raise InputError(
+                "RECORD_INVALID",
+                f"there is a principal {name!r} already",
+                context={"field": "name"},
+                instead=(
+                    f"`cortex core principal change {name}` changes what they may do, `cortex core token create {name}` lets them in.",
+                ),
+            )
+        grants = _grants(opened, read or (), write or ())
+        made = principals.add(opened, name, tier, sensitive, grants)
+        slugs = _slugs(opened)
+    if as_json:
+        print_json(_as_json(made, slugs))
+    else:
+        say(f"✓ Added {_line(made, slugs)}")
+        say(f"  Let them in: cortex core token create {made.name}")
+    return 0
+
+
+@app.command("list")
+def list_principals(db: DbOption = "", as_json: JsonFlag = False) -> int:
+    """Show everybody whom the Core knows."""
+    with ledger(db) as opened:
+        found, slugs = opened.principals.all(), _slugs(opened)
+    if as_json:
+        print_json({"principals": [_as_json(one, slugs) for one in found]})
+        return 0
+    for one in found:
+        say(_line(one, slugs))
+    if not found:
+        say("Nobody yet: `cortex core init` makes the first.", error=True)
+    return 0
+
+
+@app.command()
+def change(
+    name: NameArgument,
+    tier: Annotated[int | None, typer.Option("--tier", min=0, max=4, metavar="N", help=TIERS)] = None,
+    sensitive: Annotated[
+        bool | None, typer.Option("--sensitive/--no-sensitive", help="Whether they see what is sensitive.")
+    ] = None,
+    revoke: Annotated[
+        bool | None,
+        typer.Option("--revoke/--restore", help="Lock them out, with all their tokens, or let them in again."),
+    ] = None,
+    db: DbOption = "",
+    as_json: JsonFlag = False,
+) -> int:
+    """Let somebody do more or less from now on; what they wrote stays."""
+    if tier is None and sensitive is None and revoke is None:
+        raise InputError("ARGUMENT_INVALID", "nothing to change: say --tier, --sensitive, --revoke or their opposites")
+    state = None if revoke is None else principals.REVOKED if revoke else principals.ACTIVE
+    with ledger(db) as opened:
+        known = principals.find(opened, name)
+        return _tell(opened, principals.change(opened, known, tier=tier, sensitive=sensitive, state=state), as_json)
+
+
+@app.command()
+def grant(
+    name: NameArgument,
+    scope: ScopeArgument,
+    write: Annotated[bool, typer.Option("--write", help="They may write there, too.")] = False,
+    db: DbOption = "",
+    as_json: JsonFlag = False,
+) -> int:
+    """Let somebody read in a subcortex, or also write; a private one has to be named."""
+    with ledger(db) as opened:
+        return _tell(opened, principals.grant(opened, principals.find(opened, name), scope, writes=write), as_json)
+
+
+@app.command()
+def ungrant(name: NameArgument, scope: ScopeArgument, db: DbOption = "", as_json: JsonFlag = False) -> int:
+    """Let somebody see a subcortex no more; it leaves their machine with the next sync."""
+    with ledger(db) as opened:
+        return _tell(opened, principals.ungrant(opened, principals.find(opened, name), scope), as_json)
+
+
+def _tell(opened: Ledger, principal: Principal, as_json: bool) -> int:
+    slugs = _slugs(opened)
+    if as_json:
+        print_json(_as_json(principal, slugs))
+    else:
+        say(f"✓ {_line(principal, slugs)}")
+    return 0
+
+
+def _grants(opened: Ledger, read: Sequence[str], write: Sequence[str]) -> dict[str, bool]:
+    if not read and not write:
+        return {EVERYWHERE: True}
+    grants = {principals.scope_named(opened, one): False for one in read}
+    return grants | {principals.scope_named(opened, one): True for one in write}
+
+
+def _slugs(opened: Ledger) -> dict[str, str]:
+    """What people call the subcortexes that are granted."""
+    scopes = {scope for one in opened.principals.all() for scope in one.grants if scope != EVERYWHERE}
+    found = opened.recorded.get(sorted(scopes))
+    return {number: record.body.slug for number, record in found.items()}
+
+
+def _as_json(one: Principal, slugs: dict[str, str]) -> dict[str, object]:
+    return {
+        "id": one.id,
+        "name": one.name,
+        "tier": one.tier,
+        "sensitive": one.sensitive,
+        "state": one.state,
+        "created_at": moment(one.created),
+        "grants": [
+            {"subcortex": scope, "slug": slugs.get(scope, scope), "writes": writes}
+            for scope, writes in one.grants.items()
+        ],
+    }
+
+
+def _line(one: Principal, slugs: dict[str, str]) -> str:
+    places = [f"{slugs.get(scope, scope)}{'' if writes else ' (reads)'}" for scope, writes in one.grants.items()]
+    more = [*(["sensitive too"] if one.sensitive else ()), *([one.state] if one.state != principals.ACTIVE else ())]
+    return ", ".join([f"{one.name}: tier {one.tier}", f"in {', '.join(places) or 'nothing'}", *more])

@@ -1,0 +1,207 @@
+"""The Core as an OpenAPI 3.1 document, made from the table that requests are dispatched by.
+
+It knows schemas and routes, not how a request is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cortex.base.runtime.home import VERSION
+from cortex.interfaces.team_server.responses import API, DOCUMENT, ERRORS, REFUSED, REPLAYED, REQUEST_ID
+from cortex.interfaces.team_server.router import Route
+from cortex.interfaces.transports.http.openapi import DIALECT, OPENAPI
+from cortex.toolkit.tool import schema_of
+
+MEANINGS: Mapping[int, str] = {
+    400: "A parameter, the key or the body doesn't fit.",
+    401: "The token is missing, unknown or over.",
+    403: "Whoever asks may not do this, the text holds a secret, or the request comes from another site.",
+    404: "There is no such thing, or not for whoever asks.",
+    405: "The path wants another method.",
+    408: "The body did not arrive in time.",
+    409: "The record was changed meanwhile, or the key stands for another write.",
+    410: "What was pulled can't be gone on from.",
+    413: "The body is too large.",
+    415: "The body isn't sent as `application/json`.",
+    421: "The Host header names another machine.",
+    429: "Too many requests; `Retry-After` says how long to wait.",
+    500: "Something is wrong on the server's side.",
+    503: "Not now: the same request may succeed later.",
+}
+_TEXT: Mapping[str, object] = {"type": "string"}
+_MOMENT: Mapping[str, object] = {"type": "string", "format": "date-time"}
+ERROR: Mapping[str, object] = {
+    "type": "object",
+    "properties": {
+        "error": {
+            "type": "object",
+            "properties": {
+                "code": _TEXT,
+                "message": _TEXT,
+                "details": {"type": "array", "items": {"type": "object"}},
+                "request_id": _TEXT,
+                "timestamp": _MOMENT,
+                "retry_after": {"type": ["integer", "null"], "description": "Seconds."},
+                "help_url": _TEXT,
+            },
+            "required": ["code", "message", "details", "request_id", "timestamp", "retry_after", "help_url"],
+        }
+    },
+    "required": ["error"],
+}
+META: Mapping[str, object] = {
+    "type": "object",
+    "properties": {"request_id": _TEXT, "timestamp": _MOMENT},
+    "required": ["request_id", "timestamp"],
+}
+PAGINATION: Mapping[str, object] = {
+    "type": "object",
+    "properties": {
+        "cursor": {"type": ["string", "null"]},
+        "has_more": {"type": "boolean"},
+        "limit": {"type": "integer"},
+    },
+    "required": ["cursor", "has_more", "limit"],
+}
+
+
+def describe(routes: Sequence[Route], schemas: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
+    """The document of these routes; `schemas` are what they refer to."""
+    paths: dict[str, dict[str, object]] = {
+        "/health": {"get": _page("health", "Whether it could answer", {"type": "object"}, security=[], away=True)},
+        "/metrics": {"get": _page("metrics", "Figures in Prometheus' text format", _TEXT, kind="text/plain")},
+        DOCUMENT: {"get": _page("describe", "This document", {"type": "object"}, security=[])},
+    }
+    for route in routes:
+        paths.setdefault(API + route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": OPENAPI,
+        "jsonSchemaDialect": DIALECT,
+        "info": {
+            "title": "Cortex Core",
+            "version": VERSION,
+            "description": "What a team keeps: records, searches and packs over them, and what homes sync with.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "security": [{"token": []}],
+        "tags": [{"name": name} for name in dict.fromkeys(route.tag for route in routes)],
+        "paths": paths,
+        "components": {
+            "schemas": {**schemas, "Error": ERROR, "Meta": META, "Pagination": PAGINATION},
+            "responses": {f"Error{status}": _error(status) for status in MEANINGS},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: Route) -> dict[str, object]:
+    properties: dict[str, object] = {"data": route.answer, "meta": {"$ref": "#/components/schemas/Meta"}}
+    if route.listed:
+        properties["pagination"] = {"$ref": "#/components/schemas/Pagination"}
+    answered: dict[str, object] = {
+        "description": route.summary,
+        "content": _json({"type": "object", "properties": properties, "required": list(properties)}),
+        "headers": _headers(route),
+    }
+    parameters = [*_path_parameters(route), *_query_parameters(route), *_key_parameter(route)]
+    operation: dict[str, object] = {
+        "operationId": route.name,
+        "summary": route.summary,
+        "description": f"{(route.run.__doc__ or getattr(route.run, 'func', route.run).__doc__ or '').splitlines()[0]}"
+        + (f" Needs tier {route.tier}." if route.tier else ""),
+        "tags": [route.tag],
+        "parameters": parameters,
+        "responses": {str(route.status): answered, **_refusals(route)},
+    }
+    if route.body is not None:
+        required = any(one.is_required() for one in route.body.model_fields.values())
+        operation["requestBody"] = {"required": required, "content": _json(schema_of(route.body))}
+    return operation
+
+
+def _headers(route: Route) -> dict[str, object]:
+    told: dict[str, object] = {REQUEST_ID: {"description": "What the request is called in the log.", "schema": _TEXT}}
+    if route.keyed:
+        told[REPLAYED] = {"description": "`true` where that had been done before.", "schema": _TEXT}
+    return told
+
+
+def _path_parameters(route: Route) -> list[dict[str, object]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in route.variables
+    ]
+
+
+def _query_parameters(route: Route) -> list[dict[str, object]]:
+    schema = schema_of(route.query)
+    found: list[dict[str, object]] = []
+    for name, one in schema.get("properties", {}).items():
+        rest = {key: value for key, value in one.items() if key != "description"}
+        parameter: dict[str, object] = {
+            "name": name,
+            "in": "query",
+            "required": name in schema.get("required", ()),
+            "schema": rest,
+        }
+        if "description" in one:
+            parameter["description"] = one["description"]
+        found.append(parameter)
+    return found
+
+
+def _key_parameter(route: Route) -> list[dict[str, object]]:
+    if not route.keyed:
+        return []
+    schema = {"type": "string", "pattern": "^[!-~]{1,200}$", "minLength": 1, "maxLength": 200}
+    meaning = "One of its own for each write; the same one makes a retry harmless."
+    return [{"name": "Idempotency-Key", "in": "header", "required": True, "description": meaning, "schema": schema}]
+
+
+def _refusals(route: Route) -> dict[str, object]:
+    statuses = [400, 401, 403, 404, 421, 429, 500, 503]
+    statuses += [408, 413, 415] if route.body is not None else []
+    statuses += [409] if route.keyed else []
+    statuses += [410] if route.name == "syncDeltas" else []
+    return {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in sorted(statuses)}
+
+
+def _error(status: int) -> dict[str, object]:
+    codes = dict.fromkeys(code for code, other in ERRORS.values() if other == status)
+    codes |= {REFUSED[status]: None} if status in REFUSED else {}
+    codes = codes or {"SERVER_ERROR" if status >= 500 else "VALIDATION_ERROR": None}
+    told: dict[str, object] = {
+        "description": f"{MEANINGS[status]} Codes: {', '.join(f'`{code}`' for code in codes)}.",
+        "content": _json({"$ref": "#/components/schemas/Error"}),
+    }
+    if status in (429, 503):
+        told["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
+    return told
+
+
+def _page(
+    name: str,
+    summary: str,
+    schema: Mapping[str, object],
+    *,
+    kind: str = "application/json",
+    security: list[object] | None = None,
+    away: bool = False,
+) -> dict[str, object]:
+    refused = (403, 421) if security == [] else (401, 403, 421, 429)
+    content = {kind: {"schema": dict(schema)}}
+    told: dict[str, object] = {
+        "operationId": name,
+        "summary": summary,
+        "responses": {
+            "200": {"description": summary, "content": content},
+            **({"503": {"description": "The database doesn't answer.", "content": content}} if away else {}),
+            **{str(status): {"$ref": f"#/components/responses/Error{status}"} for status in refused},
+        },
+    }
+    return told if security is None else {**told, "security": security}
+
+
+def _json(schema: Mapping[str, object]) -> dict[str, object]:
+    return {"application/json": {"schema": dict(schema)}}

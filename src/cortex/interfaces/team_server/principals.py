@@ -1,0 +1,124 @@
+"""Who may use a Core: what they may be called, and how their rights are told and changed.
+
+What a right means is in `policy`; rows and hashes of tokens are the store's. Nobody can lock everybody out: the last who may do
+everything stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from cortex.base.actors import AGENT, PERSON
+from cortex.base.errors import InputError
+from cortex.base.record_model import Actor
+from cortex.base.visibility import EVERYWHERE
+from cortex.engine.store.records.ledger import Ledger
+from cortex.engine.store.records.principals import CONSOLE, Principal
+from cortex.families.team.ids import new_ulid
+from cortex.families.team.references import scope_of
+from cortex.families.team.wire.identity import PLACE as FROM
+
+ACTIVE, REVOKED = "active", "revoked"
+LOWEST, HIGHEST = 0, 4  # tiers
+PREFIX = "principal_"
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{1,49}")
+PLACE = re.compile(r"[a-z0-9\[][a-z0-9.:\]-]{0,99}")  # a host and its port
+TAKEN = (
+    PERSON,
+    AGENT,
+    "me",
+    CONSOLE.name,
+    "cortex",
+)  # the first three are everybody at home, the last tells them of their syncs
+
+
+def add(
+    ledger: Ledger, name: str, tier: int, sensitive: bool, grants: Mapping[str, bool], *, by: Actor = CONSOLE
+) -> Principal:
+    """Make somebody known. Raises: InputError RECORD_INVALID for a name that can't be, or is taken, or a tier that there isn't."""
+    if not may_be_called(name):
+        wanted = "2 to 50 small letters, digits, '.', '_' and '-', beginning with a letter or digit"
+        raise _invalid("name", f"{name!r} can't be a principal's name: that is {wanted}, and not {', '.join(TAKEN)}")
+    _check_tier(tier)
+    return ledger.principals.add(f"{PREFIX}{new_ulid()}", name, tier, sensitive, grants, by=by)
+
+
+def may_be_called(name: str) -> bool:
+    """Whether somebody at a Core can have this name."""
+    return NAME.fullmatch(name) is not None and name not in TAKEN
+
+
+def is_from_elsewhere(name: str) -> bool:
+    """Whether this is somebody of another Core, marked with where that is; nobody here can have such a name."""
+    who, _, place = name.partition(FROM)
+    return NAME.fullmatch(who) is not None and PLACE.fullmatch(place) is not None
+
+
+def find(ledger: Ledger, name: str) -> Principal:
+    """Whoever has this name or id. Raises: InputError RECORD_UNKNOWN."""
+    for one in ledger.principals.all():
+        if name in (one.name, one.id):
+            return one
+    raise InputError(
+        "RECORD_UNKNOWN",
+        f"there is no principal {name!r}",
+        context={"type": "principal", "id": name},
+        instead=("`cortex core principal list` shows everybody whom the Core knows.",),
+    )
+
+
+def change(
+    ledger: Ledger,
+    principal: Principal,
+    *,
+    tier: int | None = None,
+    sensitive: bool | None = None,
+    state: str | None = None,
+    grants: Mapping[str, bool] | None = None,
+    by: Actor = CONSOLE,
+) -> Principal:
+    """Let somebody do more or less from now on. Raises: InputError RECORD_INVALID."""
+    if tier is not None:
+        _check_tier(tier)
+    if state not in (None, ACTIVE, REVOKED):
+        raise _invalid("state", f"a principal is {ACTIVE} or {REVOKED}, not {state!r}")
+    lowered = (tier is not None and tier < HIGHEST) or state == REVOKED
+    others = [one for one in ledger.principals.all() if one.id != principal.id]
+    if lowered and _may_all(principal) and not any(_may_all(one) for one in others):
+        raise _invalid("tier", f"{principal.name} is the last who may do everything (tier {HIGHEST}) and stays that")
+    ledger.principals.change(principal.id, tier=tier, sensitive=sensitive, state=state, grants=grants, by=by)
+    return find(ledger, principal.id)
+
+
+def grant(ledger: Ledger, principal: Principal, ref: str, *, writes: bool) -> Principal:
+    """Let somebody read, or also write, in a subcortex or everywhere. Raises: InputError."""
+    ledger.principals.grant(principal.id, scope_named(ledger, ref), writes)
+    return find(ledger, principal.id)
+
+
+def ungrant(ledger: Ledger, principal: Principal, ref: str) -> Principal:
+    """Let somebody see a subcortex no more. Raises: InputError, where they don't."""
+    scope = ref if ref in principal.grants else scope_named(ledger, ref)
+    if scope not in principal.grants:
+        raise InputError("RECORD_UNKNOWN", f"{principal.name} has no grant for {ref!r}")
+    ledger.principals.grant(principal.id, scope, None)
+    return find(ledger, principal.id)
+
+
+def scope_named(ledger: Ledger, ref: str) -> str:
+    """The id of a subcortex by its slug or id, "*" for all that aren't private. Raises: InputError SCOPE_NOT_FOUND."""
+    return EVERYWHERE if ref == EVERYWHERE else scope_of(ledger.recorded, ref).id
+
+
+def _may_all(principal: Principal) -> bool:
+    return principal.tier >= HIGHEST and principal.state == ACTIVE
+
+
+def _check_tier(tier: int) -> None:
+    if not LOWEST <= tier <= HIGHEST:
+        raise _invalid("tier", f"a tier is {LOWEST} to {HIGHEST}, not {tier}")
+
+
+def _invalid(field: str, message: str) -> InputError:
+    return InputError("RECORD_INVALID", message, context={"field": field})

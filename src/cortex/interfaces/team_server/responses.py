@@ -1,0 +1,172 @@
+"""What every answer of a Core looks like: `data` with `meta`, or `error`; and which status and code an error has.
+
+One table from the errors of Cortex to those of the interface. Where a record is hidden from somebody it isn't there, so both are the
+same 404. Knows no route.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from cortex.base.errors import CortexError
+from cortex.interfaces.transports.http.application import Outgoing
+from cortex.interfaces.transports.http.gateway import Refused
+from cortex.interfaces.transports.jsonrpc import well_formed
+
+API = "/api/v2"
+DOCUMENT = f"{API}/openapi.json"
+REPLAYED = "X-Idempotency-Replayed"
+REQUEST_ID = "X-Request-Id"
+RETRY_SECONDS = 1  # where nothing else is known
+MOST_DETAILS = 20
+MAX_MESSAGE = 2_000
+
+# The code and the status of an error. Of what isn't named, 503 is for what may be gone later and 500 for what won't.
+ERRORS: Mapping[str, tuple[str, int]] = {
+    "AUTH_REQUIRED": ("AUTH_REQUIRED", 401),
+    "AUTH_EXPIRED": ("AUTH_EXPIRED", 401),
+    "RIGHTS_MISSING": ("PERMISSION_DENIED", 403),
+    "APPROVAL_NEEDED": ("PERMISSION_DENIED", 403),
+    "PLUGIN_UNUSABLE": ("SERVER_ERROR", 503),
+    "SENSITIVE_BLOCKED": ("SENSITIVE_BLOCKED", 403),
+    "RECORD_UNKNOWN": ("NOT_FOUND", 404),
+    "DOCUMENT_UNKNOWN": ("NOT_FOUND", 404),
+    "TARGET_NOT_FOUND": ("TARGET_NOT_FOUND", 404),
+    "SCOPE_NOT_FOUND": ("SCOPE_NOT_FOUND", 404),
+    "RECORD_CHANGED": ("CONFLICT", 409),
+    "IDEMPOTENCY_REPLAY": ("IDEMPOTENCY_CONFLICT", 409),
+    "RESYNC_NEEDED": ("RESYNC_NEEDED", 410),
+    "RATE_LIMITED": ("RATE_LIMITED", 429),
+    "BUDGET_TOO_SMALL": ("BUDGET_TOO_SMALL", 400),
+    "QUERY_EMPTY": ("QUERY_TOO_SHORT", 400),
+    **dict.fromkeys(
+        ("RECORD_INVALID", "ARGUMENT_INVALID", "CURSOR_INVALID", "QUERY_INVALID", "CONFIG_INVALID", "PATH_OUTSIDE"),
+        ("VALIDATION_ERROR", 400),
+    ),
+}
+# Of what is refused before anybody looks at it.
+REFUSED: Mapping[int, str] = {
+    401: "AUTH_REQUIRED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RATE_LIMITED",
+    503: "SERVER_ERROR",
+}
+_UNTOLD = frozenset({"near", "retry_after_seconds", "operation"})  # which the message says, or nobody needs
+
+
+@dataclass(frozen=True, slots=True)
+class Pagination:
+    """Where a list goes on."""
+
+    cursor: str  # "" at the end
+    limit: int
+
+    @property
+    def row(self) -> dict[str, object]:
+        return {"cursor": self.cursor or None, "has_more": bool(self.cursor), "limit": self.limit}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a route answers."""
+
+    content: object
+    pagination: Pagination | None = None
+    status: int = 200
+    meta: Mapping[str, object] = field(default_factory=dict)
+
+
+def answer(told: Told, request_id: str, *, replayed: bool = False) -> Outgoing:
+    """An answer in its envelope."""
+    envelope: dict[str, object] = {"data": told.content, "meta": {**_meta(request_id), **told.meta}}
+    if told.pagination is not None:
+        envelope["pagination"] = told.pagination.row
+    headers = {REPLAYED: "true"} if replayed else {}
+    return _json(envelope, told.status, request_id, headers)
+
+
+def failure(error: CortexError, request_id: str, headers: Mapping[str, str] | None = None) -> Outgoing:
+    """An error in its envelope."""
+    code, status = code_of(error)
+    return _failed(error, code, status, request_id, headers or {})
+
+
+def refusal(refused: Refused, request_id: str) -> Outgoing:
+    """What is refused before anybody looks at it, in the same envelope."""
+    code, status = code_of(refused.error)
+    if refused.error.code == "REQUEST_REFUSED":
+        status = refused.status
+        code = REFUSED.get(status, "VALIDATION_ERROR")
+    return _failed(refused.error, code, status, request_id, refused.headers)
+
+
+def code_of(error: CortexError) -> tuple[str, int]:
+    """The code and the status that an error is told with."""
+    if error.code == "ARGUMENT_INVALID" and "filter" in error.context:
+        return "INVALID_FILTER", 400
+    known = ERRORS.get(error.code)
+    return known or ("SERVER_ERROR", 503 if error.retryable else 500)
+
+
+def _failed(error: CortexError, code: str, status: int, request_id: str, headers: Mapping[str, str]) -> Outgoing:
+    seconds = _retry_after(error, status)
+    one = {
+        "code": code,
+        "message": "the server failed unexpectedly; its log says why" if status == 500 else error.message[:MAX_MESSAGE],
+        "details": details_of(error, code),
+        **_meta(request_id),
+        "retry_after": seconds,
+        "help_url": f"{DOCUMENT}#/components/responses/Error{status}",
+    }
+    waiting = {} if seconds is None else {"Retry-After": str(seconds)}
+    return _json({"error": one}, status, request_id, {**headers, **waiting})
+
+
+def details_of(error: CortexError, code: str) -> list[dict[str, object]]:
+    """What is to be known besides the message: one for each problem, or one with what is known of the only one."""
+    several = error.context.get("problems")
+    if isinstance(several, Sequence) and not isinstance(several, str):
+        return [dict(one) for one in several if isinstance(one, Mapping)][:MOST_DETAILS]
+    known = {
+        name: value for name, value in error.context.items() if name not in _UNTOLD and value not in ("", None, [], {})
+    }
+    if code != error.code:
+        known["code"] = error.code
+    if code not in ("SERVER_ERROR", "RATE_LIMITED"):
+        own = [one for one in error.suggestions[:-1] if one]  # the last one is about tools and commands
+        known |= {"suggestion": own[0]} if own else {}
+    return [known] if known and code != "SERVER_ERROR" else []
+
+
+def _retry_after(error: CortexError, status: int) -> int | None:
+    seconds = error.context.get("retry_after_seconds")
+    if isinstance(seconds, int | float):
+        return max(1, int(seconds))
+    return RETRY_SECONDS if status == 503 else None
+
+
+def _meta(request_id: str) -> dict[str, object]:
+    now = datetime.now(UTC)
+    return {
+        "request_id": request_id,
+        "timestamp": now.strftime("%Y-%m-%dT%H:%M:%S.") + f"{now.microsecond // 1000:03d}Z",
+    }
+
+
+def _json(content: object, status: int, request_id: str, headers: Mapping[str, str]) -> Outgoing:
+    return Outgoing(status, as_bytes(content), {**headers, REQUEST_ID: request_id})
+
+
+def as_bytes(content: object) -> bytes:
+    """How something is sent."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str)
+    return well_formed(text).encode()
+
+
+def plain(content: object, request_id: str, status: int = 200) -> Outgoing:
+    """An answer that has no envelope."""
+    return _json(content, status, request_id, {})

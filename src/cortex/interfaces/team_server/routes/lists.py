@@ -1,0 +1,141 @@
+"""Lists of records over HTTP: what each kind can be narrowed by, one row for each in a table, and a page of those that are wanted.
+
+What may be seen is the hall's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, create_model
+
+from cortex.base.record_model import (
+    Artifact,
+    Comment,
+    Draft,
+    Link,
+    Notification,
+    Observation,
+    Record,
+    Subcortex,
+    Task,
+    Thread,
+    Wanted,
+)
+from cortex.families.team.field_rules import LIMITS, SENSITIVITIES, STATES, TYPES
+from cortex.families.team.notifications import who
+from cortex.families.team.references import scope_of
+from cortex.families.team.tools.search_tool import moment
+from cortex.families.team.wire.identity import agent_of
+from cortex.families.team.writes.drafts import DRAFTS, listed, now_ms
+from cortex.interfaces.team_server.cursors import Paged, page_of, place_in, question_of
+from cortex.interfaces.team_server.responses import Told
+from cortex.interfaces.team_server.router import Asked
+from cortex.interfaces.team_server.schemas import PLURALS, record_row
+from cortex.toolkit.tool import Arguments
+
+_ID = Annotated[str | None, Field(max_length=200)]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What can be asked of the records of a kind."""
+
+    cls: type
+    narrowed: Mapping[str, str]  # parameters of its list, and the roles in which records point to them
+
+    @property
+    def name(self) -> str:
+        return self.cls.__name__.lower()
+
+    @property
+    def path(self) -> str:
+        return f"/{PLURALS[self.name]}"
+
+
+KINDS = (
+    Kind(Subcortex, {}),
+    Kind(Thread, {"subcortex": "subcortex", "tag": "tag", "type": "type", "task": "task"}),
+    Kind(Comment, {"subcortex": "subcortex", "thread": "thread"}),
+    Kind(Observation, {"subcortex": "subcortex", "tag": "tag", "thread": "thread", "task": "task", "path": "path"}),
+    Kind(Draft, {"tag": "tag", "target": "target"}),
+    Kind(Artifact, {"subcortex": "subcortex", "tag": "tag", "type": "type"}),
+    Kind(Task, {"subcortex": "subcortex", "tag": "tag", "thread": "thread", "assignee": "assignee"}),
+    Kind(Link, {"source": "source", "target": "target", "relation": "relation"}),
+    Kind(Notification, {"about": "about"}),
+)
+
+
+def list_query(kind: Kind) -> type[Arguments]:
+    """What can be asked of the list of a kind."""
+    cls = kind.cls
+    states = Literal[STATES[cls]]  # type: ignore[valid-type]
+    fields: dict[str, Any] = {
+        "status": (tuple[states, ...], ()),
+        "author": (_ID, None),
+        "sensitivity": (Literal[SENSITIVITIES] | None, None),  # type: ignore[valid-type]
+        "since": (
+            Annotated[str | None, Field(max_length=40, description="Changed since: a date, a moment or 7d")],
+            None,
+        ),
+        "until": (Annotated[str | None, Field(max_length=40, description="Changed until")], None),
+    }
+    if cls is Notification:
+        fields["agent"] = (Annotated[bool, Field(description="Those for one's agent instead")], False)
+    for name in kind.narrowed:
+        if name == "type":
+            fields[name] = (Literal[TYPES[cls]] | None, None)  # type: ignore[valid-type]
+        elif name == "tag":
+            fields[name] = (Annotated[tuple[str, ...], Field(max_length=LIMITS[cls]["tags"])], ())
+        else:
+            fields[name] = (_ID, None)
+    return create_model(f"List{cls.__name__}", __base__=Paged, **fields)
+
+
+def _wanted(asked: Asked, kind: Kind) -> Wanted:
+    query = asked.query
+    refs: list[tuple[str, str]] = []
+    for name, role in kind.narrowed.items():
+        given = getattr(query, name)
+        for value in given if isinstance(given, tuple) else (given,) if given else ():
+            refs.append((role, _target(asked, name, value)))
+    if kind.cls is Notification:
+        refs.append(("recipient", agent_of(asked.principal.name) if query.agent else asked.principal.name))
+    return Wanted(
+        kinds=(kind.name,),
+        states=tuple(dict.fromkeys(query.status)),
+        refs=tuple(dict.fromkeys(refs)),
+        authors=(query.author,) if query.author else (),
+        sensitivity=query.sensitivity or "",
+        since=moment(query.since, "since"),
+        until=moment(query.until, "until"),
+    )
+
+
+def _target(asked: Asked, name: str, value: str) -> str:
+    """What a parameter names, as records point to it."""
+    if name == "subcortex":
+        return scope_of(asked.hall.store.recorded, value).id
+    if name == "tag":
+        return value.strip().casefold()
+    return who(value, me=asked.principal.name) if name == "assignee" else value
+
+
+def list_records(kind: Kind, asked: Asked) -> Told:
+    """A page of the records of a kind, the newest first."""
+    wanted, question = _wanted(asked, kind), question_of(kind.path, asked.query)
+    return page(asked, question, wanted)
+
+
+def page(asked: Asked, question: str, wanted: Wanted) -> Told:
+    """A page of the records that are wanted, the newest first."""
+    before, size = place_in(question, asked.query.cursor), asked.query.limit + 1
+    now = now_ms()
+    if wanted.kinds == DRAFTS.kinds:  # one may be over, whatever is kept of it
+        found: Sequence[Record[Any]] = listed(asked.hall, wanted.states, size, before=before, now=now, wanted=wanted)
+    else:
+        found = asked.hall.store.recorded.select(replace(wanted, before=before), size)
+    shown, pagination = page_of(question, asked.query, found, lambda one: one.id)
+    return Told([record_row(one, now) for one in shown], pagination)

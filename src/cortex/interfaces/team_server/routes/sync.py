@@ -1,0 +1,158 @@
+"""What homes sync with: a beginning, changes since a cursor, writes to be taken, and which ids are still visible.
+
+What was changed is told by `deltas`, and whether a write is taken by `flushing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from cortex.base.record_model import Record, Wanted
+from cortex.families.team.bootstrap_pack import RULES
+from cortex.families.team.wire import codec
+from cortex.interfaces.team_server import access_policy
+from cortex.interfaces.team_server.apply import action
+from cortex.interfaces.team_server.apply.batch import MOST_IDS, flush
+from cortex.interfaces.team_server.change_feed import read_deltas
+from cortex.interfaces.team_server.responses import Told
+from cortex.interfaces.team_server.router import Asked, Route
+from cortex.interfaces.team_server.schemas import Row
+from cortex.toolkit.tool import Arguments
+
+PAGE, MOST_PAGE = 500, 1_000
+MOST_ACTIONS = 50
+MAX_FLUSH_BYTES = 8 * 1024 * 1024
+
+
+class Since(Arguments):
+    since: Annotated[str, Field(max_length=120, description='Where the pull before ended; "" for the start')] = ""
+    limit: Annotated[int, Field(ge=1, le=MOST_PAGE)] = PAGE
+    view: Annotated[str, Field(max_length=100, description="The stamp of what could be seen then")] = ""
+
+
+class Flush(Arguments):
+    passed_on: ClassVar[bool] = True  # an action is read by who takes it
+
+    actions: Annotated[
+        tuple[dict[str, Any], ...],
+        Field(
+            max_length=MOST_ACTIONS,
+            fail_fast=True,
+            description="What was written at home, in order: {idempotency_key, action, payload}",
+        ),
+    ]
+
+
+class Ids(Arguments):
+    ids: Annotated[tuple[Annotated[str, Field(max_length=100)], ...], Field(max_length=MOST_IDS, fail_fast=True)]
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def begin(asked: Asked) -> Told:
+    """Whoever asks, what they begin with, and from where to pull."""
+    lookup, principal = asked.hall.store.recorded, asked.principal
+    scopes = lookup.select(Wanted(kinds=("subcortex",), states=("active", "proposed")), 1_000)
+    pins = lookup.get(pin for one in scopes for pin in one.body.pinned_artifacts)
+    tier = min(principal.tier, len(asked.core.settings.core.rates) - 1)
+    return Told(
+        {
+            "principal": {"name": principal.name, "tier": principal.tier, "sensitive": principal.sensitive},
+            "epoch": asked.core.ledger.epoch(),
+            "view": access_policy.stamp_of(asked.viewer),
+            "sync_cursor": "",
+            "subcortexes": _told(asked, scopes),
+            "pinned_artifacts": _told(asked, pins.values()),
+            "glossary": [
+                {"term": word.term, "meaning": word.meaning, "subcortex": one.body.slug}
+                for one in scopes
+                for word in one.body.glossary
+            ],
+            "policies": {
+                "rules": list(RULES),
+                "requests_per_minute": asked.core.settings.core.rates[tier],
+                "actions": MOST_ACTIONS,
+                "page": MOST_PAGE,
+            },
+        }
+    )
+
+
+def _told(asked: Asked, records: Iterable[Record[Any]]) -> list[Row]:
+    """Records as they are pulled."""
+    return [codec.record_to(one) for one in asked.hall.store.recorded.kept(one.id for one in records)]
+
+
+def which_visible(asked: Asked) -> Told:
+    """Which of these ids may be seen, and which there aren't at all: copies of those are kept, of what is hidden they aren't.
+
+    Nobody guesses an id, it has 80 random bits: that there is such a record is told to who has seen it, or was told of it.
+    """
+    asked.hall.check_history(asked.core.ledger.epoch())
+    ids = [one for one in dict.fromkeys(asked.body.ids) if one.isascii()]
+    visible = asked.hall.store.recorded.get(ids)
+    known = asked.hall.back.store.recorded.get(ids)
+    return Told({"visible": list(visible), "unknown": [one for one in asked.body.ids if one not in known]})
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def _schema(**properties: Mapping[str, object]) -> dict[str, object]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+_TEXT, _TEXTS = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
+_RECORDS = {"type": "array", "items": {"$ref": "#/components/schemas/SyncedRecord"}}
+SCHEMAS: Mapping[str, Mapping[str, object]] = {
+    "SyncedRecord": _schema(
+        id=_TEXT,
+        kind=_TEXT,
+        version={"type": "integer"},
+        change={"type": "integer"},
+        author=_TEXT,
+        created={"type": "integer"},
+        updated={"type": "integer"},
+        body={"type": "object"},
+    )
+}
+_BEGINNING = _schema(
+    principal={"type": "object"},
+    epoch=_TEXT,
+    view=_TEXT,
+    sync_cursor=_TEXT,
+    subcortexes=_RECORDS,
+    pinned_artifacts=_RECORDS,
+    glossary={"type": "array", "items": {"type": "object"}},
+    policies={"type": "object"},
+)
+_DELTAS = _schema(
+    updates=_RECORDS,
+    invalidations=_TEXTS,
+    notifications_count={"type": "integer"},
+    next_cursor=_TEXT,
+    has_more={"type": "boolean"},
+    epoch=_TEXT,
+    view=_TEXT,
+)
+_RESULT = _schema(
+    idempotency_key=_TEXT,
+    status={"type": "string", "enum": [action.APPLIED, action.REPLAYED, action.REFUSED, action.RETRY]},
+    id={"type": ["string", "null"]},
+    error={"type": ["object", "null"]},
+    records=_RECORDS,
+)
+
+ROUTES: Sequence[Route] = (
+    Route("GET", "/sync/bootstrap", "syncBootstrap", "Begin to sync", begin, "sync", _BEGINNING),
+    Route("POST", "/sync/bootstrap", "syncBootstrapByPost", "Begin to sync", begin, "sync", _BEGINNING, body=Arguments),
+    Route("GET", "/sync/deltas", "syncDeltas", "Pull what was changed", read_deltas, "sync", _DELTAS, query=Since),
+    Route("POST", "/sync/flush", "syncFlush", "Send what was written at home", flush, "sync",
+          _schema(results={"type": "array", "items": _RESULT}), body=Flush, most=MAX_FLUSH_BYTES, searches=False),
+    Route("POST", "/sync/visible", "syncVisible", "Ask which ids may be seen", which_visible, "sync",
+          _schema(visible=_TEXTS, unknown=_TEXTS), body=Ids),
+)  # fmt: skip

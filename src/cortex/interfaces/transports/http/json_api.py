@@ -1,0 +1,176 @@
+"""The tools as a JSON API: `POST /api/<tool>` with the arguments as an object, `GET /api` for the list, and an OpenAPI document.
+
+Derived from the same table as MCP, with the same names, arguments and answers; resources and prompts are MCP's. Behind the door,
+so that Host, Origin, token, rate and size are judged. A client that goes away cancels its call. Road not taken: reads by GET with
+query parameters; they would be a second spelling of every argument (lists, numbers, objects) for nothing that POST can't do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import anyio
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from cortex.base.errors import CODES, CortexError, InputError
+from cortex.base.runtime.home import VERSION
+from cortex.interfaces.transports.http.gateway import API_PATH, BODY, SAFE_HEADERS, Refused
+from cortex.interfaces.transports.http.openapi import describe, list_tools
+from cortex.interfaces.transports.jsonrpc import read_object, well_formed
+from cortex.interfaces.transports.mcp.server import Identity
+from cortex.interfaces.transports.thread_pool import Threads
+from cortex.toolkit.tool import Answer, Call, Family, Tool, bind, envelope, find_tool, perform, spell, unforeseen
+
+DOCUMENT = "openapi.json"
+META = "Cortex-Meta"  # what is to be said besides the answer, as JSON
+MAX_META_CHARACTERS = 4_000
+
+# The HTTP status of errors by code. Of the others, 503 is for those that may be gone later and 500 for those that won't.
+STATUSES: Mapping[str, int] = {
+    "ARGUMENT_INVALID": 400,
+    "QUERY_EMPTY": 400,
+    "QUERY_INVALID": 400,
+    "REGEX_INVALID": 400,
+    "CURSOR_INVALID": 400,
+    "BUDGET_TOO_SMALL": 400,
+    "MEMORY_AMBIGUOUS": 400,
+    "WORKSPACE_AMBIGUOUS": 400,
+    "CONFIG_INVALID": 400,
+    "REQUEST_REFUSED": 403,
+    "PATH_OUTSIDE": 403,
+    "FILE_UNREADABLE": 403,
+    "FILE_NOT_FOUND": 404,
+    "WORKSPACE_UNKNOWN": 404,
+    "SOURCE_UNKNOWN": 404,
+    "DOCUMENT_UNKNOWN": 404,
+    "MEMORY_UNKNOWN": 404,
+    "RECORD_UNKNOWN": 404,
+    "TARGET_NOT_FOUND": 404,
+    "SCOPE_NOT_FOUND": 404,
+    "RECORD_INVALID": 400,
+    "RECORD_CHANGED": 409,
+    "IDEMPOTENCY_REPLAY": 409,
+    "SENSITIVE_BLOCKED": 403,
+    "RIGHTS_MISSING": 403,
+    "APPROVAL_NEEDED": 403,
+    "INDEX_BUSY": 409,
+    "RATE_LIMITED": 429,
+    "INDEX_TIMEOUT": 504,
+    "SEARCH_TIMEOUT": 504,
+    "REGEX_TIMEOUT": 504,
+}
+
+
+def status_of(code: str) -> int:
+    """The HTTP status that an error of this code is answered with."""
+    return STATUSES.get(code, 503 if CODES[code].retryable else 500)
+
+
+class Api:
+    """ASGI: the tools of the families below /api."""
+
+    def __init__(self, families: Sequence[Family], threads: Threads, identity: Identity, *, guarded: bool) -> None:
+        self._families = tuple(families)
+        self._threads = threads
+        self._trace = identity.trace
+        version = identity.version or VERSION
+        tools = list_tools(self._families, dotted=identity.dotted)
+        about = {"name": identity.name, "version": version, "openapi": f"{API_PATH}/{DOCUMENT}", "tools": tools}
+        document = describe(
+            self._families, version, STATUSES, dotted=identity.dotted, guarded=guarded, document=DOCUMENT
+        )
+        self._pages = {"": _dump(about), DOCUMENT: _dump(document)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        wanted = scope["path"][len(API_PATH) :].strip("/")
+        try:
+            response = await self._respond(scope, wanted, receive)
+        except Refused as refused:
+            response = refused.response(is_api=True)
+        except Exception as error:
+            told = unforeseen(error, wanted[:200])
+            response = _failure(envelope(told), told)
+        if response is not None:
+            await response(scope, receive, send)
+
+    async def _respond(self, scope: Scope, wanted: str, receive: Receive) -> Response | None:
+        if wanted in self._pages:
+            if scope["method"] not in ("GET", "HEAD"):
+                raise Refused(405, f"ask for {scope['path'][:200]} with GET", {"Allow": "GET, HEAD"})
+            return _json(self._pages[wanted])
+        try:
+            family, tool = find_tool(self._families, wanted)
+        except InputError as error:
+            return _json(envelope(error), 404)
+        if scope["method"] != "POST":
+            raise Refused(
+                405, f"call {spell(tool.name)} with POST and its arguments as a JSON object", {"Allow": "POST"}
+            )
+        return await self._call(family, tool, scope[BODY], receive)
+
+    async def _call(self, family: Family, tool: Tool, body: bytes, receive: Receive) -> Response | None:
+        """What the tool answers; None where nobody waits for it any more."""
+        try:
+            arguments = bind(tool, _arguments(tool, body))
+        except InputError as error:
+            return _failure(family.render_error(error), error)
+        call = Call(client="HTTP", trace=self._trace)
+        answer: Answer | None = None
+
+        async def watch() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            answer = await self._threads.run(partial(perform, family, tool, arguments, call), call)
+            tasks.cancel_scope.cancel()
+        if answer is None:
+            return None
+        if answer.failed:
+            return _failure(answer.text, answer.error)
+        meta = {} if answer.meta is None else {META: json.dumps(answer.meta, default=str)[:MAX_META_CHARACTERS]}
+        return _json(_content(answer), headers=meta)
+
+
+def _arguments(tool: Tool, body: bytes) -> Mapping[str, object]:
+    try:
+        return read_object(body)
+    except ValueError as error:
+        raise InputError(
+            "ARGUMENT_INVALID", f"{spell(tool.name)}: {error}", context={"tool": spell(tool.name)}
+        ) from None
+
+
+def _content(answer: Answer) -> str:
+    """The answer as a JSON object: its structure, its text where that is one, or else the text in `text`."""
+    return _dump(answer.structured) if answer.structured is not None else _object(answer.text)
+
+
+def _object(text: str) -> str:
+    try:
+        if text.startswith("{"):
+            read_object(text.encode("utf-8", "replace"))
+            return text
+    except ValueError:
+        pass  # it only looks like one
+    return _dump({"text": text})
+
+
+def _failure(text: str, error: CortexError | None) -> Response:
+    """The family's form of an error, with the status that fits."""
+    status = status_of(error.code) if error is not None else 500
+    seconds = error.context.get("retry_after_seconds") if error is not None else None
+    return _json(_object(text), status, {} if seconds is None else {"Retry-After": str(seconds)})
+
+
+def _json(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(well_formed(text), status, SAFE_HEADERS | dict(headers or {}), "application/json")
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)

@@ -1,0 +1,95 @@
+"""The sessions of HTTP clients, in front of the SDK's: who makes room for whom, and which of them may send batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cortex.interfaces.transports.http.gateway import MESSAGE
+from cortex.interfaces.transports.jsonrpc import NO_BATCH, Batch, Request
+from cortex.interfaces.transports.jsonrpc_batches import answer_batch, replay
+from cortex.interfaces.transports.mcp.server import BATCH_VERSION
+
+
+@dataclass(slots=True)
+class _Session:
+    requests: int = 0  # under way
+    batches: bool = False
+
+
+class Sessions:
+    """ASGI: at the limit of sessions, the one that has been without a request for longest ends before a new one begins.
+
+    Otherwise clients that shake hands and go away would lock out everybody until their sessions expire.
+    """
+
+    def __init__(self, app: ASGIApp, limit: int) -> None:
+        self._app = app
+        self._limit = limit
+        self._sessions: dict[str, _Session] = {}  # longest unused first
+        self._opening = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        id = headers.get(MCP_SESSION_ID_HEADER, "")
+        stateless = headers.get(MCP_PROTOCOL_VERSION_HEADER) in MODERN_PROTOCOL_VERSIONS
+        message = scope.get(MESSAGE)
+        if isinstance(message, Batch) and (stateless or not self._sessions.get(id, _Session(batches=bool(id))).batches):
+            await Response(NO_BATCH.line, 400, media_type="application/json")(scope, receive, send)
+            return
+        opens = not id and not stateless  # for the SDK, which counts it as a session until it is refused
+
+        async def watch(said: Message) -> None:
+            if said["type"] == "http.response.start":
+                opened = Headers(raw=said["headers"]).get(MCP_SESSION_ID_HEADER) if opens else None
+                if opened and said["status"] < 400:
+                    self._sessions[opened] = _Session(batches=_asks_for_batches(message))
+                elif scope["method"] == "DELETE" or said["status"] == 404:
+                    self._sessions.pop(id, None)
+            await send(said)
+
+        self._opening += opens
+        self._use(id, 1)
+        try:
+            if opens:
+                await self._make_room(scope, receive)
+            if isinstance(message, Batch):
+                await answer_batch(self._app, message, scope, receive, watch)
+            else:
+                await self._app(scope, receive, watch)
+        finally:
+            self._opening -= opens
+            self._use(id, -1)
+
+    def _use(self, id: str, requests: int) -> None:
+        if id in self._sessions:
+            session = self._sessions[id] = self._sessions.pop(id)
+            session.requests += requests
+
+    async def _make_room(self, scope: Scope, receive: Receive) -> None:
+        if len(self._sessions) + self._opening <= self._limit:
+            return
+        oldest = next((id for id, session in self._sessions.items() if not session.requests), None)
+        if oldest is None:
+            return  # all are at work: the new one is refused
+        del self._sessions[oldest]
+        ending = {**scope, "method": "DELETE", "headers": [(MCP_SESSION_ID_HEADER.encode(), oldest.encode())]}
+        await self._app(ending, replay(b"", receive), _into_nowhere)
+
+
+def _asks_for_batches(message: object) -> bool:
+    """Whether a handshake ends in the revision with batches: the server takes every one that a client may ask for."""
+    match message:
+        case Request(method="initialize", params={"protocolVersion": version}):
+            return version == BATCH_VERSION
+    return False
+
+
+async def _into_nowhere(message: Message) -> None:
+    pass

@@ -1,1 +1,0 @@
-"""What was learnt: a person's own memories and those in other products' databases, kept, judged, found."""

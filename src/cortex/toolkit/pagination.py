@@ -1,0 +1,55 @@
+"""Answers in parts: the tokens that one may cost, and the opaque place at which the next part begins.
+
+Knows no tool: what an answer is made of, and what is left off first, is each family's.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from cortex.base.errors import InputError
+from cortex.base.text import TOKEN_CHARACTERS, hash_bytes
+
+MIN_BUDGET = 200
+MAX_OFFSET = 1_000_000_000
+
+
+def check_budget(budget: int | None, default: int) -> int:
+    """The budget that counts. Raises: InputError BUDGET_TOO_SMALL."""
+    if budget is not None and budget < MIN_BUDGET:
+        raise InputError("BUDGET_TOO_SMALL", f"a budget of {budget} tokens is too small, the least is {MIN_BUDGET}")
+    return budget or default
+
+
+def too_small(characters: int) -> InputError:
+    """The error that says how large a budget would be large enough for this many characters."""
+    needed = -(-characters // TOKEN_CHARACTERS)
+    return InputError(
+        "BUDGET_TOO_SMALL",
+        f"the next part of the answer alone needs a budget of {needed} tokens",
+        context={"needed": needed},
+        suggestions=(f"Ask with `budget` {needed} or more.",),
+    )
+
+
+def make_cursor(key: str, offset: int) -> str:
+    """An opaque place in the answer to one question."""
+    return base64.urlsafe_b64encode(f"{offset}:{_digest(key)}".encode()).decode()
+
+
+def read_cursor(key: str, cursor: str | None) -> int:
+    """The offset that a cursor stands for. Raises: InputError CURSOR_INVALID, if it belongs to another question."""
+    if cursor is None:
+        return 0
+    try:
+        offset, _, digest = base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")
+        if digest == _digest(key) and 0 <= int(offset) < MAX_OFFSET:
+            return int(offset)
+    except (ValueError, binascii.Error, UnicodeError):
+        pass
+    raise InputError("CURSOR_INVALID", "this cursor does not belong to this search")
+
+
+def _digest(key: str) -> str:
+    return hash_bytes(key.encode("utf-8", "replace")).hex()[:12]

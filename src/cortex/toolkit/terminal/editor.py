@@ -1,0 +1,96 @@
+"""A text in the person's editor ($VISUAL or $EDITOR). What was typed is never lost: where it can't be taken, its file stays, and the
+message says how to use it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import typer
+
+from cortex.base.errors import CortexError, FileError, InputError
+from cortex.base.settings import environment
+from cortex.toolkit.terminal.output import say
+
+EDITORS = ("notepad",) if os.name == "nt" else ("sensible-editor", "nano", "vi")
+MAX_BYTES = 1_000_000
+
+T = TypeVar("T")
+
+
+def in_editor(name: str, text: str, take: Callable[[str], T], *, again: str, instead: str) -> T:
+    """Have a person change a text, and take what they wrote; `name` is a part of the file's name.
+
+    `again` is the command that takes the file, to which its path is added; `instead` says what to do where there is no terminal.
+    Raises: InputError ARGUMENT_INVALID; whatever `take` raises, with the place of the file in its suggestions.
+    """
+    if not sys.stdin.isatty():
+        raise InputError("ARGUMENT_INVALID", f"there is no terminal to edit on: {instead}")
+    named = re.sub(r"[^\w.-]", "_", name[:40])  # an id of another product's may be no name of a file
+    handle, made = tempfile.mkstemp(prefix=f"cortex-{named}-", suffix=".md")
+    path = Path(made)
+    with open(handle, "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+    try:
+        _run(path)
+        done = take(read_file(path))
+    except typer.Exit:
+        say(f"What you wrote is in {path}: `{again} {shlex.quote(made)}` takes it.", error=True)
+        raise
+    except CortexError as error:
+        if _holds(path, text):  # nobody wrote anything
+            path.unlink(missing_ok=True)
+            raise
+        error.suggestions = (
+            f"What you wrote is in {path}: `{again} {shlex.quote(made)}` takes it.",
+            *error.suggestions,
+        )
+        raise
+    with suppress(OSError):
+        path.unlink()
+    return done
+
+
+def read_file(path: Path) -> str:
+    """A text that somebody wrote. Raises: FileError FILE_NOT_FOUND; InputError ARGUMENT_INVALID."""
+    try:
+        with open(path, "rb") as file:
+            read = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise FileError("FILE_NOT_FOUND", f"{path} can't be read: {error.strerror}") from None
+    if len(read) > MAX_BYTES:
+        raise InputError("ARGUMENT_INVALID", f"{path} is larger than {MAX_BYTES:,} bytes")
+    try:
+        return read.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise InputError("ARGUMENT_INVALID", f"{path} is no UTF-8 text") from None
+
+
+def _holds(path: Path, text: str) -> bool:
+    try:
+        return read_file(path).strip() == text.strip()
+    except CortexError:
+        return False
+
+
+def _run(path: Path) -> None:
+    variables = environment()
+    chosen = variables.get("VISUAL") or variables.get("EDITOR") or next(filter(shutil.which, EDITORS), EDITORS[-1])
+    # On Windows a backslash is part of a path, and quotes stay around a word that has them.
+    words = shlex.split(chosen) if os.name != "nt" else [word.strip('"') for word in shlex.split(chosen, posix=False)]
+    try:
+        code = subprocess.run([*words, str(path)], check=False).returncode  # a person's time has no limit
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise InputError("ARGUMENT_INVALID", f"the editor {chosen!r} can't be started: {why}; set EDITOR") from None
+    if code:
+        raise InputError("ARGUMENT_INVALID", f"the editor {chosen!r} ended with {code}: nothing was changed")

@@ -1,0 +1,62 @@
+"""Options that several commands take, and which of them may be the first in a profile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cortex.base.errors import InputError
+from cortex.base.runtime.home import profile_names
+from cortex.base.settings import environment, find_home
+from cortex.toolkit.terminal.output import say
+
+BEGIN = ("connect", "install", "start")  # commands that begin a profile
+# What programs call shall not fail for the sake of a profile that isn't there yet, `core` and `profile` say themselves what isn't there.
+UNCHECKED = ("core", "embed", "hook", "mcp", "profile", "uninstall")
+
+
+def check_profile(context: typer.Context, name: str | None) -> str | None:
+    """The profile that was named, where it is there or the command begins one: a misspelt name shall not become an empty home.
+
+    Raises: InputError, where it isn't there; ConfigError for what can't be a name.
+    """
+    command = context.find_root().invoked_subcommand
+    if not name or command is None or command in UNCHECKED:
+        return name
+    variables = environment()
+    if find_home({**variables, "CORTEX_PROFILE": name}, Path.home()).is_dir():
+        return name
+    if command in BEGIN:
+        say(f"note: {name!r} is a new profile", error=True)
+        return name
+    known = profile_names(str(find_home({**variables, "CORTEX_PROFILE": ""}, Path.home())))
+    raise InputError(
+        "ARGUMENT_INVALID",
+        f"there is no profile {name!r}" + (f"; there are: {', '.join(known)}" if known else " yet"),
+        instead=(f"Begin it with `cortex profile create {name}`, or with `cortex --profile {name} connect URL`.",),
+    )
+
+
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        help="A home of its own with this name, and its own cortexd.",
+        callback=check_profile,
+    ),
+]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
+
+
+def read_text(typed: str) -> str:
+    """Return a typed text, or what stdin contains where it is "-". Raises: InputError ARGUMENT_INVALID."""
+    if typed != "-":
+        return typed
+    stream = typer.get_text_stream("stdin", encoding="utf-8", errors="strict")
+    try:
+        return stream.read().strip()
+    except UnicodeDecodeError:
+        raise InputError("ARGUMENT_INVALID", "stdin is not UTF-8 text") from None

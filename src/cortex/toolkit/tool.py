@@ -1,0 +1,359 @@
+"""What an agent or a person can call: one definition per tool, resource and prompt, from which every surface is derived.
+
+A family module builds a `Family` around the context it opened; surfaces list it, bind arguments and run it. This module knows
+neither JSON-RPC nor HTTP nor argv. Road not taken: deriving a tool from a function's signature by decorator; a pydantic model
+says ranges, aliases and descriptions in one readable place and gives the schema and the validation from the same lines.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, GetJsonSchemaHandler, ValidationError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import ErrorDetails, core_schema
+
+from cortex.base.errors import CortexError, InputError, shortage_of
+from cortex.base.types import Cancel
+from cortex.engine.search.federated import Place
+
+log = logging.getLogger(__name__)
+
+ECHO_CHARS = 80  # of a refused value, in a message
+PROBLEMS_SHOWN = 5
+
+
+class Arguments(BaseModel):
+    """Base of every tool's arguments: JSON types are taken literally, unknown names are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a running tool knows of the request it answers: whether it is still wanted, and where to say how far it is."""
+
+    cancel: Cancel = field(default_factory=Cancel)
+    report: Callable[[float, float | None, str], None] = lambda done, total, message: None
+    meta: Mapping[str, object] = field(default_factory=dict)  # what the client sent along
+    client: str = ""  # how the client calls itself
+    trace: Callable[[str, str], None] | None = None  # takes a family and what a call of it did, never its content
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Say how far the work is; may be called often and from any thread."""
+        self.report(done, total, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a tool says; `failed` marks the text as a rendered error, of which `error` is the original.
+
+    `notes` are for a reader of a text whose form leaves no place for them; `meta` says the same to a program. With `fault` the
+    contract has an error of the request in place of an answer.
+    """
+
+    text: str
+    structured: Mapping[str, object] | None = None
+    failed: bool = False
+    error: CortexError | None = None
+    notes: tuple[str, ...] = ()
+    meta: Mapping[str, object] | None = None
+    fault: Fault | None = None
+    hits: int | None = None  # of a search
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An error of a request rather than an answer: the number and the sentence that a family's contract has for it."""
+
+    number: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One thing that can be called. `run(context, arguments, call)` may block; it runs in a thread."""
+
+    family: str
+    name: str
+    title: str
+    description: str  # the first sentence says when to use it
+    arguments: type[BaseModel]
+    run: Callable[[Any, Any, Call], Answer]
+    writes: bool
+    idempotent: bool
+    destructive: bool = False
+    open_world: bool = False
+    keyed: bool = False  # it takes an idempotency key: to call it again can't do it twice
+    output_schema: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A text with an address: `uri` is fixed, or an RFC 6570 template whose variables reach `read(context, variables, call)`."""
+
+    uri: str
+    name: str
+    title: str
+    description: str
+    read: Callable[[Any, Mapping[str, str], Call], str]
+    mime_type: str = "application/json"
+
+    @property
+    def template(self) -> bool:
+        return "{" in self.uri
+
+
+@dataclass(frozen=True, slots=True)
+class PromptArgument:
+    """A blank in a prompt."""
+
+    name: str
+    description: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A text that a person starts a conversation with."""
+
+    name: str
+    title: str
+    description: str
+    arguments: tuple[PromptArgument, ...]
+    render: Callable[[Mapping[str, str]], str]
+
+
+def envelope(error: CortexError) -> str:
+    """The JSON text of an error, with all that a caller needs to go on."""
+    body = {
+        "code": error.code,
+        "message": error.message,
+        "category": error.category,
+        "severity": error.severity,
+        "retryable": error.retryable,
+        "context": error.context,
+        "suggestions": list(dict.fromkeys(error.suggestions)),
+        "timestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    return json.dumps({"error": body}, ensure_ascii=False, default=str)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Tools, resources and prompts that belong together, and the opened context that they run on."""
+
+    name: str
+    instructions: str  # when to use which tool; a few sentences
+    context: Any
+    tools: tuple[Tool, ...]
+    resources: tuple[Resource, ...] = ()
+    prompts: tuple[Prompt, ...] = ()
+    render_error: Callable[[CortexError], str] = envelope
+    fault: Callable[[CortexError], Fault | None] = lambda error: None  # None: the error is the tool's answer
+    warnings: tuple[str, ...] = ()  # what whoever starts the server should know
+    close: Callable[[], None] = lambda: None
+    places: Callable[[], AbstractContextManager[Sequence[Place]]] = lambda: nullcontext(
+        ()
+    )  # to be searched, for one call
+
+
+def perform(family: Family, tool: Tool, arguments: BaseModel, call: Call) -> Answer:
+    """Run a tool; whatever it raises becomes an answer, and the traceback of what nobody foresaw goes to the log."""
+    started = time.perf_counter()
+    answer = _run(family, tool, arguments, call)
+    if call.trace is not None:
+        hits = "" if answer.hits is None else f", {answer.hits} hits"
+        failed = f", failed with {answer.error.code}" if answer.error else ""
+        client = call.client or "a client"
+        milliseconds = 1000 * (time.perf_counter() - started)
+        call.trace(family.name, f"{client}: {spell(tool.name)}: {milliseconds:.1f} ms{hits}{failed}")
+    return answer
+
+
+def _run(family: Family, tool: Tool, arguments: BaseModel, call: Call) -> Answer:
+    try:
+        return tool.run(family.context, arguments, call)
+    except CortexError as error:
+        return _failure(family, error)
+    except Exception as error:  # the surface's last line of defence
+        return _failure(family, unforeseen(error, spell(tool.name)))
+
+
+def _failure(family: Family, error: CortexError) -> Answer:
+    return Answer(family.render_error(error), failed=True, error=error, fault=family.fault(error))
+
+
+def unforeseen(error: Exception, where: str) -> CortexError:
+    """Log an exception that nobody foresaw and give what a caller is told instead."""
+    if shortage := shortage_of(error, where):
+        log.warning("%s", shortage.message)
+        return shortage
+    log.error("unforeseen error in %s", where, exc_info=error)
+    return CortexError(
+        "INTERNAL_ERROR", f"{where} failed unexpectedly ({type(error).__name__})", context={"operation": where}
+    )
+
+
+def spell(name: str, *, dotted: bool = False) -> str:
+    """A tool's name as it is listed: clients and model APIs refuse dots, so they are `_` unless somebody wants them."""
+    return name if dotted else name.replace(".", "_")
+
+
+def list_once(families: Sequence[Family]) -> list[Family]:
+    """The same families, each tool name listed once: by the last family that has it."""
+    listed: set[str] = set()
+    kept: list[Family] = []
+    for family in reversed(families):
+        tools = tuple(tool for tool in family.tools if spell(tool.name) not in listed)
+        listed |= {spell(tool.name) for tool in tools}
+        kept.append(replace(family, tools=tools))
+    return kept[::-1]
+
+
+def find_tool(families: Sequence[Family], name: str) -> tuple[Family, Tool]:
+    """The tool of that name, in either spelling, and its family.
+
+    Raises: InputError ARGUMENT_INVALID, naming the nearest known.
+    """
+    everything = [(family, tool) for family in families for tool in family.tools]
+    for dotted in (True, False):  # a name as it is defined comes before one that is only spelled like it
+        for family, tool in everything:
+            if spell(tool.name, dotted=dotted) == name:
+                return family, tool
+    known = [spell(tool.name) for _, tool in everything]  # which every client can call
+    raise InputError("ARGUMENT_INVALID", f"unknown tool {_echo(name)}{_nearest(name, known)}")
+
+
+def bind(tool: Tool, arguments: Mapping[str, object] | None) -> BaseModel:
+    """The arguments as the tool's model. Raises: InputError ARGUMENT_INVALID, saying what to do about each."""
+    try:
+        # Through JSON, because strictness there means JSON's types: a list fits a tuple, a string an enum, "5" no number.
+        return tool.arguments.model_validate_json(json.dumps(arguments or {}), strict=True)
+    except ValidationError as error:
+        problems = [_problem(tool, detail) for detail in error.errors(include_url=False)]
+        more = f" (and {len(problems) - PROBLEMS_SHOWN} more)" if len(problems) > PROBLEMS_SHOWN else ""
+        message = f"{spell(tool.name)}: {'; '.join(problems[:PROBLEMS_SHOWN])}{more}"
+        raise InputError("ARGUMENT_INVALID", message, context={"tool": spell(tool.name)}) from None
+
+
+def _problem(tool: Tool, detail: ErrorDetails) -> str:
+    where = ".".join(str(part) for part in detail["loc"]) or "arguments"
+    match detail["type"]:
+        case "missing":
+            return f"`{where}` is required"
+        case "extra_forbidden":
+            known = _names_beside(input_schema(tool), detail["loc"])
+            return f"unknown argument `{where[:ECHO_CHARS]}`{_nearest(str(detail['loc'][-1]), known)}"
+        case "json_invalid":
+            return "the arguments hold text that is not valid Unicode; leave out lone surrogates"
+        case _:
+            return f"`{where[:ECHO_CHARS]}`: {detail['msg']}, got {_echo(detail['input'])}"
+
+
+def _names_beside(schema: Mapping[str, Any], loc: tuple[int | str, ...]) -> list[str]:
+    """The names that a schema knows at the place where `loc` gave another."""
+    for part in loc[:-1]:
+        schema = schema.get("items", {}) if isinstance(part, int) else schema.get("properties", {}).get(part, {})
+    return list(schema.get("properties", {}))
+
+
+def _nearest(name: str, known: Mapping[str, object] | Sequence[str]) -> str:
+    lowered = {other.lower(): other for other in known}
+    near = difflib.get_close_matches(name[:ECHO_CHARS].lower(), lowered, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean `{lowered[near[0]]}`?"
+    return f"; known: {', '.join(known)}" if known else ""
+
+
+def _echo(value: object) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= ECHO_CHARS else text[:ECHO_CHARS] + "…"
+
+
+class _AnyNumber:
+    """Describes a whole number as JSON's "number"."""
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, render: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {**render(schema), "type": "number"}
+
+
+def _whole(value: object) -> object:
+    """50.0 is 50; 50.7 and what is no finite number are left for pydantic to refuse."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**63 else value
+
+
+def nearest_within(least: int, most: int) -> BeforeValidator:
+    """A validator that takes a number outside a range for the nearest one inside it."""
+
+    def clamp(value: object) -> object:
+        if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+            return value  # for pydantic to refuse
+        return int(max(least, min(most, value)))
+
+    return BeforeValidator(clamp)
+
+
+# A count whose schema says "number": programs write 50 or 50.0, and both mean fifty.
+Whole = Annotated[int, BeforeValidator(_whole), _AnyNumber()]
+
+
+# pydantic leaves these names where a range stands beside "may be null".
+_RANGES = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+
+
+def input_schema(tool: Tool) -> Mapping[str, Any]:
+    """The JSON schema of a tool's arguments: no titles, no references, no null where "may be left out" is meant."""
+    return schema_of(tool.arguments)
+
+
+@cache
+def schema_of(arguments: type[BaseModel]) -> Mapping[str, Any]:
+    """The same of any model."""
+    schema = arguments.model_json_schema(by_alias=True, schema_generator=_Plain)
+    inlined = _inline(schema, schema.get("$defs", {}))
+    return {"type": "object", **{key: value for key, value in inlined.items() if key not in ("$defs", "description")}}
+
+
+class _Plain(GenerateJsonSchema):
+    """pydantic's schema without what only repeats names; a default of None is shown only where a field asks for it."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        if schema.get("default", ...) is None:
+            return self.generate_inner(schema["schema"])
+        return super().default_schema(schema)
+
+
+def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
+    """The schema with every `$ref` replaced by what it points to, without model titles, ranges by their JSON names."""
+    if isinstance(node, list):
+        return [_inline(part, definitions) for part in node]
+    if not isinstance(node, dict):
+        return node
+    if isinstance(node.get("$ref"), str):
+        node = {**definitions[node["$ref"].rpartition("/")[2]], **{key: node[key] for key in node if key != "$ref"}}
+    return {
+        _RANGES.get(key, key): {name: _inline(part, definitions) for name, part in value.items()}
+        if key == "properties"
+        else _inline(value, definitions)
+        for key, value in node.items()
+        if not (key == "title" and isinstance(value, str))
+    }
