@@ -16,17 +16,17 @@ ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "build" / "pythons"
 TOOLS = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "psutil")
 TESTS = (
-    "tests/test_leaks.py",
-    "tests/test_text.py",
-    "tests/sources/test_ignore.py",
-    "tests/sources/test_files.py",
-    "tests/search/test_expression.py",
-    "tests/search/test_exact.py",
-    "tests/install",
-    "tests/readers",
-    "tests/chunkers",
-    "tests/records/test_contradicting.py",
-    "tests/records/test_sentences.py",
+    "tests/base/secret_scanner/test_secret_scanner.py",
+    "tests/base/test_text.py",
+    "tests/engine/sources/test_gitignore.py",
+    "tests/engine/sources/test_scanner.py",
+    "tests/engine/search/test_pattern_check.py",
+    "tests/engine/search/test_grep.py",
+    "tests/interfaces/install",
+    "tests/engine/readers",
+    "tests/engine/chunkers",
+    "tests/families/team/contradictions/test_compare.py",
+    "tests/families/team/test_sentences.py",
 )
 ABOUT = "import sys; print('.'.join(map(str, sys.version_info[:3])), sys.version_info >= (3, 11))"
 

@@ -1,11 +1,6 @@
 """One small repository and one server on it for all tests of the code family that change neither."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from protocol.code_server import CodeServer, make_repository
 

@@ -18,8 +18,8 @@ from cortex.engine.embedders.hashing import HashingEmbedder
 from cortex.engine.engine import Engine
 from cortex.families.team.search import Asked, find
 from cortex.families.team.writes.create import create
+from families.memory.desk import open_library, settings_of
 from faults.plan import key_of
-from memories.desk import open_library, settings_of
 
 LIMITS = {"memory": resource.RLIMIT_AS, "file": resource.RLIMIT_FSIZE}
 

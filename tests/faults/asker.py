@@ -11,7 +11,7 @@ from cortex.base.errors import InputError
 from cortex.families.memory.ids import find_memory, told_id
 from cortex.families.memory.search import Asked, find
 from cortex.families.memory.session_context import context_of
-from memories.desk import open_library, settings_of
+from families.memory.desk import open_library, settings_of
 
 root, home = Path(sys.argv[1]), Path(sys.argv[2])
 seconds = float(sys.stdin.readline())

@@ -14,7 +14,6 @@ from cortex.base.settings import Settings, load
 from cortex.engine.engine import Engine
 
 PROGRAMS = Path(__file__).parent
-sys.path.insert(0, str(PROGRAMS.parent))  # what other tests make is shared
 DEADLINE = 30.0
 
 

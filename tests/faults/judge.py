@@ -14,7 +14,7 @@ from cortex.engine.store import OWN, Wanted
 from cortex.families.memory.background import tend
 from cortex.families.memory.curation import delete, edit, judge
 from cortex.families.memory.writer import add
-from memories.desk import open_library, settings_of
+from families.memory.desk import open_library, settings_of
 
 root, home = Path(sys.argv[1]), Path(sys.argv[2])
 ended = threading.Event()

@@ -23,8 +23,8 @@ from cortex.engine.engine import Engine
 from cortex.engine.library import Library
 from cortex.families.team.search import Asked, find
 from cortex.families.team.writes.create import create
+from families.memory.desk import open_library, settings_of
 from faults.plan import key_of
-from memories.desk import open_library, settings_of
 
 LAMP = 'def switch_lamp(state):\n    """Turn the lamp on or off."""\n    return not state\n'
 SEED = 19

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from cortex.engine.store import STORE_NAME
+from families.memory.desk import open_library, settings_of
+from families.team.invariants import check_records
 from faults.conftest import Program
 from faults.plan import ROUND, key_of, made_by
-from memories.desk import open_library, settings_of
-from records.invariants import check_records
 
 LOG = f"{STORE_NAME}-wal"
 KILLS_OF_A_HOME = 10

@@ -14,10 +14,10 @@ from cortex.base.settings import Settings
 from cortex.engine.store import STORE_NAME
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.drafts import create_draft
-from memories.desk import open_library, settings_of
+from families.chunkfiles.chunkmaking import make_chunk, write_chunks
+from families.memory.desk import open_library, settings_of
 from protocol.client import Client
 from protocol.code_server import CORTEX
-from shelf.chunkmaking import make_chunk, write_chunks
 
 READS = ("get_bootstrap_pack", "search", "get_context_pack", "get_thread", "get_artifact", "get_inbox")
 WRITES = ("create_observations", "create_draft", "publish_comment", "update_task")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from foreign.claude_bases import START, Made, make_claude_mem
-from memories.desk import listing
+from families.memory.adapters.claude_bases import START, Made, make_claude_mem
+from families.memory.desk import listing
 from protocol.client import MODERN, Client, envelope
 from protocol.code_server import CORTEX
 from protocol.golden import check_golden

@@ -14,12 +14,12 @@ from mcp.client.stdio import stdio_client
 from cortex.base.actors import agent
 from cortex.base.errors import ConfigError
 from cortex.families.team.permissions import may
-from memories.desk import settings_of
+from families.memory.desk import settings_of
+from families.team.invariants import check_records
 from protocol.client import MODERN, Client, envelope
 from protocol.code_server import CORTEX
 from protocol.http_client import Server, serving
 from protocol.team_place import NAMES, READS, WRITES, TeamPlace, make_team_place, valid_calls
-from records.invariants import check_records
 
 RETRIES = 32
 ALL_RIGHTS = {"CORTEX_TEAM_AGENT_TIER": "2", "CORTEX_TEAM_PUBLISH_COMMENTS": "true"}

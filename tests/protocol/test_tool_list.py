@@ -23,9 +23,9 @@ from cortex.interfaces.assembly.pool import engine_pool
 from cortex.interfaces.transports.mcp.server import make_server
 from cortex.interfaces.transports.thread_pool import Threads
 from cortex.toolkit.tool import Family
-from memories.desk import open_library, settings_of
+from families.chunkfiles.chunkmaking import make_chunk, write_chunks
+from families.memory.desk import open_library, settings_of
 from protocol.team_place import NAMES
-from shelf.chunkmaking import make_chunk, write_chunks
 
 CODE = ["search_code", "reindex_workspace", "update_config", "get_file_context", "find_similar_code"]
 MEMORY = ["query_memories", "get_memory", "list_scopes", "get_context"]

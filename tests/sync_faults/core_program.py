@@ -11,7 +11,7 @@ from typing import Any
 
 from cortex.engine.store.records.ledger import open_ledger
 from cortex.interfaces.team_server.runner import serve_core
-from memories.desk import settings_of
+from families.memory.desk import settings_of
 
 
 def main(link: socket.socket, asked: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from daemon.place import CORTEX, Place
+from interfaces.daemon.place import CORTEX, Place
 from protocol.client import Client
 from sync_faults.checks import opened
 from sync_faults.children import Child, Nursery

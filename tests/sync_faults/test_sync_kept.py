@@ -25,9 +25,9 @@ from cortex.engine.store.records.ledger import open_ledger
 from cortex.families.team.wire import identity
 from cortex.interfaces.team_server import principals
 from cortex.interfaces.team_server.access_policy import viewer_of
-from memories.desk import settings_of
-from records import invariants
-from records.invariants import check_ledger
+from families.memory.desk import settings_of
+from families.team import invariants
+from families.team.invariants import check_ledger
 from sync_faults.checks import (
     Kept,
     check_deeds,

@@ -1,0 +1,187 @@
+"""Generations on disk: taken over after a kill, copied from a living process, rebuilt where damaged, removed when nobody has them."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cortex.engine.store import Store
+from cortex.families.chunkfiles import generations
+from cortex.families.chunkfiles.index import Wanted
+from families.chunkfiles.chunkmaking import ids, make_chunk, write_chunks
+
+LOADER = Path(__file__).with_name("loader.py")
+
+
+@pytest.fixture
+def place(folder, home):
+    return generations.home_of(folder.resolve(), home)
+
+
+@contextmanager
+def another_process(folder, home, *variables):
+    command = [sys.executable, str(LOADER), str(folder), str(home), *variables]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        assert process.stdout is not None
+        yield process, int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait(10)
+        process.stdout.close()
+
+
+def numbers(place) -> list[int]:
+    return [int(path.name) for path in generations.newest_first(place)]
+
+
+def wait_until_loaded(shelf, until, chunks):
+    until(lambda: shelf.ready and shelf.state().chunks == chunks)
+
+
+def test_a_generation_of_a_killed_process_is_taken_over(folder, home, place, opened, until):
+    write_chunks(folder / "a.json", make_chunk("a", "apple"))
+    with another_process(folder, home) as (process, generation):
+        process.kill()
+        process.wait(10)
+        shelf = opened()
+        wait_until_loaded(shelf, until, 1)
+        assert shelf.state().generation == generation
+        assert ids(shelf.search(Wanted("apple"))) == ["a"]
+        assert numbers(place) == [generation]
+
+
+def test_what_changed_while_nobody_watched_is_taken_up(folder, opened, until):
+    write_chunks(folder / "a.json", make_chunk("a", "apple"))
+    write_chunks(folder / "b.json", make_chunk("b", "pear"))
+    shelf = opened()
+    wait_until_loaded(shelf, until, 2)
+    shelf.close()
+    (folder / "b.json").unlink()
+    write_chunks(folder / "c.json", make_chunk("c", "quince"), make_chunk("d", "plum"))
+    shelf = opened()
+    wait_until_loaded(shelf, until, 3)
+    assert (ids(shelf.search(Wanted("quince"))), ids(shelf.search(Wanted("pear")))) == (["c"], [])
+
+
+def test_a_generation_of_a_living_process_is_copied_and_left_alone(folder, home, place, opened, until):
+    write_chunks(folder / "a.json", make_chunk("a", "apple"))
+    with another_process(folder, home) as (process, generation):
+        shelf = opened()
+        wait_until_loaded(shelf, until, 1)
+        assert shelf.state().generation == generation + 1
+        assert process.poll() is None
+        assert numbers(place) == [generation + 1, generation]
+        assert ids(shelf.search(Wanted("apple"))) == ["a"]
+
+
+def test_only_the_current_generation_stays(folder, place, opened, until):
+    write_chunks(folder / "a.json", make_chunk("a", "apple"))
+    shelf = opened()
+    for number in range(1, 5):
+        until(lambda number=number: shelf.ready and shelf.state().generation == number)
+        if number < 4:
+            write_chunks(folder / "a.json", *[make_chunk(f"n{n}", "apple") for n in range(number)])
+    until(lambda: numbers(place) == [4])
+
+
+def test_what_was_never_published_is_removed(folder, place, opened, until):
+    write_chunks(folder / "a.json", make_chunk("a", "apple"))
+    half = generations.begin(place, None)
+    half.close()
+    shelf = opened()
+    wait_until_loaded(shelf, until, 1)
+    until(lambda: numbers(place) == [shelf.state().generation])
+
+
+@pytest.mark.parametrize("damage", ["database", "words", "vectors", "format", "facts"])
+def test_a_damaged_generation_is_built_anew(folder, place, opened, until, damage):
+    write_chunks(folder / "a.json", *[make_chunk(f"n{n}", f"apple number {n}") for n in range(300)])
+    shelf = opened()
+    wait_until_loaded(shelf, until, 300)
+    shelf.close()
+    (path,) = generations.newest_first(place)
+    match damage:
+        case "database":
+            (path / "store" / "cortex.db").write_bytes(b"no database" * 1000)
+        case "words":
+            for file in path.glob("store/words-*/*"):
+                file.unlink()
+        case "vectors":
+            for file in path.glob("store/vectors-*/*/*"):
+                file.write_bytes(b"")
+        case "format":
+            (path / "published").write_text("shelf 0\n", encoding="utf-8")
+        case "facts":
+            store = Store(path / "store")
+            store.truth.set({"chunk files": "["})
+            store.close()
+    shelf = opened()
+    wait_until_loaded(shelf, until, 300)
+    until(lambda: "n7" in ids(shelf.search(Wanted("apple number 7"))))
+    (current,) = [path for path in generations.newest_first(place) if generations.is_published(path)]
+    assert sum(log.stat().st_size for log in current.glob("store/vectors-*/*/rows-*.log")) == 300 * (8 + 2 * 16)
+
+
+@pytest.mark.parametrize("harm", ["words", "database"])
+def test_a_generation_that_is_damaged_while_it_answers_is_built_anew(folder, place, opened, until, harm):
+    write_chunks(folder / "a.json", *[make_chunk(f"n{n}", f"apple number {n}") for n in range(20)])
+    shelf = opened()
+    wait_until_loaded(shelf, until, 20)
+    before = shelf.state().generation
+    if harm == "words":
+        (words,) = (place / str(before)).glob("store/words-*")
+        (words / "damaged").touch()  # as another process says that it failed there
+        assert any("word index is damaged" in note for note in shelf.search(Wanted("apple number 7")).notes)
+    else:
+        with sqlite3.connect(place / str(before) / "store" / "cortex.db") as connection:
+            connection.execute("DROP TABLE entries")
+        connection.close()
+        assert "n7" in ids(shelf.search(Wanted("apple number 7")))
+    until(lambda: shelf.state().generation != before)
+    found = shelf.search(Wanted("apple number 7"))
+    assert "n7" in ids(found) and not any("damaged" in note for note in found.notes)
+
+
+def test_what_is_kept_of_folders_that_nobody_asks_about_goes_after_a_month(folder, place, opened, until):
+    write_chunks(folder / "a.json", make_chunk("a", "apple"))
+    for name, days in (("old", 40), ("young", 20), ("held", 40)):
+        other = generations.begin(place.parent / name, None)
+        if name != "held":
+            other.close()
+        moment = time.time() - days * 86_400
+        os.utime(place.parent / name, (moment, moment))
+    shelf = opened()
+    wait_until_loaded(shelf, until, 1)
+    until(lambda: {path.name for path in place.parent.iterdir()} == {place.name, "young", "held"})
+    other.close()
+
+
+def test_a_copy_never_shares_what_may_be_written(folder, place, opened, until):
+    write_chunks(folder / "a.json", make_chunk("a", "apple"))
+    shelf = opened()
+    wait_until_loaded(shelf, until, 1)
+    shelf.close()
+    (path,) = generations.newest_first(place)
+    base = generations.adopt(place)
+    copy = generations.begin(place, base)
+    for file in copy.path.rglob("*"):
+        twin = path / file.relative_to(copy.path)
+        if file.is_file() and twin.exists() and file.samefile(twin):
+            assert "words-" in str(file)
+            assert file.suffix != ".json"
+    copy.retire()
+    base.close()
+
+
+def test_a_home_that_cannot_be_written_is_told_to_whoever_asks(folder, tmp_path, opened):
+    write_chunks(folder / "a.json", make_chunk("a", "apple"))
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    shelf = opened(CORTEX_HOME=str(tmp_path / "file" / "home"))
+    with pytest.raises(Exception, match="can't"):
+        shelf.search(Wanted("apple"))

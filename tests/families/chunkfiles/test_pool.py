@@ -1,0 +1,82 @@
+"""Shelves are shared by windows with the same folder and settings, and closed after the last one."""
+
+import threading
+
+import pytest
+
+from cortex.base.errors import ConfigError, FileError
+from cortex.families.chunkfiles.index import Wanted
+from cortex.families.chunkfiles.pool import Shelves
+from families.chunkfiles.chunkmaking import ids, make_chunk, write_chunks
+
+
+@pytest.fixture
+def shelves():
+    made = []
+
+    def make(**options):
+        made.append(Shelves(**options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_windows_with_the_same_settings_share_a_shelf(folder, settings, shelves):
+    write_chunks(folder / "a.json", make_chunk("a", "apple"))
+    lender = shelves()
+    first, second = lender.borrow(folder, settings()), lender.borrow(folder, settings())
+    other = lender.borrow(folder, settings(CORTEX_EMBEDDING_MODEL="another"))
+    assert first.shelf is second.shelf is not other.shelf
+    lender.give_back(first)
+    assert ids(second.shelf.search(Wanted("apple"))) == ["a"]
+    lender.give_back(second)
+    assert lender.shelves() == [other.shelf]
+
+
+def test_a_shelf_lingers_for_the_next_window(folder, settings, shelves, until):
+    write_chunks(folder / "a.json", make_chunk("a", "apple"))
+    lender = shelves(linger=0.3)
+    first = lender.borrow(folder, settings())
+    shelf = first.shelf
+    lender.give_back(first)
+    second = lender.borrow(folder, settings())
+    assert second.shelf is shelf
+    lender.give_back(second)
+    until(lambda: lender.shelves() == [])
+
+
+def test_a_shelf_that_cannot_start_is_not_kept(folder, settings, shelves):
+    lender = shelves(linger=60)
+    with pytest.raises(FileError):
+        lender.borrow(folder, settings())
+    assert lender.shelves() == []
+    write_chunks(folder / "a.json", make_chunk("a", "apple"))
+    assert lender.borrow(folder, settings()).shelf is not None
+
+
+def test_after_the_end_nothing_is_lent_and_who_asks_is_told(folder, settings, shelves):
+    write_chunks(folder / "a.json", make_chunk("a", "apple"))
+    lender = shelves()
+    shelf = lender.borrow(folder, settings()).shelf
+    lender.close()
+    with pytest.raises(ConfigError):
+        lender.borrow(folder, settings())
+    with pytest.raises(ConfigError, match="ending"):
+        shelf.search(Wanted("apple"))
+
+
+def test_many_windows_at_once_open_one_shelf(folder, settings, shelves):
+    write_chunks(folder / "a.json", make_chunk("a", "apple"))
+    lender = shelves()
+    lent = []
+    windows = [threading.Thread(target=lambda: lent.append(lender.borrow(folder, settings()))) for _ in range(8)]
+    for window in windows:
+        window.start()
+    for window in windows:
+        window.join(30)
+    assert len({id(one.shelf) for one in lent}) == 1
+    for one in lent:
+        lender.give_back(one)
+    assert lender.shelves() == []

@@ -1,0 +1,1 @@
+"""Lets tests of imports share the databases that they make."""

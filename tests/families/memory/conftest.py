@@ -1,0 +1,1 @@
+"""Lets tests of memories share the databases that other tests make."""

@@ -1,0 +1,90 @@
+"""What a keeper sees to: what hooks brought becomes a memory in staging, and databases are copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cortex.base.types import Memory, MemoryState
+from cortex.engine.library import Library
+from cortex.families.memory.background import begin, instructions_of, remember, tend
+from cortex.families.memory.hook_inbox import Candidate, is_waiting
+from cortex.families.memory.writer import add
+from cortex.interfaces.daemon.hook import keep
+from families.memory.desk import ask, database, hold, memories, open_library, settings_of, titles
+
+SAID = "The release is cut on Thursday evening after the last train"
+
+
+@pytest.fixture
+def library(isolated) -> Iterator[Library]:
+    with open_library(settings_of(isolated.cortex)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    (tmp_path / "shop" / ".git").mkdir(parents=True)
+    return tmp_path / "shop"
+
+
+def test_a_round_takes_in_what_hooks_brought_and_copies(library, isolated, shop):
+    database(isolated.user / ".claude-mem", "Apples").close()
+    candidates = [{"title": SAID, "kind": "decision"}]
+    note = {"format": 1, "at": 1_700_000_000.25, "event": "stop", "client": "codex", "session": "s1", "cwd": str(shop)}
+    keep(str(isolated.cortex), {**note, "candidates": candidates})
+    assert is_waiting(isolated.cortex)
+    hold(library)
+    tend(library)
+    assert not is_waiting(isolated.cortex)
+    (one,) = memories(library, origins=("",))
+    assert (one.memory.title, one.memory.project, one.memory.kind, one.memory.session) == (
+        SAID,
+        "shop",
+        "decision",
+        "s1",
+    )
+    assert (one.state, one.judgement.actor, one.memory.provenance) == (MemoryState.STAGING, "hook", "hook codex")
+    assert titles(ask(library)) == ["Apples"] and titles(ask(library, status="staging")) == [SAID]
+
+
+def test_the_same_twice_is_one_memory(library, shop):
+    for _ in range(2):
+        remember(library, Candidate(SAID, project_path=str(shop), at=1))
+    assert len(memories(library)) == 1
+
+
+def test_what_the_projects_own_instructions_say_is_not_learnt(library, shop):
+    (shop / "AGENTS.md").write_text(f"# Rules\n\n- {SAID}.\n", encoding="utf-8")
+    remember(library, Candidate(SAID, project_path=str(shop / "src"), at=1))
+    remember(library, Candidate(SAID, project_path=str(shop), at=1))
+    assert len(memories(library)) <= 1
+    assert SAID in instructions_of(shop) and instructions_of(shop / "nowhere") == ""
+
+
+def test_a_folder_that_is_gone_gives_its_name(library, shop):
+    remember(library, Candidate(SAID, project_path=str(shop.parent / "gone"), at=1))
+    assert [one.memory.project for one in memories(library)] == ["gone"]
+    remember(library, Candidate("Zebras count coins in the evening", at=1))
+    assert {one.memory.project for one in memories(library)} == {"gone", ""}
+
+
+def test_what_a_person_rejected_does_not_come_back_from_a_hook(library, shop):
+    from cortex.families.memory.curation import judge
+
+    add(library, Memory("", SAID))
+    judge(library, memories(library), "reject")
+    remember(library, Candidate(SAID, project_path=str(shop), at=1))
+    assert [one.state for one in memories(library)] == [MemoryState.REJECTED]
+
+
+def test_the_databases_of_a_library_are_noted_at_its_start(library, isolated):
+    database(isolated.user / ".claude-mem", "Apples").close()
+    begin(library)
+    assert [one.origin for one in library.store.remembered.mirrors()] == [
+        str(isolated.user / ".claude-mem" / "claude-mem.db")
+    ]
+    with open_library(library.settings, read_only=True) as reader:
+        begin(reader)  # it can't write, and says nothing

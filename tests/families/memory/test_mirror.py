@@ -1,0 +1,605 @@
+"""Copies of other products' databases: they follow them, can be stopped anywhere, and never touch them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cortex.base.runtime.sqlite_file_state import state_of
+from cortex.base.types import Cancel, MemoryState, Mode
+from cortex.engine.library import Library
+from cortex.engine.store import Mirror
+from cortex.families.memory import mirror
+from cortex.families.memory.adapters.claude_mem import open_database
+from cortex.families.memory.curation import delete, judge
+from cortex.families.memory.index_text import word
+from cortex.families.memory.mirror import copied, is_due, is_work, sync
+from families.memory.adapters.claude_bases import make_claude_mem
+from families.memory.desk import ask, copy, database, hold, listing, memories, one_of, open_library, settings_of, titles
+
+HOLDER = Path(__file__).with_name("holder.py")
+TOKEN = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3z5A"
+
+
+@pytest.fixture
+def place(isolated, tmp_path: Path) -> Path:
+    return isolated.user / ".claude-mem"
+
+
+@pytest.fixture
+def library(place: Path, isolated) -> Iterator[Library]:
+    with open_library(settings_of(isolated.cortex)) as opened:
+        yield opened
+
+
+def the_mirror(library: Library) -> Mirror:
+    (one,) = library.store.remembered.mirrors()
+    return one
+
+
+class Impatient(Cancel):
+    """Over after some looks."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self.looks = looks
+
+    def __bool__(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
+# -- the first copy ----------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_rows_are_copied_first(library, place, monkeypatch):
+    monkeypatch.setattr(mirror, "BATCH", 3)
+    database(place, *(f"Row {number}" for number in range(10))).close()
+    assert not sync(library, cancel=Impatient(1))
+    assert titles(memories(library)) == ["Row 9", "Row 8", "Row 7", "Row 6", "Row 5", "Row 4"]
+    state = copied(library)
+    assert (state.rows, state.left, state.complete) == (10, 4, False)
+    assert copy(library)
+    assert len(memories(library)) == 10 and copied(library).complete
+
+
+def test_rows_are_found_by_words_when_the_copy_says_that_it_is_done(library, place):
+    database(place, "Zebras count coins", "Lamps are blue").close()
+    assert is_due(library) and copy(library) and not is_due(library)
+    assert titles(ask(library, "zebra"))[0] == "Zebras count coins"
+
+
+def test_a_database_without_rows_is_copied(library, place):
+    database(place).close()
+    assert copy(library) and not is_due(library)
+    assert copied(library) == mirror.Copied(0, 0, ())
+
+
+@pytest.mark.parametrize("generation", ["3", "4", "8", "13", "carried", "patched", "curated"])
+def test_databases_of_every_generation_are_copied(library, place, generation):
+    from families.memory.adapters.claude_bases import make_claude_mem
+
+    made = make_claude_mem(place / "claude-mem.db", generation)
+    if generation in ("4", "8", "13", "carried"):
+        made.observation(made.session("s"), "Seen by eye", concepts=["eye"])
+    if generation in ("3", "patched", "curated", "carried"):
+        made.memory("ack_1_2026-01-04_001", "Kept in mind", concepts=["mind"])
+    made.close()
+    assert copy(library)
+    assert {one.memory.provenance for one in memories(library)} == {"claude-mem"}
+    assert len(memories(library)) == (2 if generation == "carried" else 1)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=8)
+@given(batch=st.integers(1, 7), stops=st.lists(st.integers(0, 3), max_size=6), changes=st.booleans())
+def test_a_copy_that_was_stopped_anywhere_ends_like_one_that_was_not(tmp_path_factory, batch, stops, changes):
+    folder = tmp_path_factory.mktemp("stopped")
+    made = database(folder / "mem", *(f"Row {number}" for number in range(12)))
+    variables = {"ACK_MEM_DB": str(folder / "mem" / "claude-mem.db")}
+    with pytest.MonkeyPatch.context() as patch, open_library(settings_of(folder / "one", **variables)) as library:
+        patch.setattr(mirror, "BATCH", batch)
+        for number, looks in enumerate(stops):
+            sync(library, cancel=Impatient(looks))
+            if changes:  # above and below of wherever the copy is
+                made.connection.execute(f"UPDATE observations SET title = 'Changed {number}' WHERE id = {12 - number}")
+                made.connection.execute(f"DELETE FROM observations WHERE id = {number + 1}")
+                made.connection.commit()
+                made.observation("own-s1", f"New {number}")
+        assert copy(library) and copied(library).complete
+        with open_database(made.path) as opened:
+            there = [(row.number, row.memory) for row in opened.rows(limit=100)]
+        ones = memories(library)
+        assert sorted((one.number, one.memory) for one in ones) == sorted(there)
+        (source,) = library.store.remembered.sources({the_mirror(library).origin}, ("shown",))
+        assert {doc.path for doc in library.store.lookup.docs(source.id)} == {one.memory.key for one in ones}
+        assert {one.source for one in ones} == {source.id}
+    made.close()
+
+
+# -- what changes ------------------------------------------------------------------------------------------------------
+
+
+def test_new_changed_and_deleted_rows_are_followed(library, place):
+    made = database(place, "Apples", "Pears", "Plums")
+    copy(library)
+    made.observation("own-s1", "Cherries")
+    made.connection.execute("UPDATE observations SET title = 'Red apples' WHERE title = 'Apples'")
+    made.connection.execute("DELETE FROM observations WHERE title = 'Pears'")
+    made.connection.commit()
+    assert is_due(library) and copy(library)
+    assert sorted(titles(memories(library))) == ["Cherries", "Plums", "Red apples"]
+    assert titles(ask(library, "pears")) == [] and titles(ask(library, "red apples"))[0] == "Red apples"
+    made.close()
+
+
+def test_a_write_that_was_under_way_when_the_files_were_seen_is_read_later(library, place):
+    made = database(place, "Apples")
+    assert copy(library)
+    made.observation("own-s1", "Pears")
+    journal = made.path.with_name(f"{made.path.name}-wal")
+    written = time.time() - 5
+    for file in (made.path, journal):
+        os.utime(file, (written, written))
+    files = ",".join(map(str, state_of(made.path)))  # as they were before the disk had confirmed it
+    early = replace(the_mirror(library), seen=f"{files}@{int(written)}")
+    library.store.memories.copy(early, (), (), word, lambda state: None)
+    assert not is_due(library) and is_work(library)  # nobody waits for it; whoever keeps the library looks again
+    assert copy(library)
+    assert sorted(titles(memories(library))) == ["Apples", "Pears"]
+    assert not is_work(library)
+    made.close()
+
+
+def test_a_copy_that_was_killed_while_its_vectors_were_made_has_them_in_the_end(place, isolated):
+    database(place, "Lamps burn at night", "Mills turn").close()
+    with Library(settings_of(isolated.cortex)) as library:
+        assert copy(library) and ask(library, "lamps").mode is Mode.HYBRID
+        state = the_mirror(library)
+        library.store.memories.copy(replace(state, seen=""), (), (), word, lambda state: None)
+    (manifest,) = isolated.cortex.glob("vectors-*/*/watermark.json")
+    manifest.unlink()  # as a kill leaves it: all is copied, the words have it, and the vectors are not said to be complete
+    with Library(settings_of(isolated.cortex)) as library:
+        assert copy(library)
+        assert library.store.check() == [] and ask(library, "lamps").mode is Mode.HYBRID
+
+
+def test_what_was_decided_about_a_row_says_nothing_about_another_one_that_gets_its_key(library, place):
+    database(place, "Shown", "Hidden", "Forgotten").close()
+    assert copy(library)
+    judge(library, [one_of(library, "obs_2")], "reject")
+    delete(library, [one_of(library, "obs_3")])
+    (place / "claude-mem.db").rename(place / "before.db")
+    made = make_claude_mem(place / "claude-mem.db", "13")  # somebody began anew
+    session = made.session("later")
+    for number, title in enumerate(("First", "Second", "Third")):
+        made.observation(session, title, created_at_epoch=1_799_000_000_000 + number)
+    made.close()
+    assert copy(library)
+    assert titles(ask(library)) == ["Third", "Second", "First"]
+    assert one_of(library, "obs_2").judgement is None
+    (place / "before.db").replace(place / "claude-mem.db")  # and came back
+    assert copy(library)
+    assert titles(ask(library)) == ["Shown"]
+
+
+def test_another_database_in_the_same_place_takes_its_place(library, place):
+    database(place, *(f"Old {number}" for number in range(5))).close()
+    copy(library)
+    shutil.rmtree(place)
+    database(place, "Quite new").close()
+    assert copy(library)
+    assert titles(memories(library)) == ["Quite new"]
+
+
+def test_a_row_that_gets_another_key_is_one_memory(library, place):
+    from families.memory.adapters.claude_bases import make_claude_mem
+
+    made = make_claude_mem(place / "claude-mem.db", "3")
+    number = made.memory(None, "Kept in mind")
+    copy(library)
+    assert [one.memory.key for one in memories(library)] == [f"obs_{number}"]
+    made.connection.execute("UPDATE memories SET document_id = 'ack_1_2026-01-04_001'")
+    made.connection.commit()
+    copy(library)
+    assert [one.memory.key for one in memories(library)] == ["ack_1_2026-01-04_001"]
+    made.close()
+
+
+def test_a_row_that_moves_to_another_project_is_found_in_both(library, place):
+    made = database(place, "Apples")
+    copy(library)
+    made.connection.execute("UPDATE observations SET merged_into_project = 'orchard'")
+    made.connection.commit()
+    copy(library)
+    assert [(one.memory.project, one.other_project, one.scope) for one in memories(library)] == [
+        ("orchard", "ack", "orchard")
+    ]
+    assert titles(ask(library, project="ack")) == titles(ask(library, project="Orchard")) == ["Apples"]
+    made.close()
+
+
+def test_a_large_database_is_compared_seldom_but_its_new_rows_come_at_once(library, place, monkeypatch):
+    monkeypatch.setattr(mirror, "SMALL", 2)
+    made = database(place, "Apples", "Pears", "Plums")
+    copy(library)
+    made.connection.execute("UPDATE observations SET title = 'Red apples' WHERE title = 'Apples'")
+    made.connection.commit()
+    made.observation("own-s1", "Cherries")
+    assert copy(library) and not is_due(library)
+    assert sorted(titles(memories(library))) == ["Apples", "Cherries", "Pears", "Plums"]
+    made.connection.execute("UPDATE observations SET title = 'Black cherries' WHERE title = 'Cherries'")
+    made.connection.commit()
+    assert copy(library) and copied(library).complete
+    monkeypatch.setattr(mirror, "COMPARE_SECONDS", -1)
+    assert is_due(library) and copy(library)
+    assert sorted(titles(memories(library))) == ["Black cherries", "Pears", "Plums", "Red apples"]
+    made.close()
+
+
+def test_rows_deleted_from_a_large_database_are_noticed_at_once(library, place, monkeypatch):
+    monkeypatch.setattr(mirror, "SMALL", 2)
+    made = database(place, "Apples", "Pears", "Plums")
+    copy(library)
+    made.connection.execute("DELETE FROM observations WHERE title = 'Pears'")
+    made.connection.commit()
+    copy(library)
+    assert sorted(titles(memories(library))) == ["Apples", "Plums"]
+    made.close()
+
+
+def test_the_setting_for_what_nobody_judged_counts_for_what_is_copied_already(place, isolated):
+    database(place, "Apples", "Pears").close()
+    with open_library(settings_of(isolated.cortex)) as library:
+        copy(library)
+        judge(library, [one_of(library, "obs_1")], "approve")
+    with open_library(settings_of(isolated.cortex, {"memory.uncurated": "staging"})) as other:
+        assert mirror.is_work(other)
+        for query in ("", "apples pears"):  # at once: not only when the copies were made anew
+            assert titles(ask(other, query)) == ["Apples"]
+        copy(other)
+        assert not mirror.is_work(other)
+        assert titles(ask(other)) == ["Apples"] and titles(ask(other, status="staging")) == ["Pears"]
+    with open_library(settings_of(isolated.cortex)) as library:
+        copy(library)
+        assert titles(ask(library)) == ["Pears", "Apples"]
+
+
+# -- what a person decided ---------------------------------------------------------------------------------------------
+
+
+def test_what_was_judged_stays_judged_when_the_row_changes(library, place):
+    made = database(place, "Apples", "Pears")
+    copy(library)
+    judge(library, [one_of(library, "obs_1")], "reject")
+    made.connection.execute("UPDATE observations SET title = title || ' are round'")
+    made.connection.commit()
+    copy(library)
+    assert (one_of(library, "obs_1").state, one_of(library, "obs_1").memory.title) == (
+        MemoryState.REJECTED,
+        "Apples are round",
+    )
+    assert titles(ask(library)) == ["Pears are round"]
+    made.close()
+
+
+def test_a_judgement_counts_before_what_the_database_says_itself(library, place):
+    from families.memory.adapters.claude_bases import make_claude_mem
+
+    made = make_claude_mem(place / "claude-mem.db", "curated")
+    made.memory("ack_1", "Approved there", status="approved")
+    made.memory("ack_2", "Staged there")
+    copy(library)
+    assert (one_of(library, "ack_1").state, one_of(library, "ack_2").state) == (
+        MemoryState.APPROVED,
+        MemoryState.STAGING,
+    )
+    judge(library, [one_of(library, "ack_2")], "promote")
+    made.connection.execute("UPDATE memories SET status = 'rejected'")
+    made.connection.commit()
+    copy(library)
+    assert (one_of(library, "ack_1").state, one_of(library, "ack_2").state) == (
+        MemoryState.REJECTED,
+        MemoryState.PROMOTED,
+    )
+    made.close()
+
+
+def test_what_was_deleted_never_comes_back(library, place, monkeypatch):
+    made = database(place, "Apples", "Pears")
+    copy(library)
+    assert delete(library, [one_of(library, "obs_1")]).copies == 1
+    made.connection.execute("UPDATE observations SET title = title || ' are round'")
+    made.connection.commit()
+    copy(library)
+    assert titles(memories(library)) == ["Pears are round"]
+    library.store.memories.drop_copy(the_mirror(library).origin)
+    assert titles(ask(library, "round")) == ["Pears are round"]  # read where it is
+    copy(library)
+    assert titles(memories(library)) == ["Pears are round"]
+    made.close()
+
+
+def test_what_is_decided_while_a_row_is_being_copied_counts(library, place, monkeypatch):
+    """Another process decides between the look at the judgements and the writing of the rows."""
+    database(place, "Apples", "Pears", "Plums").close()
+    write = type(library.store.memories).copy
+
+    def late(self, *given) -> None:
+        if not memories(library):
+            from cortex.engine.store import Verdict
+            from cortex.families.memory.index_text import word
+
+            origin = the_mirror(library).origin
+            verdict = Verdict((origin, "obs_1"), MemoryState.REJECTED, None)
+            self.decide([verdict], word, action="reject", actor="person", reason="")
+            self.delete([(origin, "obs_2")], "person")
+        write(self, *given)
+
+    monkeypatch.setattr(type(library.store.memories), "copy", late)
+    copy(library)
+    assert titles(ask(library)) == ["Plums"] and sorted(titles(memories(library))) == ["Apples", "Plums"]
+
+
+# -- secrets -----------------------------------------------------------------------------------------------------------
+
+
+def test_secrets_are_in_no_index_and_in_no_answer(library, place, isolated):
+    made = database(place)
+    parts = {
+        "subtitle": f"with {TOKEN}",
+        "facts": [f"token {TOKEN}"],
+        "concepts": [TOKEN],
+        "files_read": [f"{TOKEN}.txt"],
+    }
+    made.observation("own-s1", f"The token is {TOKEN}", narrative=f"say {TOKEN}", **parts)
+    copy(library)
+    assert TOKEN not in repr(memories(library)) and "The token is" in memories(library)[0].memory.title
+    library.store.checkpoint()
+    files = [file for file in isolated.cortex.rglob("*") if file.is_file() and file.name != "lease"]
+    assert not any(TOKEN.encode() in file.read_bytes() for file in files)
+    library.store.memories.drop_copy(the_mirror(library).origin)
+    found = ask(library, "token")
+    assert len(found.hits) == 1 and TOKEN not in repr(found)
+    made.close()
+
+
+# -- databases that can't be read --------------------------------------------------------------------------------------
+
+
+def corrupt(file: Path) -> None:
+    file.write_bytes(b"SQLite format 3\0" + os.urandom(8_000))
+
+
+@pytest.mark.parametrize(
+    "damage", [corrupt, lambda file: file.write_bytes(b"no database at all" * 100), lambda file: file.write_bytes(b"")]
+)
+def test_a_database_that_can_not_be_read_is_told_and_the_others_answer(place, isolated, monkeypatch, damage):
+    monkeypatch.setattr(mirror, "RETRY_SECONDS", -1)
+    database(isolated.user / ".ack-mem", "Apples").close()
+    database(place, "Pears").close()
+    good = (place / "claude-mem.db").read_bytes()
+    damage(place / "claude-mem.db")
+    with open_library(settings_of(isolated.cortex)) as library:
+        assert not copy(library)
+        found = ask(library)
+        assert titles(found) == ["Apples"]
+        assert [str(place) in note for note in found.notes] == [True]
+        (place / "claude-mem.db").write_bytes(good)
+        assert copy(library)
+        assert sorted(titles(ask(library))) == ["Apples", "Pears"] and not ask(library).notes
+
+
+def test_a_copied_database_that_breaks_answers_with_its_copy_and_recovers(library, place, monkeypatch):
+    monkeypatch.setattr(mirror, "RETRY_SECONDS", -1)
+    database(place, "Pears").close()
+    copy(library)
+    os.rename(place / "claude-mem.db", place / "aside.db")
+    corrupt(place / "claude-mem.db")
+    assert not copy(library)
+    assert titles(ask(library)) == ["Pears"] and copied(library).problems
+    os.replace(place / "aside.db", place / "claude-mem.db")  # the very file that was copied
+    assert copy(library) and copied(library).complete
+
+
+def test_a_problem_is_not_looked_at_again_at_once(library, place):
+    place.mkdir()
+    corrupt(place / "claude-mem.db")
+    assert not copy(library)
+    assert not is_due(library) and not is_work(library)
+
+
+def test_a_locked_database_is_a_problem_until_it_is_free(library, place, monkeypatch):
+    from cortex.engine.sources import sqlite_snapshot
+
+    monkeypatch.setattr(sqlite_snapshot, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(mirror, "RETRY_SECONDS", -1)
+    made = database(place, "Pears")
+    made.connection.execute("PRAGMA journal_mode = DELETE")
+    made.connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    made.connection.execute("BEGIN EXCLUSIVE")
+    made.connection.execute("UPDATE observations SET title = 'Half written'")
+    assert not copy(library)
+    assert "locked" in copied(library).problems[0]
+    made.connection.rollback()
+    made.close()
+    assert copy(library) and titles(ask(library)) == ["Pears"]
+
+
+def test_a_database_that_is_gone_is_not_answered_with_and_forgotten_after_a_while(library, place, monkeypatch):
+    database(place, "Pears").close()
+    copy(library)
+    judge(library, [one_of(library, "obs_1")], "promote")
+    shutil.rmtree(place)
+    assert titles(ask(library)) == titles(ask(library, "pears")) == []
+    assert copy(library) and len(memories(library)) == 1
+    monkeypatch.setattr(mirror, "KEEP_SECONDS", -1)
+    assert is_work(library) and copy(library)
+    assert memories(library) == [] and library.store.remembered.mirrors() == []
+    monkeypatch.undo()
+    monkeypatch.setenv("HOME", str(place.parent))
+    database(place, "Pears").close()
+    copy(library)
+    assert one_of(library, "obs_1").state is MemoryState.PROMOTED
+
+
+# -- nothing is touched ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("writing", [False, True])
+def test_the_folder_of_the_database_stays_as_it_is(library, place, writing):
+    made = database(place, "Apples", "Pears")
+    if not writing:
+        made.close()
+    before = listing(place)
+    copy(library)
+    ask(library, "apples")
+    judge(library, [one_of(library, "obs_1")], "reject")
+    delete(library, [one_of(library, "obs_2")])
+    copy(library)
+    assert listing(place) == before or (writing and [one[0] for one in listing(place)] == [one[0] for one in before])
+    if writing:
+        made.close()
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs rights that count")
+def test_a_folder_that_can_only_be_read_is_copied(library, place):
+    database(place, "Apples").close()
+    os.chmod(place, 0o500)
+    try:
+        assert copy(library)
+    finally:
+        os.chmod(place, 0o700)
+
+
+# -- several processes -------------------------------------------------------------------------------------------------
+
+
+def test_the_one_that_holds_the_lease_copies_and_the_other_waits(library, place, isolated, until):
+    made = database(place, "Apples")
+    holder = subprocess.Popen(
+        [sys.executable, str(HOLDER), str(isolated.cortex)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout.readline().strip() == "holds"
+        assert not library.holds()
+        assert copy(library) and titles(memories(library)) == ["Apples"]
+        made.observation("own-s1", "Pears")
+        assert copy(library) and len(memories(library)) == 2
+        holder.communicate("end\n", timeout=20)
+        made.observation("own-s1", "Plums")
+        assert copy(library) and library.holds() and len(memories(library)) == 3
+    finally:
+        holder.kill()
+        holder.communicate()
+        made.close()
+
+
+def test_waiting_for_another_process_ends(library, place, isolated):
+    database(place, "Apples").close()
+    with open_library(settings_of(isolated.cortex)) as other:
+        hold(other)
+        started = time.monotonic()
+        assert not sync(library, seconds=0.1)
+        assert time.monotonic() - started < 5
+        assert not sync(library, seconds=60, cancel=Impatient(1))
+
+
+def test_a_database_that_only_another_process_knows_is_copied_by_the_holder(isolated, tmp_path):
+    database(tmp_path / "elsewhere", "Apples").close()
+    variables = {"ACK_MEM_DB": str(tmp_path / "elsewhere" / "claude-mem.db")}
+    with (
+        open_library(settings_of(isolated.cortex)) as holder,
+        open_library(settings_of(isolated.cortex, **variables)) as other,
+    ):
+        hold(holder)
+        assert not sync(other, seconds=0)
+        assert is_work(holder) and copy(holder)
+        assert sync(other, seconds=0) and titles(ask(other)) == ["Apples"]
+        assert titles(ask(holder)) == []  # it is not among its own
+
+
+def test_the_journal_of_a_running_writer_is_seen(library, place):
+    made = database(place, "Apples")
+    made.connection.execute("PRAGMA wal_autocheckpoint = 0")
+    made.observation("own-s1", "Only in the journal")
+    assert copy(library)
+    assert "Only in the journal" in titles(memories(library))
+    made.close()
+
+
+def test_half_of_a_transaction_is_not_seen(library, place):
+    made = database(place, "Apples")
+    made.connection.execute(
+        "INSERT INTO observations (memory_session_id, project, type, title, created_at, created_at_epoch) VALUES ('own-s1', 'ack', 'x', 'Half', '', 1)"
+    )
+    assert made.connection.in_transaction
+    assert copy(library) and titles(memories(library)) == ["Apples"]
+    made.connection.commit()
+    assert copy(library) and len(memories(library)) == 2
+    made.close()
+
+
+def test_errors_of_our_own_store_are_not_taken_for_theirs(library, place, monkeypatch):
+    database(place, "Apples").close()
+
+    def full(*given) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(type(library.store.memories), "copy", full)
+    with pytest.raises(sqlite3.OperationalError):
+        copy(library)
+
+
+def test_the_lines_of_a_private_key_and_the_name_of_a_project_are_no_hiding_place(library, place):
+    made = database(place)
+    lines = [f"MIIEpAIBAAKCAQEA{number}u5bXkq9Zt3Vw7Rm2Lc8Yp4Nd6Hf1Jg0Ts{number}KzQe" for number in range(8)]
+    key = ["-----BEGIN RSA PRIVATE KEY-----", *lines, "-----END RSA PRIVATE KEY-----"]
+    made.observation("own-s1", "A key in lines", f"of {TOKEN}", facts=["before", *key, "after"], type=f"kind {TOKEN}")
+    copy(library)
+    (one,) = memories(library)
+    assert one.memory.facts == ("before", "[redacted: private key]", "after")
+    assert TOKEN not in repr(one) and one.scope == one.memory.project
+
+
+@pytest.mark.parametrize("highest", [0, -3])
+def test_rows_whose_numbers_are_not_positive_are_copied(library, place, monkeypatch, highest):
+    monkeypatch.setattr(mirror, "BATCH", 3)
+    made = database(place)
+    for number in range(highest, highest - 8, -1):
+        made.observation("own-s1", f"Row {number}", id=number)
+    assert copy(library)
+    assert len(memories(library)) == 8
+    assert not mirror.copied(library).left
+    made.observation("own-s1", "Row 1", id=1)
+    assert copy(library)
+    assert len(memories(library)) == 9
+
+
+def test_a_clock_that_was_ahead_does_not_stop_a_second_try(library, place, monkeypatch):
+    place.mkdir(exist_ok=True)
+    (place / "claude-mem.db").write_bytes(b"nothing" * 1000)
+    monkeypatch.setattr(mirror.time, "time", lambda: 4_000_000_000.0)
+    assert not copy(library)
+    monkeypatch.undo()
+    (place / "claude-mem.db").unlink()
+    database(place, "Lamps are blue")
+    assert copy(library)
+    assert titles(memories(library)) == ["Lamps are blue"]
+
+
+def test_a_row_from_a_far_future_stops_no_copy(library, place):
+    made = database(place, "Lamps are blue")
+    made.observation("own-s1", "From a broken clock", created_at_epoch=99_999_999_999_999)
+    assert copy(library)
+    assert titles(memories(library)) == ["From a broken clock", "Lamps are blue"]

@@ -1,0 +1,198 @@
+"""Writing memories: what is kept, what is known already, what is refused."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from cortex.base.errors import InputError
+from cortex.base.types import Citation, Memory, MemoryState
+from cortex.engine import library as libraries
+from cortex.engine.library import Library
+from cortex.families.memory import writer
+from cortex.families.memory.curation import judge
+from cortex.families.memory.file_import import Brought
+from cortex.families.memory.writer import HOOK, IMPORT, add, add_all
+from families.memory.desk import ask, copy, database, memories, one_of, open_library, settings_of, titles
+
+TOKEN = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3z5A"
+LONG = "The release is cut on Thursday evening after the last train has left the station"
+
+
+@pytest.fixture
+def library(isolated) -> Iterator[Library]:
+    with open_library(settings_of(isolated.cortex)) as opened:
+        yield opened
+
+
+def test_what_a_person_adds_is_approved_and_found_at_once(library):
+    written = add(
+        library,
+        Memory("", "  Lamps  are\nblue ", project="shop", concepts=("lamp",)),
+        citations=[Citation("/r", "a.py", "", b"f", b"", "")],
+    )
+    one = one_of(library, written.key)
+    assert (written.created, written.state, one.memory.title, one.scope) == (
+        True,
+        MemoryState.APPROVED,
+        "Lamps are blue",
+        "shop",
+    )
+    assert one.judgement is not None and one.judgement.actor == "person" and one.memory.date and one.memory.created
+    assert titles(ask(library, "blue lamp")) == ["Lamps are blue"]
+    assert library.store.remembered.citations(one.id)[0].path == "a.py"
+
+
+def test_what_a_hook_or_an_import_brings_is_in_staging(library):
+    add(library, Memory("", "Lamps are blue"), state=MemoryState.STAGING, actor=HOOK)
+    add_all(
+        library, [Brought(Memory("", "Doors are red")), Brought(Memory("", "Roofs are flat"), MemoryState.APPROVED)]
+    )
+    assert sorted(titles(ask(library, status="staging"))) == ["Doors are red", "Lamps are blue"]
+    assert titles(ask(library)) == ["Roofs are flat"]
+
+
+@pytest.mark.parametrize(
+    ("memory", "why"),
+    [
+        (Memory("", " \n "), "needs a title"),
+        (Memory("", "x" * 301), "at most 300"),
+        (Memory("", "x", text="y" * 60_000), "at most 50,000"),
+        (Memory("", "x", facts=("f",) * 201), "at most 200"),
+        (Memory("", "x", text="a\0b"), "characters that aren't"),
+        (Memory("", "x", text="\ud800"), "characters that aren't"),
+        *((Memory("", "Keys", **{part: value}), "holds a secret") for part, value in (("text", f"use {TOKEN}"), ("facts", (TOKEN,)), ("subtitle", TOKEN), ("concepts", (TOKEN,)), ("files", (TOKEN,)))),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("actor", ["person", HOOK])
+def test_what_can_not_be_kept_is_refused_whoever_brings_it(library, memory, why, actor):
+    with pytest.raises(InputError) as error:
+        add(library, memory, actor=actor)
+    assert error.value.code == "MEMORY_REFUSED" and why in error.value.message and TOKEN not in error.value.message
+    taken = add_all(library, [Brought(memory)])
+    assert taken.added == () and len(taken.refused) == 1 and memories(library) == []
+
+
+def test_what_says_the_same_in_another_scope_is_not_written_again(library):
+    first = add(library, Memory("", LONG, project="shop"), state=MemoryState.STAGING, actor=HOOK).key
+    again = add(library, Memory("", f"**{LONG.upper()}**.", project="mill"), state=MemoryState.STAGING, actor=HOOK)
+    assert (again.created, again.key) == (False, first) and again.duplicate_of is not None
+    assert one_of(library, first).state is MemoryState.STAGING
+    said = add(library, Memory("", LONG))  # a person who says it means it
+    assert (said.created, said.key, said.state) == (False, first, MemoryState.APPROVED)
+    assert one_of(library, first).state is MemoryState.APPROVED and len(memories(library)) == 1
+
+
+def test_what_a_foreign_row_says_is_approved_when_a_person_says_it(library, isolated):
+    database(isolated.user / ".claude-mem", LONG).close()
+    copy(library)
+    written = add(library, Memory("", LONG))
+    assert (written.created, written.key) == (False, "obs_1") and one_of(library, "obs_1").state is MemoryState.APPROVED
+
+
+def test_what_only_a_database_said_that_is_gone_is_written(library, isolated):
+    database(isolated.user / ".claude-mem", LONG).close()
+    copy(library)
+    shutil.rmtree(isolated.user / ".claude-mem")
+    assert add(library, Memory("", LONG)).created
+    assert titles(ask(library)) == [LONG]
+    assert add_all(library, [Brought(Memory("", LONG))]).duplicates == 1
+
+
+def test_what_was_rejected_is_approved_when_a_person_says_it_again_and_not_when_a_hook_does(library):
+    key = add(library, Memory("", LONG)).key
+    judge(library, [one_of(library, key)], "reject")
+    assert add(library, Memory("", LONG), state=MemoryState.STAGING, actor=HOOK).key == key
+    assert one_of(library, key).state is MemoryState.REJECTED
+    add(library, Memory("", LONG))
+    assert one_of(library, key).state is MemoryState.APPROVED
+
+
+def test_what_is_similar_is_kept_and_told(library):
+    first = add(library, Memory("", LONG)).key
+    written = add(library, Memory("", LONG.replace("Thursday", "Friday")))
+    assert written.created and [one.memory.key for one in written.similar_to] == [first]
+    assert add(library, Memory("", "Zebras count coins")).similar_to == ()
+
+
+def test_what_was_served_is_not_learnt_again_from_a_hook(library):
+    key = add(library, Memory("", LONG, facts=("Nobody deploys on Friday at all",))).key
+    recalled = Memory("", "Nobody deploys on Friday at all")
+    written = add(library, recalled, state=MemoryState.STAGING, actor=HOOK)
+    assert not written.created and written.refused and written.duplicate_of.memory.key == key
+    assert add(library, recalled).created  # a person may
+
+
+def test_what_an_instruction_file_says_is_not_learnt_from_a_hook(library):
+    said = f"# Rules\n\n- {LONG}.\n"
+    written = add(library, Memory("", LONG), state=MemoryState.STAGING, actor=HOOK, instructions=said)
+    assert not written.created and "instruction file" in written.refused and memories(library) == []
+
+
+def test_a_memory_takes_the_place_of_others_in_one_step(library, isolated):
+    database(isolated.user / ".claude-mem", "Cut on Monday").close()
+    copy(library)
+    own = add(library, Memory("", "Cut on Tuesday")).key
+    written = add(library, Memory("", LONG), supersedes=[one_of(library, own), one_of(library, "obs_1")])
+    for key in (own, "obs_1"):
+        one = one_of(library, key)
+        assert one.state is MemoryState.SUPERSEDED and one.judgement.successor == written.key
+    assert titles(ask(library)) == [LONG]
+
+
+def test_a_memory_that_says_what_it_supersedes_says_is_written(library):
+    key = add(library, Memory("", LONG, project="shop")).key
+    written = add(library, Memory("", LONG, project="mill"), supersedes=[one_of(library, key)])
+    assert written.created and written.key != key and one_of(library, key).state is MemoryState.SUPERSEDED
+
+
+def test_many_are_one_step_however_many_transactions_they_take(library, monkeypatch):
+    monkeypatch.setattr(writer, "BATCH", 3)
+    brought = [Brought(Memory("", f"Lamp {number} is lit")) for number in range(8)] + [
+        Brought(Memory("", "lamp 3 IS lit"))
+    ]
+    assert add_all(library, brought, dry=True).duplicates == 1 and memories(library) == []
+    taken = add_all(library, brought, scope="dev")
+    assert (len(taken.added), taken.duplicates) == (8, 1)
+    assert {one.batch for one in library.store.remembered.decisions(99)} == {
+        library.store.remembered.last_batch(not_by=HOOK)
+    }
+    assert {one.scope for one in memories(library)} == {"dev"}
+    assert {one.actor for one in library.store.remembered.decisions(99)} == {IMPORT}
+
+
+def test_what_another_process_writes_at_the_same_moment_is_one_memory(library, isolated, monkeypatch):
+    monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.1)  # whoever holds the lease is the one who waits
+    with open_library(settings_of(isolated.cortex)) as other:
+        looked = writer.similar_to
+
+        def interrupted(here: Library, memory: Memory) -> list[object]:
+            monkeypatch.setattr(writer, "similar_to", looked)
+            add(other, Memory("", "Lamps are blue"), state=MemoryState.STAGING, actor=HOOK)
+            return looked(here, memory)  # type: ignore[return-value]
+
+        monkeypatch.setattr(writer, "similar_to", interrupted)
+        written = add(library, Memory("", "Lamps are blue!"))
+    assert not written.created and written.duplicate_of is not None
+    assert titles(memories(library)) == ["Lamps are blue"]
+    assert one_of(library, written.key).state is MemoryState.APPROVED  # as the person said
+
+
+def test_two_imports_of_the_same_at_once_bring_it_once(library, isolated):
+    brought = [Brought(Memory("", f"Lamp {number} is blue")) for number in range(6)]
+
+    def slowly() -> Iterator[Brought]:
+        yield from brought
+        with open_library(settings_of(isolated.cortex)) as other:
+            add_all(other, brought[:4])
+
+    taken = add_all(library, slowly())
+    assert (len(taken.added), taken.duplicates) == (2, 4)
+    assert len(memories(library)) == 6
+
+
+def test_what_an_import_is_refused_for_is_not_told_with_it(library):
+    taken = add_all(library, [Brought(Memory("", f"The key {TOKEN}"))])
+    assert len(taken.refused) == 1 and TOKEN not in repr(taken)

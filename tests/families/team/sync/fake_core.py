@@ -1,0 +1,195 @@
+"""A stand-in for a Core: real HTTP on a loopback port, a ledger in memory, and faults that a test decides.
+
+It keeps to the form of `/api/v2/sync` and to its promises (once for each key, changes in order), and to nothing else: whoever has the
+token may do all, and a field that both sides changed is a conflict.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from cortex.base.errors import InputError
+from cortex.base.record_model import Body, Record
+from cortex.engine.store import Changed, Kept
+from cortex.families.team.wire.codec import Action, action_from, canonical, record_to, result_to
+from engine.embedders.stub import Asked, Reply, Stub
+
+TOKEN = "ctx_test_0123456789abcdefghijklmnop"
+LOST, CUT = "lost", "cut"  # a request that never arrived, an answer that never did
+
+
+class Cut(Exception):
+    """The connection ends here."""
+
+
+class FakeCore:
+    """A Core of one principal, "ada", and what others do there."""
+
+    def __init__(self, name: str = "ada", tls: tuple[Path, Path] | None = None) -> None:
+        self.name, self.tier, self.epoch, self.view = name, 4, "e1", "v1"
+        self.kept: dict[str, Kept] = {}
+        self.hidden: set[str] = set()
+        self.refuses: set[str] = set()  # ids that nobody may write
+        self.later: set[str] = set()  # ids that are for later
+        self.faults: deque[str | Reply] = deque()  # of the next requests; "" for none
+        self.keys: dict[str, tuple[str, list[str], int]] = {}  # what was asked, about what, and the change after it
+        self.done: list[str] = []  # keys, in the order in which they were first taken
+        self.flushed: list[list[str]] = []  # keys of each flush that arrived
+        self.change = 0
+        self.stub = Stub(tls)
+        self.stub.answer = self._answer
+        self.url = self.stub.url
+
+    def close(self) -> None:
+        self.stub.close()
+
+    # -- what others do there ------------------------------------------------------------------------------------------
+
+    def write(self, number: str, body: Body, author: str = "bob", updated: int = 1) -> Record[Any]:
+        self.change += 1
+        known = self.kept.get(number)
+        version = known.record.version + 1 if known else 1
+        record = Record(number, body, author=author, created=updated, updated=updated, version=version)
+        self.kept[number] = Kept(record, self.change)
+        return record
+
+    def edit(self, number: str, **changes: object) -> None:
+        record = self.kept[number].record
+        self.write(number, replace(record.body, **changes), record.author)
+
+    def hide(self, *ids: str) -> None:
+        """Have records be invisible from now on, as news."""
+        for number in ids:
+            self.change += 1
+            self.kept[number] = replace(self.kept[number], change=self.change)
+            self.hidden.add(number)
+
+    def put_back(self, ids: Iterable[str], epoch: str, backup: Mapping[str, Kept] | None = None) -> None:
+        """Be restored from a backup that had only these; as they are now, or as they were then."""
+        self.kept = {number: (backup or self.kept)[number] for number in ids}
+        self.done.clear()
+        self.change = max((one.change for one in self.kept.values()), default=0)
+        self.keys = {
+            key: known
+            for key, known in self.keys.items()
+            if known[2] <= self.change and all(number in self.kept for number in known[1])
+        }
+        self.epoch = epoch
+
+    def bodies(self) -> dict[str, Body]:
+        return {number: one.record.body for number, one in self.kept.items()}
+
+    # -- what is asked -------------------------------------------------------------------------------------------------
+
+    def _answer(self, asked: Asked) -> Reply:
+        fault = self.faults.popleft() if self.faults else ""
+        if fault == LOST:
+            raise Cut
+        if isinstance(fault, Reply):
+            return fault
+        if asked.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return _error(401, "AUTH_REQUIRED", f"no such token: {asked.headers.get('Authorization')}")
+        parts = urlsplit(asked.path)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        match parts.path.removeprefix("/api/v2/sync"):
+            case "/bootstrap":
+                who = {"name": self.name, "tier": self.tier, "sensitive": True}
+                reply = _told({"principal": who, "epoch": self.epoch, "view": self.view, "sync_cursor": ""})
+            case "/deltas":
+                reply = self._deltas(query.get("since", ""), query.get("view", ""), int(query["limit"]))
+            case "/flush":
+                reply = self._flush(asked.body["actions"])
+            case "/visible":
+                ids = asked.body["ids"]
+                seen = [one for one in ids if one in self.kept and one not in self.hidden]
+                reply = _told({"visible": seen, "unknown": [one for one in ids if one not in self.kept]})
+            case _:
+                reply = _error(404, "NOT_FOUND", "there is nothing")
+        if fault == CUT:
+            raise Cut
+        return reply
+
+    def _deltas(self, since: str, view: str, limit: int) -> Reply:
+        epoch, _, number = since.rpartition(":")
+        if since and epoch != self.epoch:
+            return _error(410, "RESYNC_NEEDED", "another ledger", {"reason": "epoch"})
+        if since and view != self.view:
+            return _error(410, "RESYNC_NEEDED", "other rights", {"reason": "view"})
+        after = int(number or 0)
+        found = sorted((one for one in self.kept.values() if one.change > after), key=lambda one: one.change)
+        page = found[:limit]
+        last = page[-1].change if page else after
+        return _told(
+            {
+                "updates": [record_to(one) for one in page if one.record.id not in self.hidden],
+                "invalidations": [one.record.id for one in page if one.record.id in self.hidden],
+                "notifications_count": 0,
+                "next_cursor": f"{self.epoch}:{last}",
+                "has_more": len(found) > limit,
+                "epoch": self.epoch,
+                "view": self.view,
+            }
+        )
+
+    def _flush(self, actions: list[dict[str, Any]]) -> Reply:
+        self.flushed.append([one["idempotency_key"] for one in actions])
+        results: list[dict[str, object]] = []
+        later = False
+        for told in actions:
+            try:
+                action = action_from(told)
+            except InputError as error:
+                ids = [one["id"] for one in told["payload"]["changes"]]
+                results.append(result_to(told["idempotency_key"], "refused", self._seen(ids), error))
+                continue
+            later = later or any(one.id in self.later for one in action.changes)
+            results.append(result_to(action.key, "retry", ()) if later else self._take(action))
+        return _told({"results": results})
+
+    def _take(self, action: Action) -> dict[str, object]:
+        ids = [one.id for one in action.changes]
+        asked = canonical(action.changes)
+        if (known := self.keys.get(action.key)) is not None:
+            assert known[0] == asked, "a key for something else"
+            return result_to(action.key, "replayed", self._seen(known[1]))
+        try:
+            bodies = [self._merged(one) for one in action.changes]
+        except InputError as error:
+            return result_to(action.key, "refused", self._seen(ids), error)
+        for one, body in zip(action.changes, bodies, strict=True):
+            self.write(one.id, body, self.kept[one.id].record.author if one.id in self.kept else one.author)
+        self.keys[action.key] = (asked, ids, self.change)
+        self.done.append(action.key)
+        return result_to(action.key, "applied", self._seen(ids))
+
+    def _seen(self, ids: list[str]) -> list[Kept]:
+        return [self.kept[one] for one in ids if one in self.kept and one not in self.hidden]
+
+    def _merged(self, one: Changed) -> Body:
+        if one.id in self.refuses or one.id in self.hidden:
+            raise InputError("RIGHTS_MISSING", f"nobody may write {one.id}")
+        current = self.kept[one.id].record.body if one.id in self.kept else None
+        if current is None or one.before is None:
+            if (current is None) == (one.before is None) or current == one.after:
+                return one.after
+            raise InputError("RECORD_UNKNOWN" if current is None else "RECORD_CHANGED", f"{one.id} isn't as it was")
+        changes: dict[str, object] = {}
+        for field in (part.name for part in fields(current)):
+            before, after, theirs = (getattr(body, field) for body in (one.before, one.after, current))
+            if after != before and theirs not in (before, after):
+                raise InputError("RECORD_CHANGED", f"{field} was changed by somebody else")
+            changes[field] = after if after != before else theirs
+        return replace(current, **changes)
+
+
+def _told(body: object) -> Reply:
+    return Reply({"data": body, "meta": {}})
+
+
+def _error(status: int, code: str, message: str, *details: dict[str, object]) -> Reply:
+    return Reply({"error": {"code": code, "message": message, "details": list(details)}}, status)

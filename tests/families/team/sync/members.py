@@ -1,0 +1,119 @@
+"""People with homes at a real Core, over a network that can be made to fail."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cortex.base.actors import agent, person
+from cortex.base.record_model import Wanted
+from cortex.engine.library import Library
+from cortex.engine.store.records.backup import load
+from cortex.engine.store.records.ledger import open_ledger
+from cortex.families.team.index_text import wording
+from cortex.families.team.sync import state
+from cortex.families.team.sync.client import Offline, Remote, Result
+from cortex.families.team.sync.connection import connect
+from cortex.families.team.sync.cycle import Outcome, sync
+from cortex.families.team.wire import identity
+from cortex.families.team.writes.create import create
+from cortex.families.team.writes.update import revise
+from interfaces.cli.core_server import CoreServer
+
+
+class Shaky(Remote):
+    """A Core over a network that loses requests and answers, delivers twice, and delivers late what it delivered before."""
+
+    chance = random.Random(1)
+    trouble = 0.0
+
+    def __init__(self, url: str, token: str) -> None:
+        super().__init__(url, token)
+        self._late: list[Sequence[Mapping[str, object]]] = []
+        self.flushes = 0
+
+    def flush(self, actions: Sequence[Mapping[str, object]]) -> list[Result]:
+        self._shake()
+        self.flushes += 1
+        results = super().flush(actions)
+        if self.chance.random() < self.trouble:
+            super().flush(actions)  # a copy of it arrives, too
+        self._late.append(actions)
+        if self.chance.random() < self.trouble:
+            super().flush(self.chance.choice(self._late))  # or one of something older
+        self._shake()
+        return results
+
+    def deltas(self, since: str, view: str, limit: int) -> Any:
+        self._shake()
+        page = super().deltas(since, view, limit)
+        self._shake()
+        return page
+
+    def _shake(self) -> None:
+        if self.chance.random() < self.trouble:
+            raise Offline("the network is away")
+
+
+class Member:
+    """Somebody with a home that is connected."""
+
+    def __init__(self, core: CoreServer, name: str, library: Library, tier: int = 4) -> None:
+        self.core, self.name, self.library = core, name, library
+        self.token = core.let_in(name, tier)
+        self.remote = Shaky(core.url, self.token)
+        connect(library, core.url, self.token)
+
+    def sync(self) -> Outcome:
+        return sync(self.library, self.remote)
+
+    def write(self, body: Any, by: str = "person") -> str:
+        actor = person() if by == "person" else agent(self.library.settings)
+        return create(self.library, body, actor=actor).id
+
+    def change(self, number: str, **changes: object) -> None:
+        revise(self.library, number, lambda body: replace(body, **changes), actor=person(), action="edit")
+
+    def sync_at(self, core: CoreServer) -> Outcome:
+        """Sync with a Core that stands where the other one was."""
+        self.library.store.truth.set({state.URL: core.url})
+        remote = Remote(core.url, self.token)
+        try:
+            return sync(self.library, remote)
+        finally:
+            remote.close()
+
+    def forget_tier(self) -> None:
+        """Know nothing of the tier, as a home that was connected by an older version."""
+        self.library.store.truth.set({state.TIER: ""})
+
+    def all_of(self, kind: str) -> list[str]:
+        return sorted(one.id for one in self.library.store.recorded.select(Wanted(kinds=(kind,)), 1_000))
+
+    def get(self, number: str) -> Any:
+        return self.library.store.recorded.one(number)
+
+    def has(self) -> dict[str, object]:
+        """What is here of the Core, as it is told there."""
+        outward = identity.outward(self.name)
+        found = self.library.store.recorded.get(list(self.library.store.outbox.known()))
+        return {number: _said(identity.renamed(one, outward)) for number, one in found.items()}
+
+
+def _said(record: Any) -> object:
+    return record.author, record.version, record.created, record.updated, record.body
+
+
+def at_core(core: CoreServer) -> dict[str, Any]:
+    return {one.record.id: _said(one.record) for one in core.ledger.recorded.changes(0, 10_000)}
+
+
+def put_back(core: CoreServer, backup: Path, folder: Path) -> Path:
+    """The folder of a ledger that a backup was loaded into."""
+    folder.mkdir()
+    with open_ledger(f"sqlite:///{folder}") as ledger:
+        load(ledger, backup, wording=wording(core.settings))
+    return folder

@@ -1,0 +1,267 @@
+"""What a Core answers is checked before it is used, and told in the class that says what to do; the token stands in no error."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import fields, is_dataclass
+from typing import Any, get_args, get_origin, get_type_hints
+
+import pytest
+
+from cortex.base.errors import CortexError, InputError, NetworkError
+from cortex.base.record_model import KINDS, Artifact, Record, Thread
+from cortex.base.text import holds_more
+from cortex.engine.store import Kept
+from cortex.families.team.field_rules import LIMITS
+from cortex.families.team.ids import new_id
+from cortex.families.team.sync import client as remotes
+from cortex.families.team.sync import pull
+from cortex.families.team.sync.client import Denied, Offline, Oversized, Refused, Remote, Resync
+from cortex.families.team.wire.codec import record_to
+from engine.embedders.stub import Reply
+from families.team.sync.fake_core import LOST, TOKEN, FakeCore
+
+
+@pytest.fixture
+def remote(core: FakeCore) -> Iterator[Remote]:
+    remote = Remote(core.url, TOKEN)
+    yield remote
+    remote.close()
+
+
+def refusal(ask: Callable[[], object]) -> CortexError:
+    with pytest.raises(CortexError) as caught:
+        ask()
+    error = caught.value
+    assert TOKEN not in f"{error.message} {error.context} {error.suggestions}"
+    return error
+
+
+def error_reply(status: int, code: str, **detail: str) -> Reply:
+    return Reply({"error": {"code": code, "message": f"because of {TOKEN}", "details": [detail]}}, status)
+
+
+def test_a_core_says_who_one_is(remote):
+    greeting = remote.bootstrap()
+    assert (greeting.name, greeting.tier, greeting.epoch, greeting.view) == ("ada", 4, "e1", "v1")
+
+
+def test_a_page_has_records_and_what_is_gone(core, remote):
+    core.write(first := new_id(Thread), Thread("One"))
+    core.write(second := new_id(Thread), Thread("Two"))
+    core.hide(first)
+    page = remote.deltas("", "", 500)
+    assert [one.record.id for one in page.records] == [second] and page.invalidations == (first,)
+    assert (page.cursor, page.more) == ("e1:3", False)
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "code"),
+    [
+        (LOST, Offline, "CORE_UNAVAILABLE"),
+        (Reply({}, 500), Offline, "CORE_UNAVAILABLE"),
+        (Reply(raw=b"<html>", status=502), Offline, "CORE_UNAVAILABLE"),
+        (Reply({}, 429), Offline, "CORE_UNAVAILABLE"),
+        (error_reply(401, "AUTH_REQUIRED"), Denied, "CORE_DENIED"),
+        (error_reply(403, "PERMISSION_DENIED"), Denied, "CORE_DENIED"),
+        (error_reply(400, "VALIDATION_ERROR"), Refused, "CORE_REFUSED"),
+        (Reply({}, 307, {"Location": "https://elsewhere.example"}), Refused, "CORE_REFUSED"),
+        (Reply(raw=b"<html>Log in to the network</html>"), Refused, "CORE_ANSWER"),
+        (Reply({"hello": "world"}), Refused, "CORE_ANSWER"),
+        (Reply({"data": {"principal": {"name": 1}}}), Refused, "CORE_ANSWER"),
+        (Reply({"data": []}), Refused, "CORE_ANSWER"),
+        (Reply({}, 404), Refused, "CORE_ANSWER"),
+        (Reply(raw=b"[" * 100_000), Refused, "CORE_ANSWER"),
+        (Reply(raw=b'{"data": {"principal": {"name": "ada", "tier": "x"}}}'), Refused, "CORE_ANSWER"),
+    ],
+)
+def test_every_answer_that_is_none_has_its_class(core, remote, reply, kind, code):
+    core.faults.append(reply)
+    error = refusal(remote.bootstrap)
+    assert (type(error), error.code) == (kind, code)
+    assert remote.bootstrap().name == "ada"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"updates": 1},
+        {"updates": [], "invalidations": [1], "next_cursor": "", "has_more": 0, "epoch": "", "view": ""},
+        {"updates": [{"id": "../x"}], "invalidations": [], "next_cursor": "", "has_more": 0, "epoch": "", "view": ""},
+        {"updates": [], "invalidations": [], "next_cursor": None, "has_more": 0, "epoch": "", "view": ""},
+    ],
+)
+def test_a_page_that_cannot_be_read_is_not_used(core, remote, told):
+    core.faults.append(Reply({"data": told}))
+    assert refusal(lambda: remote.deltas("", "", 500)).code == "CORE_ANSWER"
+
+
+def test_results_of_other_actions_than_the_sent_ones_are_not_used(core, remote):
+    for told in (
+        [{"idempotency_key": "other", "status": "applied", "records": []}],
+        [{"idempotency_key": "a", "status": "done", "records": []}],
+        [{"idempotency_key": "a", "status": "applied"}, {"idempotency_key": "a", "status": "applied"}],
+        [None],
+    ):
+        core.faults.append(Reply({"data": {"results": told}}))
+        assert refusal(lambda: remote.flush([{"idempotency_key": "a"}])).code == "CORE_ANSWER"
+
+
+@pytest.mark.parametrize("reason", ["epoch", "view"])
+def test_a_core_that_can_not_be_gone_on_from_says_why(core, remote, reason):
+    core.faults.append(error_reply(410, "RESYNC_NEEDED", reason=reason))
+    with pytest.raises(Resync) as caught:
+        remote.deltas("e0:1", "", 500)
+    assert caught.value.reason == reason
+
+
+def test_the_time_that_a_core_asks_for_is_told(core, remote):
+    core.faults.append(Reply({}, 503, {"Retry-After": "17"}))
+    with pytest.raises(Offline) as caught:
+        remote.bootstrap()
+    assert caught.value.retry_after == 17
+
+
+def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones(core, monkeypatch):
+    monkeypatch.setattr(remotes, "MAX_ANSWER_BYTES", 10_000)
+    for place in range(20):
+        core.write(new_id(Thread), Thread(f"Topic {place}", body="x" * 1_000))
+    remote = Remote(core.url, TOKEN)
+    page = remote.deltas("", "", 500)
+    assert 0 < len(page.records) < 10 and page.more
+    core.write(new_id(Thread), Thread("Large", body="x" * 20_000))
+    assert refusal(lambda: remote.deltas("e1:20", "v1", 500)).code == "CORE_ANSWER"
+    remote.close()
+
+
+def test_a_page_that_holds_too_much_is_asked_for_in_smaller_ones(core, remote, monkeypatch):
+    monkeypatch.setattr(remotes, "MAX_VALUES", 200)
+    for place in range(20):
+        core.write(new_id(Thread), Thread(f"Topic {place}", body="[{,}]" * 1_000))  # which is one value
+    page = remote.deltas("", "", 500)
+    assert 0 < len(page.records) < 20 and page.more
+    core.write(new_id(Thread), Thread("Large", tags=("tag",) * 200))
+    assert refusal(lambda: remote.deltas("e1:20", "v1", 500)).code == "CORE_ANSWER"
+
+
+@pytest.mark.parametrize("unit", ['{"":[]}', "0", '""'])
+def test_an_answer_that_holds_more_than_any_core_says_is_not_built(core, remote, unit):
+    many = f'{{"data": {{"principal": [{",".join([unit] * 700_000)}]}}}}'.encode()
+    core.faults.append(Reply(raw=many))
+    error = refusal(remote.bootstrap)
+    assert isinstance(error, Oversized) and "more than 600,000 values" in error.message
+    core.faults.append(Reply(raw=many, status=503))
+    assert isinstance(refusal(remote.bootstrap), Offline)
+
+
+def test_an_answer_is_read_as_it_is_counted_in_utf_8(core, remote):
+    told = {"data": {"principal": {"name": "ada", "tier": 4, "sensitive": True}, "epoch": "e1", "view": "v1"}}
+    for encoding, code in (("utf-8", ""), ("utf-16", "CORE_ANSWER"), ("utf-32", "CORE_ANSWER")):
+        core.faults.append(Reply(raw=json.dumps(told).encode(encoding)))
+        assert (refusal(remote.bootstrap).code if code else remote.bootstrap().name) == (code or "ada")
+
+
+def test_a_page_of_the_largest_records_is_read_as_a_whole():
+    """By all values that they may hold; by their size with texts that are plain and long, as the longest are."""
+    artifact = Artifact("Runbook", body="x" * LIMITS[Artifact]["body"], summary="x" * LIMITS[Artifact]["summary"])
+    assert pull.PAGE * len(told_as_json(artifact)) < remotes.MAX_ANSWER_BYTES
+    for kind in KINDS.values():
+        assert not holds_more(told_as_json(fullest(kind)) * pull.PAGE, remotes.MAX_VALUES)
+
+
+def told_as_json(body: Any) -> bytes:
+    record = Record(new_id(type(body)), body, "ada", 1, 1, 1)
+    return json.dumps(record_to(Kept(record, 1)), ensure_ascii=False, separators=(",", ":")).encode() + b","
+
+
+def fullest(kind: type) -> Any:
+    """A noun with every field said, and as many values as are allowed; of a thread's summary's sources one for 20 letters."""
+    hints, told = get_type_hints(kind), {}
+    for name in (field.name for field in fields(kind)):
+        inner = next(iter(get_args(hints[name])), None)
+        one = fullest(inner) if is_dataclass(inner) else ("x", "x") if get_origin(inner) is tuple else "x"
+        most = LIMITS[kind].get(name, LIMITS[Thread]["summary"] // 20)
+        told[name] = 1 if hints[name] is int else "x" if inner is None else (one,) * most
+    return kind(**told)
+
+
+def test_a_core_that_never_answers_is_given_up(monkeypatch):
+    monkeypatch.setattr(remotes, "ANSWER_SECONDS", 0.1)
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        remote = Remote(f"http://127.0.0.1:{listener.getsockname()[1]}", TOKEN)
+        error = refusal(remote.bootstrap)
+        remote.close()
+    assert isinstance(error, Offline) and "0.1 s" in error.message
+
+
+def test_closing_ends_a_question_that_is_under_way():
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        remote = Remote(f"http://127.0.0.1:{listener.getsockname()[1]}", TOKEN)
+        told: list[CortexError] = []
+        asking = threading.Thread(target=lambda: told.append(refusal(remote.bootstrap)))
+        asking.start()
+        connection, _ = listener.accept()
+        connection.recv(1)
+        started = time.monotonic()
+        remote.close()
+        asking.join(10)
+        connection.close()
+    assert [type(error) for error in told] == [Offline] and time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("url", ["http://core.example", "http://192.168.1.2:8790", "http://localhost.example"])
+def test_a_token_is_not_sent_over_http_beyond_this_machine(url):
+    error = refusal(lambda: Remote(url, TOKEN))
+    assert isinstance(error, NetworkError) and error.code == "ADDRESS_REFUSED"
+    Remote(url, TOKEN, plain=True).close()
+    Remote(url.replace("http:", "https:"), TOKEN).close()
+
+
+@pytest.mark.parametrize("url", ["", "core.example", "ftp://core.example", "https://ada:secret@core.example"])
+def test_what_is_no_address_is_refused(url):
+    error = refusal(lambda: Remote(url, TOKEN))
+    assert isinstance(error, InputError) and "secret" not in error.message
+
+
+def test_the_token_goes_into_one_header(core, remote):
+    remote.bootstrap()
+    (asked,) = core.stub.asked
+    assert asked.headers["Authorization"] == f"Bearer {TOKEN}"
+    assert TOKEN not in asked.path and TOKEN not in json.dumps({**asked.headers, "Authorization": ""})
+
+
+def test_certificates_that_cant_be_read_are_no_server_that_is_away(core, monkeypatch, tmp_path):
+    (empty := tmp_path / "empty.pem").write_text("nothing")
+    for file in (tmp_path / "nowhere.pem", empty):
+        monkeypatch.setenv("SSL_CERT_FILE", str(file))
+        remote = Remote(core.url.replace("http:", "https:"), TOKEN)
+        error = refusal(remote.bootstrap)
+        remote.close()
+        assert isinstance(error, Refused) and error.code == "CORE_REFUSED" and "SSL_CERT_FILE" in error.suggestions[0]
+    assert not core.stub.asked
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="nothing makes a certificate here")
+def test_a_certificate_of_ones_own_is_trusted_where_one_says_so(tmp_path, monkeypatch):
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1"]
+    names = ["-subj", "/CN=core", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*make, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    core = FakeCore(tls=(certificate, key))
+    remote = Remote(core.url, TOKEN)
+    error = refusal(remote.bootstrap)
+    remote.close()
+    assert isinstance(error, Refused) and error.code == "CORE_REFUSED" and "SSL_CERT_FILE" in error.suggestions[0]
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    remote = Remote(core.url, TOKEN)
+    assert remote.bootstrap().name == "ada"
+    remote.close()
+    core.close()

@@ -1,0 +1,118 @@
+"""One write to the records: acknowledged when it is kept, though the indexes may follow later."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from cortex.base.actors import agent, person
+from cortex.base.errors import InputError
+from cortex.base.record_model import Comment, Draft, Observation, Thread, Wanted
+from cortex.engine import library as libraries
+from cortex.engine.embedders.circuit_breaker import Embedders
+from cortex.engine.library import Library
+from cortex.engine.store.index import lexical as words_module
+from cortex.engine.store.index.lexical import Words
+from cortex.families.team import ids
+from cortex.families.team.ids import fresh_key
+from cortex.families.team.search import Asked, find
+from cortex.families.team.writes.create import create
+from cortex.families.team.writes.drafts import approve, create_draft
+from cortex.families.team.writes.transactions import check_key
+from families.team.invariants import check_records
+
+
+def test_what_cannot_be_indexed_yet_is_written_and_found_later(library, settings, monkeypatch, caplog):
+    create(library, Observation("The first lamp"), actor=person())
+    mine = library.store.indexes.words()
+    assert mine is not None and library.holds()
+    mine.close()
+    (folder,) = settings.home.glob("words-*")
+    others = Words(folder)
+    others.apply([], (), mine.watermark())  # it has the lock now
+    monkeypatch.setattr(words_module, "LOCK_SECONDS", 0.0)
+    kept = create(library, Observation("The second lamp"), actor=person(), key="once")
+    assert library.store.recorded.one(kept.id) == kept
+    assert create(library, Observation("The second lamp"), actor=person(), key="once") == kept
+    assert "isn't found yet" in caplog.text
+    others.close()
+    assert library.follow()
+    assert [hit.record.id for hit in find(library, Asked("second lamp")).hits][:1] == [kept.id]
+
+
+def test_nobody_waits_twice_for_a_holder_who_does_not_follow(library, settings, monkeypatch):
+    assert library.holds()
+    with Library(settings, embedders=Embedders(None)) as other, ThreadPoolExecutor(1) as threads:
+        monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.05)
+        create(other, Thread("Which lamp?"), actor=person())
+        monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 60.0)
+        started = time.monotonic()
+        create(other, Thread("Which chair?"), actor=person())
+        assert not other.follow() and time.monotonic() - started < 30
+        library.catch_up()
+        later = threads.submit(create, other, Thread("Which table?"), actor=person())
+        while not later.done():
+            library.catch_up()
+        assert other.follow()  # whoever followed once is waited for again
+        assert len(find(other, Asked("table")).hits) == 1
+
+
+def test_of_many_who_approve_a_draft_at_once_one_publishes_it(library, settings, monkeypatch):
+    monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.1)  # the one with the lease has nobody who keeps it
+    thread = create(library, Thread("Which lamp?"), actor=person()).id
+    draft = create_draft(library, Draft("comment", "", "The green one.", target=thread), actor=agent(settings))[0].id
+
+    def decide(place: Library, number: int) -> str:
+        try:
+            return approve(place, draft, actor=person(), key=f"k{number}").record.id
+        except InputError as error:
+            return error.code
+
+    with Library(settings, embedders=Embedders(None)) as other, ThreadPoolExecutor(16) as threads:
+        outcomes = list(threads.map(lambda number: decide((library, other)[number % 2], number), range(16)))
+    published = [one for one in outcomes if one != "RECORD_CHANGED"]
+    assert len(published) == 1 and outcomes.count("RECORD_CHANGED") == 15
+    comments = library.store.recorded.select(Wanted(kinds=("comment",)))
+    assert [one.id for one in comments] == published
+    check_records(settings.home, settings)
+
+
+def test_a_key_that_holds_a_secret_is_refused_and_a_number_in_hex_is_none():
+    number = "3f2b8c1d9e0a7f6b5c4d3e2f1a0b9c8d"
+    for key in (f"key-{number}", f"retry-key-{number}", f"thread_{number}", fresh_key()):
+        check_key(key)
+    with pytest.raises(InputError) as caught:
+        check_key("thread_ghp_" + number + "aZ9k")
+    assert caught.value.code == "SENSITIVE_BLOCKED"
+
+
+def test_what_is_written_after_the_clock_went_back_comes_after_what_was_there(library, monkeypatch):
+    thread = create(library, Thread("Which lamp?", "We decided on the blue lamp for the hall."), actor=person()).id
+    create(library, Comment(thread, "Ok"), actor=person(), summary="The blue one.")
+    past = time.time() - 3_600
+    monkeypatch.setattr(ids, "_last", 0)  # as in another process
+    monkeypatch.setattr(time, "time", lambda: past)
+    later = [create(library, Comment(thread, f"We decided on {name}."), actor=person()) for name in ("red", "green")]
+    comments = library.store.recorded.select(Wanted(kinds=("comment",)))
+    assert [one.id for one in comments[:2]] == [one.id for one in later[::-1]] and len(comments) == 3
+    told = library.store.recorded.one(thread).body
+    assert told.summary.startswith("The blue one.\n\nSince then:\n") and told.summary.index("red") < told.summary.index(
+        "green"
+    )
+
+
+def test_ids_go_on_from_a_newer_one_and_two_who_do_so_never_meet(monkeypatch):
+    monkeypatch.setattr(ids, "_last", 0)
+    newest = "7" + "0" * 25
+    ids.go_on_from("thread_1")
+    ids.go_on_from("Z" * 26)
+    assert ids.new_ulid() < newest
+    ids.go_on_from(newest)
+    first = ids.new_ulid()
+    ids.go_on_from("0" * 26)
+    assert newest < first < ids.new_ulid()
+    monkeypatch.setattr(ids, "_last", 0)  # as in another process
+    ids.go_on_from(newest)
+    assert newest < ids.new_ulid() != first

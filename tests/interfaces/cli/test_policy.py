@@ -1,0 +1,78 @@
+"""Plugins that judge what is written, as a person meets them: every command that writes asks them, and says what they said."""
+
+import json
+
+import pytest
+
+from cortex.base.errors import InputError
+from cortex.families.memory.background import remember
+from cortex.families.memory.hook_inbox import Candidate
+from interfaces.cli.team_answers import answer, comment_draft, drafted, opened, refusal
+
+pytestmark = pytest.mark.usefixtures("shop", "at_terminal")
+
+
+@pytest.fixture
+def thread(cortex):
+    return answer(cortex, "thread", "create", "Who are we?")["id"]
+
+
+@pytest.fixture
+def censored(cortex, thread, censor, monkeypatch):
+    """A home in which a plugin judges every text."""
+    monkeypatch.setenv("CORTEX_TEAM_PLUGINS", f'["git", "{censor}"]')
+    return censor
+
+
+def test_what_a_plugin_refuses_no_command_writes(cortex, thread, censored):
+    before = answer(cortex, "audit")
+    for arguments in (
+        ("thread", "create", "forbidden"),
+        ("thread", "create", "T", "--tag", "forbidden"),
+        ("thread", "comment", thread, "It is forbidden."),
+        ("thread", "edit", thread, "--title", "forbidden"),
+        ("thread", "resolve", thread, "--resolution", "forbidden"),
+        ("task", "create", "T", "--body", "forbidden"),
+        ("artifact", "create", "T", "--evidence", "https://example.org/x =forbidden"),
+        ("subcortex", "create", "auth", "--name", "A", "--term", "Word: forbidden"),
+        ("memory", "add", "forbidden"),
+        ("memory", "add", "T", "--fact", "forbidden"),
+    ):
+        error = json.loads(cortex(*arguments, "--json")[1])["error"]
+        assert (arguments, error["code"]) == (arguments, "SENSITIVE_BLOCKED")
+        assert "the plugin censor refuses it: a forbidden word" in error["message"]
+        assert "secret" not in " ".join(error["suggestions"])
+    assert answer(cortex, "audit") == before
+    assert answer(cortex, "memory", "list")["total"] == 0
+
+
+def test_what_a_plugin_takes_out_is_written_nowhere_and_said(cortex, thread, censored):
+    code, _, err = cortex("thread", "comment", thread, "Zeus is our god.")
+    assert (code, "note: plugin censor: a code name was left out" in err) == (0, True), err
+    shown = answer(cortex, "thread", "show", thread)
+    assert shown["comments"][0]["body"] == "[redacted: code name] is our god."
+    assert "Zeus" not in str(shown)
+    (draft,) = drafted(comment_draft(thread, "Old Zeus spoke."))
+    answer(cortex, "drafts", "approve", draft, "--notes", "By Zeus!")
+    told = answer(cortex, "inbox", "--all")["entries"]
+    assert [one["type"] for one in told] == ["draft_approved"] and "By [redacted: code name]!" in told[0]["why"]
+    added = answer(cortex, "memory", "add", "Zeus is Greek")["id"]
+    assert answer(cortex, "memory", "show", added)["title"] == "[redacted: code name] is Greek"
+
+
+def test_what_hooks_bring_is_judged_too(censored):
+    with opened() as library:
+        with pytest.raises(InputError) as refused:
+            remember(library, Candidate("forbidden", text="x"))
+        assert refused.value.code == "SENSITIVE_BLOCKED"
+        assert not library.store.remembered.by_key("")
+
+
+def test_a_plugin_that_can_not_be_used_is_named_with_how_to_turn_it_off(cortex, thread, monkeypatch):
+    monkeypatch.setenv("CORTEX_TEAM_PLUGINS", '["git", "nosuch"]')
+    for arguments in (("thread", "comment", thread, "Hello."), ("memory", "add", "Lamps are off")):
+        error = refusal(cortex, *arguments)
+        assert error["code"] == "PLUGIN_UNUSABLE" and error["context"]["plugin"] == "nosuch"
+        assert "the plugin nosuch can't be used" in error["message"] and "nothing was written" in error["message"]
+        assert "team.plugins" in error["suggestions"][0] and "secret" not in error["suggestions"][0]
+    assert answer(cortex, "thread", "show", thread)["comments"] == []

@@ -1,0 +1,86 @@
+"""`cortex search --in`: a project's code and the person's documents in one answer."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from families.memory.adapters.claude_bases import make_claude_mem
+
+pytestmark = pytest.mark.usefixtures("isolated")
+
+QUESTION = "how do tokens expire"
+
+
+@pytest.fixture
+def project(tmp_path: Path, cortex) -> Path:
+    """A folder of code, beside a folder of documents that the person has."""
+    for path, text in {
+        "project/tokens.py": "def expire(tokens):\n    return [token for token in tokens if token.age < LIMIT]\n",
+        "handbook/guide.md": "# Guide\n\n## Tokens\n\nTokens expire after fifteen minutes.\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text, encoding="utf-8", newline="\n")
+    assert cortex("kb", "add", tmp_path / "handbook")[0] == 0
+    return tmp_path / "project"
+
+
+def test_code_and_documents_are_merged_by_relevance_and_say_where_they_are_from(cortex, project):
+    code, out, _ = cortex("search", QUESTION, "--in", "code,kb", "--path", project, "--json")
+    results = json.loads(out)["results"]
+    assert code == 0
+    assert {(one["family"], one["source"], one["file"]) for one in results} == {
+        ("code", "project", "tokens.py"),
+        ("kb", "handbook", "guide.md"),
+    }
+    assert [one["relevance"] for one in results] == sorted((one["relevance"] for one in results), reverse=True)
+    assert "handbook/guide.md:1" in cortex("search", QUESTION, "--in", "kb, code", "--path", project)[1]
+
+
+def test_without_it_only_code_answers_and_says_nothing_of_families(cortex, project):
+    (one,) = json.loads(cortex("search", QUESTION, "--path", project, "--json")[1])["results"]
+    assert one["file"] == "tokens.py"
+    assert not {"family", "source", "workspace"} & set(one)
+
+
+def test_documents_alone_are_found_as_the_tool_for_them_finds_them(cortex, project):
+    results = json.loads(cortex("search", QUESTION, "--in", "kb", "--json")[1])["results"]
+    asked = json.loads(cortex("kb", "search", QUESTION, "--json")[1])["results"]
+    assert [(one["file"], one["startLine"], one["relevance"]) for one in results] == [
+        (one["path"], one["startLine"], one["score"]) for one in asked
+    ]
+    cited = ("document_id", "section", "page")
+    assert [[one[name] for name in cited] for one in results] == [[one[name] for name in cited] for one in asked]
+
+
+def test_who_has_no_documents_is_told_how_to_add_some(cortex, tmp_path):
+    code, out, err = cortex("search", QUESTION, "--in", "kb")
+    assert (code, out) == (0, "")
+    assert "cortex kb add" in err
+
+
+@pytest.mark.parametrize("given", ["", "code,mail", ","])
+def test_what_there_is_not_is_refused(cortex, given):
+    code, _, err = cortex("search", QUESTION, "--in", given)
+    assert code == 2
+    assert "code, kb" in err
+
+
+def test_documents_have_no_exact_mode(cortex, project):
+    code, _, err = cortex("search", "tokens", "--in", "code,kb", "--mode", "exact", "--path", project)
+    assert code == 2
+    assert "exact" in err
+
+
+def test_memories_are_told_by_the_ids_that_open_them(cortex, isolated, foreign):
+    with closing(make_claude_mem(isolated.user / ".ack-mem" / "scopes" / "dev" / "memory.db")) as made:
+        made.observation(made.session("d"), "Desks stand on oak", project="desk")
+    assert "memories/dev:obs_1:1" in cortex("search", "desks of oak", "--in", "memory")[1]
+    assert cortex("memory", "show", "dev:obs_1")[0] == 0
+
+
+def test_rows_that_nobody_judged_do_not_answer_where_they_do_not_count(cortex, foreign, monkeypatch):
+    assert "SQLite over Postgres" in cortex("search", "sqlite or postgres", "--in", "memory")[1]
+    monkeypatch.setenv("CORTEX_MEMORY_UNCURATED", "staging")
+    assert "SQLite" not in cortex("search", "sqlite or postgres", "--in", "memory")[1]

@@ -1,0 +1,184 @@
+"""`cortex pack build`: the same content in both formats, within its budget, over nothing that isn't a pack."""
+
+import json
+import re
+
+import pytest
+
+from cortex.base.text import estimate_tokens
+from cortex.families.team.commands.pack_render import inner
+from interfaces.cli.team_answers import answer, refusal
+
+ID = re.compile(r"\b(?:thread|artifact|task)_[0-9A-Z]{26}\b")
+
+
+@pytest.fixture
+def team(cortex, shop, at_terminal):
+    """A subcortex with what a pack has, and another one."""
+    answer(
+        cortex,
+        *(
+            "subcortex",
+            "create",
+            "auth",
+            "--name",
+            "Who comes in",
+            "--charter",
+            "# Charter\n\nNobody without a ticket.",
+        ),
+        *("--term", "Token: proves who you are", "--naming", "Tables are plural"),
+    )
+    answer(cortex, "subcortex", "create", "shipping", "--name", "What goes out", "--charter", "Boxes.")
+    link = "https://example.org/why"
+    made = {
+        "runbook": answer(
+            cortex,
+            *(
+                "artifact",
+                "create",
+                "Renewing keys",
+                "--body",
+                "## First\n\n```\n# not a heading\n",
+                "--type",
+                "runbook",
+            ),
+            *("--subcortex", "auth", "--state", "accepted", "--evidence", link, "--review-by", "2020-01-31"),
+        )["id"],
+        "incident": answer(
+            cortex,
+            "thread",
+            "create",
+            "Nobody can log in",
+            "--type",
+            "incident",
+            "--subcortex",
+            "auth",
+            "--body",
+            "Since 9.",
+        )["id"],
+        "urgent": answer(
+            cortex,
+            *("task", "create", "Call the vault", "--priority", "urgent", "--subcortex", "auth", "--assign", "me"),
+        )["id"],
+        "secret": answer(
+            cortex, "artifact", "create", "Salaries", "--body", "Much.", "--subcortex", "auth", "--sensitive"
+        )["id"],
+    }
+    answer(cortex, "subcortex", "pin", "auth", made["runbook"], made["secret"])
+    return made
+
+
+def test_without_a_pinned_artifact_the_last_accepted_ones_stand_in_and_say_so(cortex, team):
+    assert "Accepted lately" not in built(cortex)
+    answer(cortex, "subcortex", "unpin", "auth", team["runbook"], team["secret"])
+    text = built(cortex)
+    assert "## Accepted lately (nothing is pinned)" in text and "# not a heading" in text and "Salaries" not in text
+
+
+def built(cortex, *options):
+    """The pack that goes to stdout."""
+    code, out, err = cortex("pack", "build", "--output", "-", *options)
+    assert code == 0, err
+    return out
+
+
+@pytest.mark.parametrize("options", [(), ("--scope", "global"), ("--scope", "subcortex:auth"), ("--budget", "450")])
+def test_both_formats_have_the_same_content(cortex, team, options):
+    body = json.loads(built(cortex, "--format", "json", *options))
+    text = built(cortex, *options)
+    assert body["cortex_pack"] == 1
+    assert set(ID.findall(json.dumps(body))) == set(ID.findall(text))
+    for name in ("rules", "glossary", "naming"):
+        assert all(f"- {one}" in text for one in body.get(name, []))
+    for name in ("incidents", "priorities", "pinned", "subcortexes"):
+        told = [one.get("title") or one["slug"] for one in body.get(name, [])]
+        assert all(one in text for one in told)
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert len(headings) == len([name for name, value in body.items() if isinstance(value, list) and name != "notes"])
+
+
+def test_a_pack_has_rules_charters_pins_words_priorities_and_incidents(cortex, team):
+    body = json.loads(built(cortex, "--format", "json", "--scope", "subcortex:auth"))
+    assert [one["slug"] for one in body["subcortexes"]] == ["auth"]
+    assert body["subcortexes"][0]["charter"].endswith("Nobody without a ticket.")
+    assert [one["id"] for one in body["pinned"]] == [team["runbook"]]
+    assert body["pinned"][0]["text"].startswith("## First")
+    assert body["pinned"][0]["warnings"] == ["review overdue since 2020-01-31"]
+    assert [one["id"] for one in body["incidents"]] == [team["incident"]]
+    assert [(one["id"], one["assignees"]) for one in body["priorities"]] == [(team["urgent"], ["person"])]
+    assert body["glossary"] == ["Token (auth): proves who you are"]
+    assert (body["naming"], body["truncated"]) == (["Tables are plural"], False)
+    text = built(cortex, "--scope", "subcortex:auth")
+    assert "#### Charter" in text
+    assert "Warning: review overdue since 2020-01-31" in text
+    assert "```\n# not a heading\n```" in text  # what a text leaves open is closed
+
+
+def test_what_is_sensitive_is_left_out_unless_it_is_asked_for(cortex, team):
+    assert team["secret"] not in built(cortex)
+    assert "1 sensitive record left out" in built(cortex)
+    assert team["secret"] in built(cortex, "--sensitive")
+
+
+@pytest.mark.parametrize("budget", [200, 260, 330, 500, 800, 16_000])
+def test_neither_format_costs_more_than_its_budget(cortex, team, budget):
+    for name in ("markdown", "json"):
+        text = built(cortex, "--format", name, "--budget", budget)
+        assert estimate_tokens(text) <= budget
+    if budget < 400:
+        assert json.loads(built(cortex, "--format", "json", "--budget", budget))["truncated"]
+        assert "Left out for want of room" in built(cortex, "--budget", budget)
+
+
+def test_a_project_with_a_subcortex_gets_its_pack(cortex, team):
+    answer(cortex, "context", "set", "--subcortex", "auth", "--task", team["urgent"])
+    body = json.loads(built(cortex, "--format", "json"))
+    assert (body["scope"], body["subcortexes"][0]["slug"]) == ("workspace", "auth")
+    assert [one["id"] for one in body["here"]] == [team["urgent"]]
+
+
+def test_a_file_is_made_and_made_anew_but_nothing_else_is_overwritten(cortex, team, shop):
+    code, out, _ = cortex("pack", "build")
+    file = shop / "cortex-pack.md"
+    assert (code, out.startswith("✓ Wrote cortex-pack.md: workspace, ")) == (0, True)
+    assert file.read_text(encoding="utf-8").startswith("<!-- cortex pack 1: scope workspace")
+    told = answer(cortex, "pack", "build", "--scope", "global")
+    assert (told["output"], told["format"], told["counts"]["pinned"]) == (str(file), "markdown", 1)
+    assert "scope global" in file.read_text(encoding="utf-8")
+    assert answer(cortex, "pack", "build", "--out", "team.json")["format"] == "json"
+    assert answer(cortex, "pack", "build", "-o", "team.json")["format"] == "json"
+    mine = shop / "mine.md"
+    mine.write_text("# Mine\n", encoding="utf-8")
+    assert refusal(cortex, "pack", "build", "--output", mine)["code"] == "ARGUMENT_INVALID"
+    assert mine.read_text(encoding="utf-8") == "# Mine\n"
+    assert cortex("pack", "build", "--output", mine, "--force")[0] == 0
+    assert sorted(one.name for one in shop.iterdir() if "pack" in one.name) == ["cortex-pack.md"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("--scope", "everything"), "ARGUMENT_INVALID"),
+        (("--scope", "subcortex:nowhere"), "SCOPE_NOT_FOUND"),
+        (("--budget", "10"), "BUDGET_TOO_SMALL"),
+        (("--output", "nowhere/pack.md"), "FILE_NOT_FOUND"),
+        (("--output", "src"), "PERMISSION_DENIED"),
+    ],
+)
+def test_what_can_not_be_built_is_refused_and_leaves_nothing(cortex, shop, options, code):
+    before = sorted(shop.iterdir())
+    assert refusal(cortex, "pack", "build", *options)["code"] == code
+    assert sorted(shop.iterdir()) == before
+
+
+def test_a_pack_of_nothing_has_the_rules(cortex, shop):
+    body = json.loads(built(cortex, "--format", "json"))
+    assert body["rules"]
+    assert "subcortexes" not in body
+    assert cortex("pack", "build", "--output", "-", "--json")[0] == 2
+
+
+def test_a_text_inside_another_has_lower_headings_and_hides_nothing():
+    assert inner("# One\n~~~\n# code\n```\n~~~\n## Two") == "#### One\n~~~\n# code\n```\n~~~\n##### Two"
+    assert inner("<!-- open") == "&lt;!-- open"
+    assert inner("````\n```\n") == "````\n```\n\n````"

@@ -1,0 +1,15 @@
+"""Lets the tests use the machines and documents beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from interfaces.install.places import Place, make_place
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A machine with nothing on it."""
+    return make_place(tmp_path)

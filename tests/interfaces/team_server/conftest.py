@@ -1,0 +1,153 @@
+"""A Core in this process: a ledger, a hall over it, people with tokens, and a client for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+import inmemory
+from cortex.base.settings import Settings, load
+from cortex.engine.embedders.circuit_breaker import Embedders
+from cortex.engine.store.records.ledger import Ledger, open_ledger
+from cortex.families.team.ids import fresh_key
+from cortex.interfaces.team_server import principals
+from cortex.interfaces.team_server.app import App, make_app
+from cortex.interfaces.team_server.read_replica import Hall
+from interfaces.team_server.straight import StraightClient
+
+EVERYWHERE = {"*": True}
+
+
+class Clock:
+    """A clock that stands until somebody moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Client:
+    """Somebody who talks to a Core."""
+
+    def __init__(self, http: TestClient, token: str) -> None:
+        self.http = http
+        self.token = token
+
+    def ask(self, method: str, path: str, body: Any = None, *, key: str | None = "", **more: Any) -> Any:
+        """The response; a write has a fresh key unless one is given, or None for none."""
+        headers = {"Authorization": f"Bearer {self.token}", **more.pop("headers", {})}
+        if method in ("POST", "PATCH") and key is not None:
+            headers["Idempotency-Key"] = key or fresh_key()
+        return self.http.request(method, f"/api/v2{path}", json=body, headers=headers, **more)
+
+    def get(self, path: str, **params: Any) -> Any:
+        """What is told."""
+        return self.told(self.ask("GET", path, params=params))
+
+    def post(self, path: str, body: Any = None, **more: Any) -> Any:
+        """What is told."""
+        return self.told(self.ask("POST", path, {} if body is None else body, **more))
+
+    def patch(self, path: str, body: Any, **more: Any) -> Any:
+        """What is told."""
+        return self.told(self.ask("PATCH", path, body, **more))
+
+    def told(self, response: Any) -> Any:
+        assert response.status_code in (200, 201), response.text
+        return response.json()["data"]
+
+    def refused(self, status: int, code: str, response: Any) -> dict[str, Any]:
+        """The error of a response that must have this status and code."""
+        assert response.status_code == status, response.text
+        error = response.json()["error"]
+        assert error["code"] == code, error
+        return error
+
+
+class Place:
+    """A Core with everything around it."""
+
+    def __init__(self, settings: Settings, ledger: Ledger, hall: Hall, clock: Clock) -> None:
+        self.settings, self.ledger, self.hall, self.clock = settings, ledger, hall, clock
+        self.app: App = make_app(hall, ledger, settings, clock=clock)
+        self.http = StraightClient(self.app)
+
+    def person(self, name: str, tier: int, grants: dict[str, bool] | None = None, *, sensitive: bool = False) -> Client:
+        """Somebody new, with a token."""
+        one = principals.add(self.ledger, name, tier, sensitive, EVERYWHERE if grants is None else grants)
+        return Client(self.http, self.ledger.principals.make_token(one.id)[1])
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[Any]:
+    """A team with much to hide."""
+    from interfaces.team_server.guarded_world import open_world  # which needs what is above
+
+    with inmemory.folder() as folder, open_world(folder) as opened:
+        yield opened
+
+
+@pytest.fixture
+def folder(memory: Path) -> Path:
+    """Every write here is durable."""
+    return memory
+
+
+@pytest.fixture
+def settings(folder: Path) -> Settings:
+    environment = {"CORTEX_HOME": str(folder / "home"), "CORTEX_CORE_RATES": "0,0,0,0,0"}
+    return load(None, environment=environment, flags={"indexing.workers": 1}, user_home=folder)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def open_place(settings: Settings, clock: Clock, folder: Path) -> Iterator[Callable[..., Place]]:
+    """Opens Cores, and closes them when the test ends."""
+    opened: list[Place] = []
+
+    def open_one(url: str = "", directory: Path | None = None, settings: Settings = settings) -> Place:
+        (folder / "ledger").mkdir(exist_ok=True)
+        ledger = open_ledger(url or f"sqlite:///{folder / 'ledger'}")
+        try:
+            hall = Hall(settings, ledger, directory or folder / "ledger", embedders=Embedders(None))
+        except BaseException:
+            ledger.close()
+            raise
+        place = Place(settings, ledger, hall, clock)
+        place.http.__enter__()
+        opened.append(place)
+        return place
+
+    yield open_one
+    for one in reversed(opened):
+        one.http.__exit__(None, None, None)
+        one.hall.close()
+        one.ledger.close()
+
+
+@pytest.fixture
+def place(open_place: Callable[..., Place]) -> Place:
+    """A Core over a directory."""
+    return open_place()
+
+
+@pytest.fixture
+def in_postgres(open_place: Callable[..., Place], database: str, folder: Path) -> Place:
+    """A Core whose records are in PostgreSQL."""
+    return open_place(database, folder / "replica")
+
+
+@pytest.fixture
+def ada(place: Place) -> Client:
+    """Somebody who may do everything."""
+    return place.person("ada", 4, sensitive=True)
