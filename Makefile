@@ -99,7 +99,7 @@ model:
 	@test -n "$(PYTHON)" || { echo "Cortex needs Python 3.11 or newer" >&2; exit 1; }
 	@test -d $(TRAIN)/venv || "$(PYTHON)" -m venv $(TRAIN)/venv
 	$(subst .venv,$(TRAIN)/venv,$(BIN))/python -m pip --disable-pip-version-check --quiet install -r train/requirements.txt
-	PYTHONPATH=src OMP_NUM_THREADS=1 $(subst .venv,$(TRAIN)/venv,$(BIN))/python -m train.model $(CACHE) src/cortex/embedders/static.npz $(FOLDERS)
+	PYTHONPATH=src OMP_NUM_THREADS=1 $(subst .venv,$(TRAIN)/venv,$(BIN))/python -m train.model $(CACHE) src/cortex/engine/embedders/static.npz $(FOLDERS)
 
 constraints:
 	@test -n "$(PYTHON)" || { echo "Cortex needs Python 3.11 or newer" >&2; exit 1; }

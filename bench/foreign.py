@@ -18,10 +18,9 @@ from pathlib import Path
 from client import Session
 from figures import Section, Setup
 from measure import Watch, bytes_below, percentile
+from memories import own_environment
 from memories_made import OBSERVATION, make, make_claude_mem, questions, row_of
 from memories_peers import ask_by_like, ask_by_match, copy_with_words
-
-from memories import own_environment
 
 MARK = "zanzibarquokka"  # in no other row
 FIRST_SECONDS = 2.0

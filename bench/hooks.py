@@ -13,7 +13,6 @@ from pathlib import Path
 
 from figures import Section, Setup
 from measure import percentile
-
 from memories import inside, own_environment
 
 RUNS, COLD_RUNS = 30, 5

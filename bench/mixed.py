@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import argparse
 import ast
+import io
 import shutil
+import subprocess
+import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -37,6 +40,7 @@ from cortex.families.team.writes.create import add_body
 from cortex.families.team.writes.transactions import perform
 
 ROOT = Path(__file__).resolve().parent.parent
+TREE = "4297abfc7b2fd62876264d0822cefdbb49e57380"  # the commit that the questions are about
 PARTS = (
     "chunkers", "daemon", "embedders", "exporting", "install", "memories", "readers", "search", "settings", "shelf", "sources", "store",
     "surfaces", "worker",
@@ -117,9 +121,9 @@ def _table(setup: Setup, home: Home, name: str, questions: Sequence[Question], s
 
 def make_home(setup: Setup, work: Path) -> Home:
     """A repository with its index, and a person's home with documents, memories and records; both with vectors."""
-    folder = work / "cortex"
-    copy_repository(folder / "src" / "cortex")
-    copy_handbook(work / "handbook")
+    folder, tree = work / "cortex", unpack_tree(work / "tree")
+    copy_repository(tree, folder / "src" / "cortex")
+    copy_handbook(tree, work / "handbook")
     own = {"HOME": str(work), "USERPROFILE": str(work), "CORTEX_HOME": str(work / "home")}
     environment = {**setup.environment(provider="local"), **own}
     run([*setup.cortex, "index", str(folder), "--json"], environment, setup.bare_kb)
@@ -133,20 +137,33 @@ def make_home(setup: Setup, work: Path) -> Home:
     return Home(folder, environment, ids)
 
 
-def copy_repository(target: Path) -> None:
-    """A fixed part of this project's code."""
-    package = ROOT / "src" / "cortex"
+def unpack_tree(target: Path) -> Path:
+    """Unpack the code and handbook that the questions were written about."""
+    command = ["git", "archive", "--format=tar", TREE, "src/cortex", "docs"]
+    packed = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=True)
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+        for file in archive:
+            content = archive.extractfile(file)
+            if content is not None:
+                (target / file.name).parent.mkdir(parents=True, exist_ok=True)
+                (target / file.name).write_bytes(content.read())
+    return target
+
+
+def copy_repository(tree: Path, target: Path) -> None:
+    """Copy a fixed part of this project's code."""
+    package = tree / "src" / "cortex"
     for path in [*package.glob("*.py"), *(path for part in PARTS for path in (package / part).rglob("*.py"))]:
         copy = target / path.relative_to(package)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
 
 
-def copy_handbook(target: Path) -> None:
-    """The pages that were there when the questions were written, as they are now."""
+def copy_handbook(tree: Path, target: Path) -> None:
+    """Copy the pages of the handbook that questions are about."""
     target.mkdir(parents=True)
     for page in PAGES:
-        shutil.copyfile(ROOT / "docs" / f"{page}.md", target / f"{page}.md")
+        shutil.copyfile(tree / "docs" / f"{page}.md", target / f"{page}.md")
 
 
 def fill_records(library: Library, seed: int) -> dict[str, str]:

@@ -25,11 +25,16 @@ from dataclasses import asdict
 from pathlib import Path
 
 import chunks
+import core
 import corpus
+import daemon
 import documents
+import foreign
 import functions
 import hooks
+import install
 import meaning
+import memories
 import memory
 import mixed
 import peers
@@ -49,12 +54,6 @@ import toolcost
 import updates
 from figures import Section, Setup
 from peers_semble import Semble
-
-import core
-import daemon
-import foreign
-import install
-import memories
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "RESULTS.md"

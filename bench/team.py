@@ -14,9 +14,9 @@ from pathlib import Path
 from client import Session
 from figures import Section, Setup
 from measure import bytes_below, percentile, run
+from memories import own_environment
 
 from cortex.base.text import TOKEN_CHARACTERS
-from memories import own_environment
 
 MOST_MS = {"search": 50.0, "bootstrap": 200.0}  # p95, of all that begin so
 ARMS = (("", "none"), ("as installed: ", "local"))

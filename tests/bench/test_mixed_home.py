@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,14 @@ def bench() -> Iterator[SimpleNamespace]:
 
 
 @pytest.fixture(scope="module")
+def tree(bench, tmp_path_factory) -> Path:
+    try:
+        return bench.mixed.unpack_tree(tmp_path_factory.mktemp("tree"))
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"no git history: {error.stderr.decode(errors='replace').strip()}")
+
+
+@pytest.fixture(scope="module")
 def records(bench):
     return list(bench.mixed_made.records(7))
 
@@ -35,7 +44,7 @@ def all_questions(bench):
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_there_are_ten_questions_of_each_type_and_every_one_has_its_answer(bench, number):
+def test_there_are_ten_questions_of_each_type_and_every_one_has_its_answer(bench, number, tree):
     _, questions = bench.mixed_questions.SETS[number]
     assert Counter(one.type for one in questions) == dict.fromkeys(bench.mixed_questions.TYPES, 10)
     assert len({one.text for one in questions}) == 40
@@ -49,7 +58,7 @@ def test_there_are_ten_questions_of_each_type_and_every_one_has_its_answer(bench
         for right in one.right:
             file, _, name = right.partition("#")
             if one.type == "function":
-                first, last = bench.mixed.lines_of(ROOT / "src" / "cortex" / file, name)
+                first, last = bench.mixed.lines_of(tree / "src" / "cortex" / file, name)
                 assert first < last
             else:
                 assert right in known[one.type]
@@ -60,15 +69,15 @@ def test_no_answer_is_asked_for_twice(all_questions):
     assert set(right.values()) == {1}
 
 
-def test_the_functions_that_are_asked_for_are_in_the_part_of_the_code_that_is_copied(bench, all_questions, tmp_path):
-    bench.mixed.copy_repository(tmp_path)
+def test_the_functions_that_are_asked_for_are_in_the_part_of_the_code_that_is_copied(bench, all_questions, tmp_path, tree):
+    bench.mixed.copy_repository(tree, tmp_path)
     for one in all_questions:
         if one.type == "function":
             assert all((tmp_path / right.partition("#")[0]).is_file() for right in one.right)
 
 
-def test_the_pages_of_the_handbook_are_there(bench, tmp_path):
-    bench.mixed.copy_handbook(tmp_path / "handbook")
+def test_the_pages_of_the_handbook_are_there(bench, tmp_path, tree):
+    bench.mixed.copy_handbook(tree, tmp_path / "handbook")
     assert len(list((tmp_path / "handbook").glob("*.md"))) == len(bench.mixed.PAGES)
 
 

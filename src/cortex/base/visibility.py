@@ -1,7 +1,7 @@
 """Who sees what of a team's records: one rule, for reading, writing and syncing alike; no I/O.
 
 A record belongs to a scope, the subcortex that it is filed under or "" for none. A viewer reads and writes in scopes; "*" stands for all
-that aren't private, and for what is filed under none. The store knows the same rule as SQL (`store/confined.py`), and a test holds
+that aren't private, and for what is filed under none. The store knows the same rule as SQL (`engine/store/row_level_security.py`), and a test holds
 the two together.
 """
 

@@ -3,7 +3,7 @@
 Vectors of a cheap embedder are made within an index run. A costly one works here, in a thread of the lease holder: the most useful
 files first, each batch kept in SQLite before the next begins, so that nothing is paid for twice; searches go on meanwhile. A query is
 embedded by the one whose vectors are searched: two models are never compared.
-Knows no tool and no file; how texts become numbers is in `embedders/`, where vectors are kept in `store/`.
+Knows no tool and no file; how texts become numbers is in `engine/embedders/`, where vectors are kept in `engine/store/`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The three verbs. `index` brings a source up to date, `put` and `forget` take what is written, `search` answers.
 
 An Engine is one store with one folder of files as its main source, open in this process. Whoever holds the store's lease writes;
-an engine without it reads, and asks the holder to index. Keeping a folder fresh in the background is `keeper.py`'s work, how a
-run goes is `indexing.py`'s, how an answer is found is `search/`'s. It knows no tool, protocol or command.
+an engine without it reads, and asks the holder to index. Keeping a folder fresh in the background is `engine/auto_indexer.py`'s work, how a
+run goes is `engine/indexer.py`'s, how an answer is found is `engine/search/`'s. It knows no tool, protocol or command.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The index runs of one engine: one at a time, by whoever holds the store's lease.
 
-Knows turns, limits on forced runs, requests between processes, and how far a run is. What a run does is `indexing.py`'s, when one
+Knows turns, limits on forced runs, requests between processes, and how far a run is. What a run does is `engine/indexer.py`'s, when one
 is due is the engine's and the keeper's.
 """
 

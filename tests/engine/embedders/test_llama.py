@@ -68,7 +68,7 @@ def opens(port, tmp_path):
 
 
 def test_its_vectors_are_those_of_the_same_model_in_this_process(opens):
-    source = Path(__file__).parents[3] / "src" / "cortex" / "embedders" / "remote.py"
+    source = Path(__file__).parents[3] / "src" / "cortex" / "engine" / "embedders" / "remote.py"
     lines = source.read_text(encoding="utf-8").splitlines()
     texts = ["\n".join(lines[start : start + 5]) for start in range(0, 200, 5)]  # none of them is cut
     remote, here = opens(), OnnxEmbedder()

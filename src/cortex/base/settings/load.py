@@ -32,7 +32,7 @@ _VARIABLES = {variable: key for key in KEYS for variable in key.variables}
 
 
 def environment() -> dict[str, str]:
-    """The process's variables that Cortex reads: those listed in `home.py`, and all that begin like a setting's."""
+    """The process's variables that Cortex reads: those listed in `base/runtime/home.py`, and all that begin like a setting's."""
     names = {*home.OTHER_VARIABLES, *home.COMMAND_VARIABLES, *_VARIABLES}
     return {name: value for name, value in os.environ.items() if name in names or name.startswith(_PREFIXES)}
 

@@ -1,6 +1,6 @@
 """Embedders that may fail: one that did is left alone for a while, and others stand by for one that isn't ready.
 
-Knows nothing of stores and searches; `embedding.py` does.
+Knows nothing of stores and searches; `engine/embedding_coordinator.py` does.
 """
 
 from __future__ import annotations

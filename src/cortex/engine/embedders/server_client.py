@@ -1,6 +1,6 @@
 """One embedding server over HTTP: send JSON, read JSON, again where that may help.
 
-Knows no dialect and no vectors; the connection itself is `outgoing.py`'s. The key stands in no error: what a server says may hold it.
+Knows no dialect and no vectors; the connection itself is `base/runtime/http_client.py`'s. The key stands in no error: what a server says may hold it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The inbox of a home: what hooks brought, one file for each event, until it is remembered.
 
-`daemon/hook.py` writes the files, without any of this; whoever has the library open takes them in. A file goes only after all that
+`interfaces/daemon/hook.py` writes the files, without any of this; whoever has the library open takes them in. A file goes only after all that
 it holds was remembered, which may happen twice: remembering the same twice is one memory. What can't be understood is put aside,
 where a person finds it, and is not tried again. Knows neither store nor library: `remember` is given.
 """

@@ -3,7 +3,7 @@
 Standard library only. Whatever happens, it ends with 0 in a few seconds: a session never waits for us longer, and never fails
 because of us. At the start of a session it prints what cortexd has to say about the project, in the form that the client reads. At
 the end of a turn it writes what was marked to a file of the inbox, so that it is safe, and then tells cortexd; one that isn't there
-is started and finds the file. What a file holds is read again in `memories/inbox.py`. Not taken: handing candidates to cortexd over
+is started and finds the file. What a file holds is read again in `families/memory/hook_inbox.py`. Not taken: handing candidates to cortexd over
 the socket, where they would be lost with it.
 """
 
